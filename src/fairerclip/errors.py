@@ -1,0 +1,113 @@
+"""One exception or warning per cause.
+
+Each error is a `FairerClipError` and the natural builtin, so both ``except FairerClipError`` and
+``except ValueError`` work. Messages say what was expected, what came, and what to do.
+"""
+
+
+class FairerClipError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ShapeError(FairerClipError, ValueError):
+    """An array has the wrong number of axes, rows or columns."""
+
+
+class NonFiniteError(FairerClipError, ValueError):
+    """Rows hold NaN or infinity."""
+
+
+class ZeroRowError(FairerClipError, ValueError):
+    """Rows are all zero, so that their cosine with a prompt is undefined."""
+
+
+class LabelError(FairerClipError, ValueError):
+    """Labels are missing, of one value only, or do not fit the prompts."""
+
+
+class PromptError(FairerClipError, ValueError):
+    """Prompt embeddings are missing, repeated, or do not fit the labels."""
+
+
+class ParameterError(FairerClipError, ValueError):
+    """A parameter has a value outside its range."""
+
+
+class TextCollapseError(FairerClipError, ValueError):
+    """The text encoder maps every class to the same point: no class could be told from another."""
+
+
+class NoSolutionError(FairerClipError, ValueError):
+    """No direction has a positive objective: the penalty outweighs the target everywhere."""
+
+
+class NotDefiniteError(FairerClipError, ValueError):
+    """The regularised covariance is not positive definite in floating point."""
+
+
+class FreeQueryError(FairerClipError, ValueError):
+    """A retrieval query that is not among the prompts the model was fitted on."""
+
+
+class StateError(FairerClipError, RuntimeError):
+    """The call needs something that the model no longer holds."""
+
+
+class TaskFileError(FairerClipError, ValueError):
+    """A task file or an embedding file cannot be used."""
+
+
+class ModelFileError(FairerClipError, ValueError):
+    """A saved model is damaged, of an unknown version, or not a model."""
+
+
+class OutputExistsError(FairerClipError, FileExistsError):
+    """The output path is taken and overwriting was not asked for."""
+
+
+class FairerClipWarning(UserWarning):
+    """Base of every warning that this package gives."""
+
+
+class NoSensitiveWarning(FairerClipWarning):
+    """There is neither a sensitive attribute nor prompts to read it from: nothing is mitigated."""
+
+
+class ConstantSensitiveWarning(FairerClipWarning):
+    """A sensitive attribute has one value only: its term is zero."""
+
+
+class ManyCategoriesWarning(FairerClipWarning):
+    """A categorical sensitive attribute has so many values that it looks like a quantity."""
+
+
+class VanishedLabelWarning(FairerClipWarning):
+    """A class or a sensitive value has no rows (any more)."""
+
+
+class DroppedTermWarning(FairerClipWarning):
+    """A dependence term vanished and was left out of the objective."""
+
+
+class RankWarning(FairerClipWarning):
+    """Fewer components have a positive objective than were asked for."""
+
+
+class TextCollapseWarning(FairerClipWarning):
+    """The text encoder maps two classes to the same direction."""
+
+
+class ConstantPredictionWarning(FairerClipWarning):
+    """Every training row is predicted to be of one class."""
+
+
+class ZeroRowWarning(FairerClipWarning):
+    """Rows are all zero."""
+
+
+class LabelCycleWarning(FairerClipWarning):
+    """Pseudo-labels came back to an earlier state and would repeat for ever."""
+
+
+class NotConvergedWarning(FairerClipWarning):
+    """The iteration cap was reached while something still changed."""
