@@ -1,0 +1,229 @@
+"""The geometry of a simulated image-text space: what `simulate` draws its tasks from.
+
+Everything is laid out on orthogonal axes, then turned by one random rotation, so that no coordinate means
+anything by itself::
+
+    image mean | text mean | target | hidden | sensitive … | interaction | species | bulk
+
+*target* is the class evidence that prompts read, *hidden* class evidence that only a probe finds,
+*interaction* moves with class × sensitive value, *species* are the sub-clusters of a class, and *bulk* is
+noise with a power-law spectrum. Image mean and text mean stand apart: the modality gap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import ParameterError
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+MIN_BULK = 16  # fewer bulk axes than this and the noise of the prompts would not average out
+AXIS_NOISE = 0.02  # noise along the two mean axes; it moves every class alike
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Strengths of one simulated space. Evidence is in standard deviations of the noise on its axis."""
+
+    target: float = 1.5
+    hidden: float = 0.8
+    sensitive: float = 1.8
+    interaction: float = 0.5
+    evidence_gap: float = 0.0  # target evidence × (1 ± this) with the first and last sensitive value
+    species: float = 1.1
+    n_species: int = 6  # per class
+    species_axes: int = 6
+    leak: float = 0.6  # of a class prompt toward its sensitive value, relative to its class direction
+    offset: float = 0.0  # advantage of the first class for every image, in the units of `target`
+    prompt_noise: float = 0.8
+    prompt_length: float = 0.2  # of what distinguishes one prompt from another; the common part has 1
+    modality_cosine: float = 0.32  # between image mean and text mean
+    image_mean: float = 0.8
+    axis_noise: float = 0.05
+    bulk_variance: float = 0.28
+    bulk_decay: float = 0.9
+
+
+def simplex(m: int) -> Floats:
+    """Place unit vectors (m, m-1) at equal angles; for m = 2 they are -1 and +1.
+
+    Examples
+    --------
+    >>> simplex(2).tolist()
+    [[-1.0], [1.0]]
+    """
+    vectors = np.zeros((m, m - 1))
+    for j in range(m - 1):  # Helmert contrasts: column j tells value j+1 from all before it
+        vectors[: j + 1, j] = -1.0 / np.sqrt((j + 1) * (j + 2))
+        vectors[j + 1, j] = np.sqrt((j + 1) / (j + 2))
+    unit: Floats = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+class Space:
+    """One drawn space: a rotation, the axes, and the sub-clusters.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Strengths.
+    n_target : int
+        Number of classes, or of latent traits when `traits` is true.
+    n_sensitive : sequence of int
+        Number of values of each sensitive attribute.
+    width : int
+        Width p of the embeddings.
+    rng : numpy.random.Generator
+        Source of the rotation, the spectrum's axes and the sub-clusters.
+    traits : bool
+        The target axes carry unlabelled traits, one axis each, instead of classes.
+    """
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        n_target: int,
+        n_sensitive: Sequence[int],
+        width: int,
+        rng: np.random.Generator,
+        *,
+        traits: bool = False,
+    ) -> None:
+        self.geometry, self.width, self.rng = geometry, width, rng
+        self.class_codes = np.eye(n_target, dtype=np.float32) if traits else simplex(n_target)
+        self.sensitive_codes = [simplex(m) for m in n_sensitive]
+        kc, ks = self.class_codes.shape[1], [codes.shape[1] for codes in self.sensitive_codes]
+        sizes = [1, 1, kc, kc, *ks, kc * ks[0], geometry.species_axes]
+        edges = np.cumsum([0, *sizes])
+        if width < edges[-1] + MIN_BULK:
+            raise ParameterError(
+                f"width must be at least {edges[-1] + MIN_BULK} for {n_target} classes and sensitive values "
+                f"{list(n_sensitive)}, got {width}"
+            )
+        axes = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+        self.target, self.hidden = axes[2], axes[3]
+        self.sensitive = axes[4 : 4 + len(ks)]
+        self.interaction, self.species = axes[-2], axes[-1]
+        self.bulk = slice(int(edges[-1]), width)
+        self.rotation = _rotation(width, rng)  # (p, p)
+        self.centres = self._species(n_target)  # (classes, species per class, species axes)
+
+    def _species(self, n_target: int) -> Floats:
+        g = self.geometry
+        centres = self.rng.standard_normal((n_target, g.n_species, g.species_axes))
+        # Zero mean inside each class: sub-clusters then help a kernel and leave the linear evidence alone.
+        centres -= centres.mean(axis=1, keepdims=True)
+        centres *= g.species / np.sqrt(np.mean(centres**2))
+        return centres.astype(np.float32)
+
+    def _noise_scale(self) -> Floats:
+        g = self.geometry
+        scale = np.full(self.width, g.axis_noise)
+        scale[:2] = AXIS_NOISE
+        n_bulk = self.bulk.stop - self.bulk.start
+        spectrum = np.arange(1, n_bulk + 1, dtype=np.float64) ** -g.bulk_decay
+        scale[self.bulk] = np.sqrt(g.bulk_variance * spectrum / spectrum.sum())
+        return scale.astype(np.float32)
+
+    def images(self, y: Ints | None, s: Sequence[Ints], rng: np.random.Generator) -> Floats:
+        """Draw one image embedding per row, of unit length.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,) or None
+            Classes; None leaves the target axes to noise (traits).
+        s : sequence of ndarray of shape (n,)
+            Values of each sensitive attribute.
+        rng : numpy.random.Generator
+            Source of the rows.
+
+        Returns
+        -------
+        ndarray of shape (n, p), float32
+        """
+        g, unit = self.geometry, np.float32(self.geometry.axis_noise)
+        x = rng.standard_normal((len(s[0]), self.width), dtype=np.float32)
+        x *= self._noise_scale()
+        x[:, 0] += np.float32(g.image_mean)
+        codes = [table[values] for table, values in zip(self.sensitive_codes, s, strict=True)]
+        for axes, code in zip(self.sensitive, codes, strict=True):
+            x[:, axes] += unit * g.sensitive * code
+        if y is not None:
+            classes = self.class_codes[y]  # (n, kc)
+            tilt = 1.0 - g.evidence_gap * (2.0 * s[0] / max(len(self.sensitive_codes[0]) - 1, 1) - 1.0)
+            x[:, self.target] += (unit * g.target * tilt[:, None]).astype(np.float32) * classes
+            x[:, self.hidden] += unit * g.hidden * classes
+            crossed = classes[:, :, None] * codes[0][:, None, :]  # (n, kc, ks)
+            x[:, self.interaction] += unit * g.interaction * crossed.reshape(len(x), -1)
+            x[:, self.species] += unit * self.centres[y, rng.integers(g.n_species, size=len(y))]
+        x = x @ self.rotation
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        return x
+
+    def texts(self, directions: Floats, offsets: Sequence[float] | None = None) -> Floats:
+        """Prompt embeddings around the text mean, of unit length.
+
+        Parameters
+        ----------
+        directions : ndarray of shape (m, p)
+            What each prompt says, on the unrotated axes; see `direction`.
+        offsets : sequence of m floats, optional
+            Constant advantage of each prompt over all images, in the units of `Geometry.target`.
+
+        Returns
+        -------
+        ndarray of shape (m, p), float32
+        """
+        g, m = self.geometry, len(directions)
+        noise = np.zeros((m, self.width))
+        noise[:, self.bulk] = self.rng.standard_normal((m, self.bulk.stop - self.bulk.start))
+        # Exactly equal lengths: what differs between prompts must be what they say, not how long they are.
+        noise *= g.prompt_noise / np.linalg.norm(noise, axis=1, keepdims=True)
+        t = g.prompt_length * (directions.astype(np.float64) + noise)
+        t[:, 0] += g.modality_cosine
+        t[:, 1] += np.sqrt(1.0 - g.modality_cosine**2)
+        if offsets is not None:
+            t[:, 0] += g.prompt_length * g.axis_noise * np.asarray(offsets) / g.image_mean
+        t = t @ self.rotation.astype(np.float64)
+        unit: Floats = (t / np.linalg.norm(t, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+    def direction(self, target: Floats | None, leaks: Sequence[Floats | None]) -> Floats:
+        """Lay what one prompt says about the target and about each attribute on the axes (p,)."""
+        d = np.zeros(self.width, dtype=np.float32)
+        if target is not None:
+            d[self.target] = target
+        for axes, leak in zip(self.sensitive, leaks, strict=True):
+            if leak is not None:
+                d[axes] = leak
+        return d
+
+    def class_texts(self) -> Floats:
+        """One prompt per class (c, p), each leaking toward the sensitive value that it is tied to."""
+        g, codes = self.geometry, self.sensitive_codes[0]
+        rest: list[Floats | None] = [None] * (len(self.sensitive) - 1)
+        rows = [
+            self.direction(code, [g.leak * codes[j % len(codes)], *rest])
+            for j, code in enumerate(self.class_codes)
+        ]
+        return self.texts(np.stack(rows), [g.offset] + [0.0] * (len(rows) - 1))
+
+    def sensitive_texts(self, which: int = 0) -> Floats:
+        """One prompt per value of an attribute (|S|, p)."""
+        rows = []
+        for code in self.sensitive_codes[which]:
+            says: list[Floats | None] = [None] * len(self.sensitive)
+            says[which] = code
+            rows.append(self.direction(None, says))
+        return self.texts(np.stack(rows))
+
+
+def _rotation(width: int, rng: np.random.Generator) -> Floats:
+    q, r = np.linalg.qr(rng.standard_normal((width, width)))
+    # Signs from R make the draw uniform over rotations and the same on every LAPACK.
+    return (q * np.sign(np.diag(r))).astype(np.float32)

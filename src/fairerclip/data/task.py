@@ -1,0 +1,366 @@
+"""A task: the embeddings, texts, labels and splits of one experiment, in memory and in one file."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data import fields
+from fairerclip.data.fields import SPLITS, UNNAMED, part_key, s_key
+from fairerclip.data.limits import DEFAULT_LIMITS, Limits
+from fairerclip.data.npz import read_npz, write_npz
+from fairerclip.errors import ParameterError, TaskFileError
+
+Array = NDArray[Any]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+READ = (".npz",)
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitive:
+    """A sensitive attribute: its values' names, prompts and prompt embeddings."""
+
+    name: str
+    names: tuple[str, ...]
+    prompts: tuple[str, ...]
+    text: Floats | None = None  # (|S|, p)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows of one split. In `y` and in each `s`, -1 is unknown."""
+
+    X: Floats  # (n, p)
+    y: Ints | None = None  # (n,)
+    s: dict[str, Ints] = field(default_factory=dict)  # attribute -> (n,)
+    ids: Array | None = None  # (n,) str or int
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def sensitive(self, name: str | None = None) -> Ints:
+        """Values (n,) of one sensitive attribute; None means the only one.
+
+        Raises
+        ------
+        ParameterError
+            There is no such attribute here, or None was given and there are several.
+
+        Examples
+        --------
+        >>> Split(np.eye(2, dtype=np.float32), s={"sex": np.array([0, 1])}).sensitive()
+        array([0, 1])
+        """
+        return self.s[_pick(name, self.s, "this split")]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything one experiment needs.
+
+    Attributes
+    ----------
+    name : str
+        For titles and messages.
+    splits : dict of str to Split
+        Any of ``train``, ``val`` and ``test``.
+    text_target : ndarray of shape (c, p) or None
+        One prompt embedding per class.
+    target_prompts, class_names : tuple of c str
+        The prompts' words, and short names of the classes.
+    sensitive : dict of str to Sensitive
+        By name; the single unnamed attribute is under ``"s"``.
+    simulated : bool
+        The embeddings were drawn, not computed from images.
+    extra : dict of str to ndarray
+        Arrays of the file that have no meaning here, kept as they came.
+    """
+
+    name: str
+    splits: dict[str, Split]
+    text_target: Floats | None
+    target_prompts: tuple[str, ...]
+    class_names: tuple[str, ...]
+    sensitive: dict[str, Sensitive] = field(default_factory=dict)
+    simulated: bool = False
+    extra: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, or of target prompts where there are no labels."""
+        return len(self.class_names)
+
+    @property
+    def width(self) -> int:
+        """Width p of the embeddings."""
+        return int(next(iter(self.splits.values())).X.shape[1])
+
+    @property
+    def train(self) -> Split:
+        """The training rows."""
+        return self.split("train")
+
+    @property
+    def val(self) -> Split:
+        """The validation rows."""
+        return self.split("val")
+
+    @property
+    def test(self) -> Split:
+        """The test rows."""
+        return self.split("test")
+
+    def split(self, name: str) -> Split:
+        """Rows of the split of that name; an absent one is a `TaskFileError` that lists those there are."""
+        if name not in self.splits:
+            raise TaskFileError(f"task {self.name!r} has no split {name!r}; it has {', '.join(self.splits)}")
+        return self.splits[name]
+
+    def sensitive_attribute(self, name: str | None = None) -> Sensitive:
+        """Return the sensitive attribute of that name; None means the only one.
+
+        Raises
+        ------
+        ParameterError
+            There is no such attribute, or None was given and there are several.
+        """
+        return self.sensitive[_pick(name, self.sensitive, f"task {self.name!r}")]
+
+
+def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Task:
+    """Read a task file and check it.
+
+    Parameters
+    ----------
+    path : path-like
+        An ``.npz`` with ``image_train``, ``y_train``, ``s_train``, ``text_target`` and so on.
+    limits : Limits
+        What the file may declare.
+
+    Returns
+    -------
+    Task
+        Embeddings in float32, labels in int64. Memory: the arrays once, and twice the largest one.
+
+    Raises
+    ------
+    TaskFileError
+        The file is absent, damaged, or its arrays do not fit each other.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> X, y = np.eye(3, dtype=np.float32), np.array([0, 1, -1])
+    >>> made = Task("tiny", {"train": Split(X, y)}, None, ("a cat", "a dog"), ("cat", "dog"))
+    >>> load_task(save_task(made, Path(folder.name) / "tiny.npz")).train.y
+    array([ 0,  1, -1])
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    _check_suffix(file)
+    return _from_arrays(read_npz(file, limits=limits), file)
+
+
+def save_task(
+    task: Task, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = False
+) -> Path:
+    """Write a task file that `load_task` reads back as the same task.
+
+    Parameters
+    ----------
+    task : Task
+        What to write; it is checked first, as `load_task` would.
+    path : path-like
+        An ``.npz``; it appears whole or not at all.
+    overwrite : bool
+        Replace a file that is there.
+    compress : bool
+        Deflate the arrays.
+
+    Returns
+    -------
+    pathlib.Path
+        The path written.
+
+    Raises
+    ------
+    OutputExistsError
+        The path is taken and `overwrite` is false.
+    TaskFileError
+        The task's arrays do not fit each other.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fairerclip.data.simulate import waterbirds
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> save_task(waterbirds(scale=0.01, width=64), Path(folder.name) / "birds.npz").name
+    'birds.npz'
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    _check_suffix(file)
+    arrays = _to_arrays(task, file)
+    _from_arrays(arrays, file)
+    return write_npz(file, arrays, overwrite=overwrite, compress=compress)
+
+
+def _check_suffix(file: Path) -> None:
+    if file.suffix.lower() not in READ:
+        raise TaskFileError(
+            f"{file}: expected a task file ({', '.join(READ)}), got {file.suffix or 'no suffix'}"
+        )
+
+
+def _pick(name: str | None, there: Mapping[str, Any], where: str) -> str:
+    listed = ", ".join(map(repr, there)) or "none"
+    if name is None and len(there) == 1:
+        return next(iter(there))
+    if name is None:
+        raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
+    if name not in there:
+        raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}")
+    return name
+
+
+def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
+    path = str(file)
+    present = [split for split in SPLITS if f"image_{split}" in arrays]
+    if not present:
+        keys = ", ".join(arrays) or "none"
+        raise TaskFileError(f"{path}: expected image_train, image_val or image_test, got the arrays: {keys}")
+    names = fields.attributes(arrays, path)
+    extra = {key: arrays[key] for key in fields.unknown_keys(arrays, names, path)}
+    X = {split: fields.embeddings(arrays[f"image_{split}"], f"{path}: image_{split}") for split in present}
+    width = X[present[0]].shape[1]
+    for split in present:
+        _check_width(X[split], width, f"{path}: image_{split}", f"image_{present[0]}")
+    _check_orphans(arrays, present, names, path)
+    y_keys = [f"y_{split}" for split in present if f"y_{split}" in arrays]
+    text, prompts, class_names = _texts(arrays, ("text_target", "target_prompts", "class_names"), width, path)
+    if text is None and not y_keys:
+        raise TaskFileError(f"{path}: expected text_target or labels y_train, y_val, y_test, got neither")
+    y = {key: fields.labels(arrays[key], len(X[key[2:]]), None, f"{path}: {key}") for key in y_keys}
+    class_names = class_names or prompts or _numbered("class", text, y, path)
+    for key in y_keys:
+        fields.labels(y[key], len(y[key]), len(class_names), f"{path}: {key}")
+    sensitive, s = _sensitive(arrays, names, X, width, path)
+    splits = {
+        split: Split(
+            X[split],
+            y.get(f"y_{split}"),
+            {name: s[s_key(name, split)] for name in names if s_key(name, split) in s},
+            _ids(arrays, split, len(X[split]), path),
+        )
+        for split in present
+    }
+    name = fields.scalar(arrays, "name", "U", path) or file.stem
+    simulated = bool(fields.scalar(arrays, "simulated", "b", path))
+    return Task(name, splits, text, prompts or class_names, class_names, sensitive, simulated, extra)
+
+
+def _sensitive(
+    arrays: Mapping[str, Array], names: list[str], X: Mapping[str, Floats], width: int, path: str
+) -> tuple[dict[str, Sensitive], dict[str, Ints]]:
+    attributes: dict[str, Sensitive] = {}
+    values: dict[str, Ints] = {}
+    for name in names:
+        keys = tuple(
+            part_key(part, name) for part in ("text_sensitive", "sensitive_prompts", "sensitive_names")
+        )
+        text, prompts, value_names = _texts(arrays, keys, width, path)
+        s = {
+            key: fields.labels(arrays[key], len(X[split]), None, f"{path}: {key}")
+            for split in X
+            if (key := s_key(name, split)) in arrays
+        }
+        stem = "group" if name == UNNAMED else name
+        value_names = value_names or prompts or _numbered(stem, text, s, path)
+        for key, array in s.items():
+            values[key] = fields.labels(array, len(array), len(value_names), f"{path}: {key}")
+        attributes[name] = Sensitive(name, value_names, prompts or value_names, text)
+    return attributes, values
+
+
+def _texts(
+    arrays: Mapping[str, Array], keys: tuple[str, ...], width: int, path: str
+) -> tuple[Floats | None, tuple[str, ...], tuple[str, ...]]:
+    """Prompt embeddings, prompts and names under three keys; absent ones are None and empty."""
+    text = fields.embeddings(arrays[keys[0]], f"{path}: {keys[0]}") if keys[0] in arrays else None
+    prompts, names = (
+        fields.strings(arrays[key], f"{path}: {key}") if key in arrays else () for key in keys[1:]
+    )
+    if text is not None:
+        _check_width(text, width, f"{path}: {keys[0]}", "the images")
+    counts = {key: len(arrays[key]) for key in keys if key in arrays}
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        came = ", ".join(f"{count} in {key}" for key, count in counts.items())
+        raise TaskFileError(f"{path}: expected as many prompts, names and texts, at least one, got {came}")
+    return text, prompts, names
+
+
+def _numbered(stem: str, text: Floats | None, labels: Mapping[str, Ints], path: str) -> tuple[str, ...]:
+    count = max((int(a.max()) + 1 for a in labels.values()), default=0) if text is None else len(text)
+    rows = sum(len(a) for a in labels.values())
+    if count == 0:
+        raise TaskFileError(f"{path}: expected a known label, names or texts for {stem!r}, got -1 only")
+    if text is None and count > rows:  # a stray large label must not make millions of names
+        raise TaskFileError(f"{path}: expected labels of {stem!r} below the {rows} rows, got {count - 1}")
+    return tuple(f"{stem} {i}" for i in range(count))
+
+
+def _check_width(rows: Floats, width: int, where: str, other: str) -> None:
+    if rows.shape[1] != width:
+        raise TaskFileError(f"{where}: expected width {width} as {other}, got {rows.shape[1]}")
+
+
+def _check_orphans(arrays: Mapping[str, Array], present: list[str], names: list[str], path: str) -> None:
+    for split in SPLITS:
+        keys = [f"y_{split}", f"ids_{split}", *(s_key(name, split) for name in names)]
+        orphans = [key for key in keys if key in arrays]
+        if split not in present and orphans:
+            raise TaskFileError(f"{path}: expected image_{split} with {', '.join(orphans)}, got none")
+
+
+def _ids(arrays: Mapping[str, Array], split: str, n: int, path: str) -> Array | None:
+    key = f"ids_{split}"
+    return fields.row_ids(arrays[key], n, f"{path}: {key}") if key in arrays else None
+
+
+def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
+    arrays: dict[str, Array] = {"name": np.array(task.name), "simulated": np.array(task.simulated)}
+    for split, rows in task.splits.items():
+        parts = {f"image_{split}": rows.X, f"y_{split}": rows.y, f"ids_{split}": rows.ids}
+        parts |= {s_key(name, split): values for name, values in rows.s.items()}
+        arrays |= {key: np.asarray(value) for key, value in parts.items() if value is not None}
+        unknown = [name for name in rows.s if name not in task.sensitive]
+        if split not in SPLITS or unknown:
+            raise TaskFileError(
+                f"{file}: expected splits {', '.join(SPLITS)} and attributes {list(task.sensitive)}, "
+                f"got split {split!r} with {list(rows.s)}"
+            )
+    for key, value in (("text_target", task.text_target), *_sensitive_texts(task)):
+        if value is not None:
+            arrays[key] = value
+    arrays |= {"target_prompts": np.array(task.target_prompts), "class_names": np.array(task.class_names)}
+    for name, attribute in task.sensitive.items():
+        arrays[part_key("sensitive_prompts", name)] = np.array(attribute.prompts)
+        arrays[part_key("sensitive_names", name)] = np.array(attribute.names)
+    for key, rows_of in arrays.items():
+        if key.startswith(("image_", "text_")):
+            arrays[key] = np.asarray(rows_of, dtype=np.float32)
+    clash = sorted((fields.known_keys(task.sensitive) | set(arrays)) & set(task.extra))
+    if clash:
+        raise TaskFileError(f"{file}: expected extra arrays with names of their own, got {', '.join(clash)}")
+    return arrays | task.extra
+
+
+def _sensitive_texts(task: Task) -> list[tuple[str, Floats | None]]:
+    return [(part_key("text_sensitive", name), attribute.text) for name, attribute in task.sensitive.items()]

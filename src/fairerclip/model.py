@@ -1,0 +1,446 @@
+"""`FairerCLIP`: the method behind scikit-learn's face."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fairerclip import fitting
+from fairerclip.errors import ConstantPredictionWarning, FreeQueryError, ShapeError, StateError
+from fairerclip.inputs import check_rows
+from fairerclip.parameters import check_parameters, preset
+from fairerclip.path import TauPath, path_grid, solve_path
+from fairerclip.persist.model_file import read_model, write_model
+from fairerclip.solver.alternation import Alternation, Encoders, Setting, alternate
+from fairerclip.solver.calibration import fit_temperature, softmax
+from fairerclip.solver.decision import Decision
+from fairerclip.solver.rows import BLOCK_ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
+
+
+class Ranking(NamedTuple):
+    """The best rows for a prompt, best first."""
+
+    indices: NDArray[np.int64]
+    scores: F64
+
+
+class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+    """Mitigate bias and spurious correlation in CLIP-like embeddings.
+
+    Learns an image and a text encoder in an RKHS so that what they give depends on the target Y,
+    depends less on the sensitive attribute S, and keeps images aligned with their prompts. Closed
+    form; with or without labels, any number of classes and sensitive values.
+
+    A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits in a quarter of
+    the free memory).
+
+    Parameters
+    ----------
+    tau, tau_z : float
+        Strength of the S term and of the image-text alignment on the image side; in [0, 1) for
+        ``scaling="spectral"``, any non-negative number for ``scaling="paper"``.
+    tau_text, tau_z_text : float
+        The same on the text side.
+    gamma, gamma_text : float
+        Ridge of both sides.
+    n_features : int
+        D, for ``kernel`` "rbf", "orthogonal" and "nystroem".
+    bandwidth : float or str
+        σ of the RBF kernel: a number, "median", or a multiple such as "3*median".
+    kernel : {"rbf", "orthogonal", "nystroem", "exact", "linear"}
+        Feature map of the image side. The text side uses the exact kernel on its few distinct prompts.
+    alignment : {"linear", "rbf"}
+        Kernel of Dep(Z_I, Z_T).
+    n_components : int or None
+        r; None means the number of classes minus one.
+    criterion : {"marginal", "conditional"}
+        Dependence on S, or on S inside each class (equal opportunity, equalized odds).
+    scaling : {"spectral", "paper"}
+        Divide each term by its spectral norm and weigh it by τ/(1−τ), or weigh by τ as it is.
+    class_weight : None, "balanced", "group", "subsample", "subsample:SHARE" or {class: share kept}
+        Row weights by class or by class × sensitive value, or sub-sampling. From pseudo-labels they
+        are computed once and then kept.
+    solver : {"auto", "cholesky", "cg"}
+        How to solve with the regularised covariance.
+    max_iter : int
+        Cap on the rounds of Algorithm 1.
+    decision_zero : {"balanced", "mean"}
+        Where angles are measured from: the midpoint of the class means, or the mean of all rows.
+    sensitive_terms : {"each", "intersection"}
+        Several sensitive attributes as several terms, or as one whose values are their combinations.
+    sensitive_kind : {"auto", "categorical", "continuous"}
+        What the sensitive attributes are; "auto" takes floats with a fractional part for quantities.
+    missing_label : object
+        A value of y or of the sensitive features that means unknown, besides None and NaN.
+    random_state : int, RandomState or None
+        Seed of features, sub-sampling and samples.
+    dtype : {"float32", "float64"}
+        Working precision of the features during the fit; sums and solves are float64.
+
+    Attributes
+    ----------
+    classes_ : (c,) class labels.
+    components_ : (D, r) U of the image side; ``transform(X) = (features_.transform(X) - mean_) @ components_``.
+    mean_ : (D,) weighted mean of the features.
+    features_, text_features_ : fitted feature maps of both sides.
+    text_components_, text_mean_ : the text side's.
+    eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
+    n_iter_ : rounds of Algorithm 1 that were run.
+    pseudo_labels_ : (n,) labels used in the end, or None where y was complete.
+    pseudo_sensitive_ : guessed and known sensitive values, or None where they were complete.
+    diagnostics_ : residual, condition number, ranks, objective and label changes per round, margins.
+
+    References
+    ----------
+    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in
+    RKHSs", ICLR 2024 (arXiv:2403.15593).
+
+    Examples
+    --------
+    >>> from fairerclip import FairerCLIP
+    >>> from fairerclip.data import simulate
+    >>> task = simulate("multiclass", seed=0)
+    >>> attribute = task.sensitive_attribute()
+    >>> model = FairerCLIP(n_features=500, random_state=0).fit(
+    ...     task.train.X, task.train.y, text=task.text_target, sensitive_text=attribute.text)
+    >>> model.transform(task.test.X).shape[1] == task.n_classes - 1
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        tau: float = 0.7,
+        tau_z: float = 0.7,
+        tau_text: float = 0.1,
+        tau_z_text: float = 0.1,
+        gamma: float = 1e-4,
+        gamma_text: float = 1e-4,
+        n_features: int = 3000,
+        bandwidth: float | str = "median",
+        kernel: str = "rbf",
+        alignment: str = "linear",
+        n_components: int | None = None,
+        criterion: str = "marginal",
+        scaling: str = "spectral",
+        class_weight: Any = None,
+        solver: str = "auto",
+        max_iter: int = 10,
+        decision_zero: str = "balanced",
+        sensitive_terms: str = "each",
+        sensitive_kind: str = "auto",
+        missing_label: Any = None,
+        random_state: Any = None,
+        dtype: str = "float32",
+    ) -> None:
+        self.tau = tau
+        self.tau_z = tau_z
+        self.tau_text = tau_text
+        self.tau_z_text = tau_z_text
+        self.gamma = gamma
+        self.gamma_text = gamma_text
+        self.n_features = n_features
+        self.bandwidth = bandwidth
+        self.kernel = kernel
+        self.alignment = alignment
+        self.n_components = n_components
+        self.criterion = criterion
+        self.scaling = scaling
+        self.class_weight = class_weight
+        self.solver = solver
+        self.max_iter = max_iter
+        self.decision_zero = decision_zero
+        self.sensitive_terms = sensitive_terms
+        self.sensitive_kind = sensitive_kind
+        self.missing_label = missing_label
+        self.random_state = random_state
+        self.dtype = dtype
+
+    @classmethod
+    def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
+        """An unfitted model with published parameters: source "paper" or "released" (the authors' code)."""
+        return cls(**preset(dataset, source, backbone))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        text: Any = None,
+        sensitive_text: Any = None,
+        sample_weight: Any = None,
+        classes: Iterable[Any] | None = None,
+        missing_label: Any = None,
+    ) -> FairerCLIP:
+        """Learn both encoders.
+
+        Parameters
+        ----------
+        X : (n, p) image embeddings.
+        y : (n,) labels, with None, NaN or ``missing_label`` where unknown; None for no labels at all.
+            Unknown labels are read from ``text`` and refined; known ones stay.
+        sensitive_features : (n,) or (n, a) or mapping name → (n,), categorical or continuous; missing
+            categories are read from ``sensitive_text`` and never refined.
+        text : (c, p) prompt embeddings in the order of ``classes``, or c arrays (m, p) with several
+            prompts each. None: class means of X stand in.
+        sensitive_text : (v, p) prompts of the sensitive values, or a mapping name → prompts.
+        sample_weight : (n,) row weights.
+        classes : class labels in the order of ``text``, where y does not show them all.
+        missing_label : overrides the constructor's for this call.
+        """
+        params = self.get_params(deep=False)
+        check_parameters(params)
+        X = self._embeddings(X, reset=True)
+        check_rows(X, "X", zero_is_error=text is not None or sensitive_text is not None)
+        weight = fitting.check_weights(sample_weight, X.shape[0])
+        missing = self.missing_label if missing_label is None else missing_label
+        target = fitting.resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
+        sensitive = fitting.resolve_sensitive(
+            X,
+            sensitive_features,
+            sensitive_text,
+            kind=self.sensitive_kind,
+            terms=self.sensitive_terms,
+            missing_label=missing,
+        )
+        params["random_state"] = check_random_state(self.random_state)
+        self._prepared = prepared = fitting.prepare(X, target, sensitive, params, weight)
+        self.classes_ = target.classes
+        return self._solve(prepared.y, prepared.free)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+
+    def decision_function(self, X: Any) -> F64:
+        """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def similarity(self, X: Any) -> F64:
+        """Return the paper's cosines with each class's text vector (n, c); ±1 where r = 1."""
+        check_is_fitted(self)
+        return self._decision.cosines(np.asarray(self.transform(X), dtype=np.float64))
+
+    def predict_proba(self, X: Any) -> F64:
+        """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
+        return softmax(self._scores(X) * self.temperature_)
+
+    def transform(self, X: Any) -> Floats:
+        """Image embeddings in the learned space (n, r); O(n·p·D) time, by blocks."""
+        check_is_fitted(self)
+        X = self._embeddings(X, reset=False)
+        check_rows(X, "X", zero_is_error=False)
+        single = X.dtype in (np.float16, np.float32)
+        out = np.empty((X.shape[0], self.components_.shape[1]), dtype=np.float32 if single else np.float64)
+        components = self.components_.astype(out.dtype)
+        offset = self.mean_ @ self.components_
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            out[block] = self.features_.transform(np.asarray(X[block], dtype=out.dtype)) @ components - offset
+        return out
+
+    def transform_text(self, T: Any) -> F64:
+        """Prompt embeddings (m, p) in the learned space (m, r)."""
+        check_is_fitted(self)
+        T = np.asarray(T)
+        if T.ndim != 2 or T.shape[1] != self.n_features_in_:
+            raise ShapeError(f"text must have shape (m, {self.n_features_in_}); got {T.shape}")
+        check_rows(T, "text", zero_is_error=True)
+        T = np.asarray(T, dtype=np.float64)
+        return np.asarray((self.text_features_.transform(T) - self.text_mean_) @ self.text_components_)
+
+    def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
+        """Rows of X that match a prompt the model was fitted on, best first, by inner product.
+
+        ``prompt`` is one of ``classes_``. The learned space holds the target alone, so a free query
+        has no meaning in it.
+        """
+        check_is_fitted(self)
+        places = [i for i, c in enumerate(self.classes_.tolist()) if np.ndim(prompt) == 0 and c == prompt]
+        if not places:
+            shown = prompt if np.ndim(prompt) == 0 else f"an array of shape {np.shape(prompt)}"
+            raise FreeQueryError(
+                f"{shown!r} is not among the prompts this model was fitted on: {self.classes_.tolist()[:10]}. The "
+                f"learned space has r={self.components_.shape[1]} dimensions and holds the target alone; fit a model "
+                "with this prompt as a class to rank by it"
+            )
+        scores = self._scores(X)[:, places[0]]
+        if k is not None and not 1 <= k <= len(scores):
+            raise ShapeError(f"k must lie in [1, {len(scores)}], the number of rows; got {k}")
+        order = np.argsort(-scores, kind="stable")[:k]
+        return Ranking(order, scores[order])
+
+    def path(
+        self,
+        taus: Any = None,
+        tau_zs: Any = None,
+        *,
+        criterion: Any = None,
+        refine: bool = False,
+        progress: Any = None,
+    ) -> TauPath:
+        """Every model on a (τ, τ_z) grid from the factorisation of this fit.
+
+        Parameters
+        ----------
+        taus, tau_zs : strengths of the image side; None for 21 values from 0 to 0.95, and for this
+            model's own ``tau_z``.
+        criterion : "marginal", "conditional" or a list of both; None for this model's own.
+        refine : refine pseudo-labels anew at every point (one pass over the data per round) instead
+            of keeping the labels of this fit.
+        progress : called after each point with (done, total).
+        """
+        check_is_fitted(self)
+        if getattr(self, "_prepared", None) is None:
+            raise StateError(
+                "this model no longer holds its training data (it was loaded or unpickled): call fit first"
+            )
+        grid = path_grid(self._setting(), taus, tau_zs, criterion)
+        return TauPath(
+            self, solve_path(self._prepared, self._codes, grid, refine=refine, progress=progress), refine
+        )
+
+    def _at(self, setting: Setting, *, refine: bool) -> FairerCLIP:
+        """A fitted copy at another point of the plane, sharing this model's factorisation."""
+        other = copy.copy(self)
+        other.set_params(tau=setting.tau, tau_z=setting.tau_z, criterion=setting.criterion)
+        if refine:
+            return other._solve(self._prepared.y, self._prepared.free)
+        return other._solve(self._codes, None)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
+        check_is_fitted(self)
+        return write_model(self, Path(path), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path) -> FairerCLIP:
+        """Read a model that `save` wrote; everything is checked before it is used."""
+        return read_model(Path(path), cls)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for name in ("_prepared", "_codes"):  # the training data is not part of the model
+            state.pop(name, None)
+        return state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[1])
+
+    def _embeddings(self, X: Any, *, reset: bool) -> Any:
+        # Finiteness is checked by check_rows, which names the rows.
+        return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+
+    def _scores(self, X: Any) -> F64:
+        check_is_fitted(self)
+        return self._decision.scores(np.asarray(self.transform(X), dtype=np.float64))
+
+    @property
+    def _decision(self) -> Decision:
+        return Decision(zero=self.zero_, directions=self.directions_)
+
+    def _setting(self) -> Setting:
+        r = self.n_components if self.n_components is not None else len(self.classes_) - 1
+        return Setting(
+            tau=float(self.tau),
+            tau_z=float(self.tau_z),
+            tau_text=float(self.tau_text),
+            tau_z_text=float(self.tau_z_text),
+            criterion=self.criterion,
+            scaling=self.scaling,
+            alignment=self.alignment,
+            zero=self.decision_zero,
+            n_components=int(r),
+            max_iter=int(self.max_iter),
+            seed=self._prepared.seed,
+        )
+
+    def _solve(self, y: NDArray[np.int64], free: NDArray[np.bool_] | None) -> FairerCLIP:
+        result = alternate(self._prepared.problem, y, self._setting(), free)
+        self._codes = result.last.sides.y
+        self._store(result.last.encoders())
+        self._record(result)
+        for kind, message in result.notes:
+            warnings.warn(message, kind, stacklevel=3)
+        self._calibrate(result)
+        return self
+
+    def _store(self, encoders: Encoders) -> None:
+        self.mean_, self.components_ = encoders.mean, encoders.components
+        self.text_mean_, self.text_components_ = encoders.text_mean, encoders.text_components
+        self.zero_, self.directions_ = encoders.decision.zero, encoders.decision.directions
+        self.eigenvalues_ = encoders.eigenvalues
+        self.objective_ = float(encoders.eigenvalues.sum())
+
+    def _record(self, result: Alternation) -> None:
+        problem, target, sensitive = self._prepared.problem, self._prepared.target, self._prepared.sensitive
+        self.features_ = problem.rows.features
+        self.text_features_ = problem.prompts.features
+        self.n_iter_ = len(result.history)
+        labels = target.codes.copy()
+        labels[self._prepared.rows] = result.labels
+        self.pseudo_labels_ = None if target.guess is None else self.classes_[labels]
+        self.pseudo_sensitive_ = fitting.pseudo_sensitive(sensitive)
+        last = result.last
+        self.diagnostics_: dict[str, Any] = {
+            "residual": last.sides.image.residual(last.image),
+            "condition": problem.factor.condition,
+            "solver": problem.solver,
+            "rows": problem.rows.n_rows,
+            "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
+            "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
+            "objective": [{"image": h.image, "text": h.text} for h in result.history],
+            "label_changes": [h.label_changes for h in result.history],
+            "converged": result.converged,
+            "pseudo_labels": None
+            if target.guess is None
+            else target.guess.summary(target.codes, self.classes_),
+            "pseudo_sensitive": {
+                c.name: sensitive.guesses[c.name].summary(c.codes, c.categories)
+                for c in sensitive.columns
+                if c.name in sensitive.guesses and c.codes is not None and c.categories is not None
+            },
+        }
+
+    def _calibrate(self, result: Alternation) -> None:
+        problem = self._prepared.problem
+        scores = self._decision.scores(problem.rows.project(self.mean_, self.components_))
+        self.temperature_ = fit_temperature(scores, result.labels, problem.weight)
+        predicted = scores.argmax(axis=1)
+        if np.all(predicted == predicted[0]):
+            warnings.warn(
+                f"every training row is predicted to be {self.classes_[predicted[0]]!r}; lower tau or tau_text, or "
+                "balance the classes with class_weight='balanced'",
+                ConstantPredictionWarning,
+                stacklevel=4,
+            )

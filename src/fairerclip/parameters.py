@@ -1,0 +1,126 @@
+"""The estimator's parameters: their ranges in one place, and the published presets."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+from fairerclip.errors import ParameterError
+from fairerclip.features import KERNELS
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "kernel": KERNELS,
+    "alignment": ("linear", "rbf"),
+    "criterion": ("marginal", "conditional"),
+    "scaling": ("spectral", "paper"),
+    "solver": ("auto", "cholesky", "cg"),
+    "dtype": ("float32", "float64"),
+    "decision_zero": ("balanced", "mean"),
+    "sensitive_terms": ("each", "intersection"),
+    "sensitive_kind": ("auto", "categorical", "continuous"),
+}
+STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_strength(name: str, value: Any, scaling: str) -> None:
+    """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
+    if not _is_number(value) or not 0 <= value < float("inf") or (scaling == "spectral" and value >= 1):
+        span = "[0, 1)" if scaling == "spectral" else "[0, ∞)"
+        raise ParameterError(f"{name} must be a number in {span} with scaling={scaling!r}; got {value!r}")
+
+
+def check_parameters(params: Mapping[str, Any]) -> None:
+    """Refuse the first parameter that is out of range, saying what is accepted."""
+    for name, accepted in CHOICES.items():
+        if params[name] not in accepted:
+            raise ParameterError(
+                f"{name} must be one of {', '.join(map(repr, accepted))}; got {params[name]!r}"
+            )
+    for name in STRENGTHS:
+        check_strength(name, params[name], params["scaling"])
+    for name in ("gamma", "gamma_text"):
+        if not _is_number(params[name]) or not 0 < params[name] < float("inf"):
+            raise ParameterError(f"{name} must be a positive number; got {params[name]!r}")
+    for name in ("n_features", "max_iter", "n_components"):
+        value = params[name]
+        if name == "n_components" and value is None:
+            continue
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+            raise ParameterError(f"{name} must be a positive integer; got {value!r}")
+
+
+# Published hyper-parameters. "paper" is the paper's implementation table (one τ for both sides, weights
+# as printed, γ not given: the default stands); "released" is what the authors' released code runs with.
+_PAPER: dict[str, Any] = {"scaling": "paper", "alignment": "linear"}
+_RELEASED: dict[str, Any] = {
+    "scaling": "spectral",
+    "alignment": "rbf",
+    "tau_text": 0.1,
+    "tau_z_text": 0.1,
+    "random_state": 2,
+}
+
+
+def _paper(n_features: int, tau: float, tau_z: float, **more: Any) -> dict[str, Any]:
+    both = {"tau": tau, "tau_text": tau, "tau_z": tau_z, "tau_z_text": tau_z}
+    return {**_PAPER, "n_features": n_features, **both, **more}
+
+
+def _released(
+    n_features: int,
+    gammas: tuple[float, float],
+    taus: tuple[float, float],
+    max_iter: int,
+    **more: Any,
+) -> dict[str, Any]:
+    (gamma, gamma_text), (tau, tau_z) = gammas, taus
+    return {
+        **_RELEASED,
+        "n_features": n_features,
+        "gamma": gamma,
+        "gamma_text": gamma_text,
+        "tau": tau,
+        "tau_z": tau_z,
+        "max_iter": max_iter,
+        **more,
+    }
+
+
+# (dataset, source, backbone); None stands for every backbone.
+PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
+    ("waterbirds", "paper", None): _paper(3000, 0.7, 0.7),
+    ("celeba", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
+    ("cheekbones", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
+    ("fairface", "paper", None): _paper(3000, 0.8, 0.8),
+    ("cfd", "paper", None): _paper(1000, 0.6, 0.3),
+    ("waterbirds", "released", "ViT-L/14"): _released(3000, (3e-4, 2e-4), (0.7, 0.7), 2),
+    ("waterbirds", "released", "RN50"): _released(
+        3000, (6e-4, 1e-5), (0.7, 0.3), 4, class_weight={1: 0.4, 0: 0.9}
+    ),
+    ("celeba", "released", "ViT-L/14"): _released(
+        4000, (3e-5, 3e-4), (0.7, 0.3), 3, class_weight="subsample:0.8"
+    ),
+    ("celeba", "released", "RN50"): _released(
+        4000, (1e-4, 2e-4), (0.5, 0.25), 1, class_weight={1: 1.0, 0: 0.06}
+    ),
+    ("cheekbones", "released", "ViT-L/14"): _released(
+        4000, (2e-5, 3e-4), (0.8, 0.7), 1, class_weight={1: 0.3, 0: 0.3}
+    ),
+    ("cfd", "released", "ViT-L/14"): _released(
+        1000, (4e-5, 2e-4), (0.6, 0.3), 2, tau_text=0.0, tau_z_text=0.0
+    ),
+}
+
+
+def preset(dataset: str, source: str, backbone: str | None) -> dict[str, Any]:
+    """Parameters published for a dataset; an unknown combination is an error that lists the known ones."""
+    for key in ((dataset, source, backbone), (dataset, source, None)):
+        if key in PRESETS:
+            return dict(PRESETS[key])
+    known = ", ".join(f"{d}/{s}" + (f"/{b}" if b else "") for d, s, b in PRESETS)
+    raise ParameterError(f"no preset {dataset}/{source}/{backbone}; there are: {known}")

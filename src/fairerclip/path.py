@@ -1,0 +1,239 @@
+"""The whole (τ, τ_z) plane from one factorisation, its trade-off table, and the choice of a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import LabelError, NoSolutionError, ParameterError, StateError, TextCollapseError
+from fairerclip.labels import encode
+from fairerclip.metrics import cell_accuracies, shrunken_worst_group
+from fairerclip.parameters import CHOICES, check_strength
+from fairerclip.solver.alternation import Encoders, Setting, alternate, with_strengths
+from fairerclip.solver.rows import BLOCK_ROWS
+
+if TYPE_CHECKING:
+    from fairerclip.fitting import Prepared
+    from fairerclip.model import FairerCLIP
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DEFAULT_TAUS = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
+"""τ where none are given; the last step before 1 is where the penalty takes over."""
+PRIOR = 8.0
+"""Rows' worth of the average by which a small group's accuracy is shrunk in ``shrunken_worst_group``."""
+CHOOSE = {"worst_group": 1, "shrunken_worst_group": 1, "average": 1, "gap": -1, "eod": -1}
+"""What `TauPath.best` can choose by: 1 for the largest, -1 for the smallest."""
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One point of the plane: a solution, or why there is none."""
+
+    setting: Setting
+    encoders: Encoders | None
+    n_iter: int
+    failure: str | None
+
+
+def _values(given: Any, default: Sequence[float]) -> list[float]:
+    if given is None:
+        return list(default)
+    return [float(v) for v in np.atleast_1d(np.asarray(given, dtype=np.float64))]
+
+
+def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[Setting]:
+    """Settings of every point, checked; criterion slowest, then τ_z, then τ."""
+    criteria = [setting.criterion] if criterion is None else _as_list(criterion)
+    for name in criteria:
+        if name not in CHOICES["criterion"]:
+            raise ParameterError(f"criterion must be one of {CHOICES['criterion']} or a list; got {name!r}")
+    tau_list, tau_z_list = _values(taus, DEFAULT_TAUS), _values(tau_zs, [setting.tau_z])
+    for name, values in (("tau", tau_list), ("tau_z", tau_z_list)):
+        for value in values:
+            check_strength(name, value, setting.scaling)
+    return [
+        with_strengths(setting, tau, tau_z, name)
+        for name in criteria
+        for tau_z in tau_z_list
+        for tau in tau_list
+    ]
+
+
+def _as_list(value: str | Iterable[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def solve_path(
+    prepared: Prepared,
+    codes: Ints,
+    grid: Sequence[Setting],
+    *,
+    refine: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[PathPoint]:
+    """Solve every point of a grid on one factorisation; docs/math.md#path.
+
+    With labels fixed each point is a few k×k eigenproblems and no pass over the data. A point where
+    the text side collapses or the penalty wins everywhere is kept with its reason.
+    """
+    points = []
+    for done, setting in enumerate(grid, 1):
+        try:
+            y, free = (prepared.y, prepared.free) if refine else (codes, None)
+            result = alternate(prepared.problem, y, setting, free)
+            points.append(PathPoint(setting, result.last.encoders(), len(result.history), None))
+        except (NoSolutionError, TextCollapseError) as error:
+            points.append(PathPoint(setting, None, 0, str(error)))
+        if progress is not None:
+            progress(done, len(grid))
+    if refine:
+        prepared.problem.sides(codes)  # leave the problem at the labels of the fit
+    return points
+
+
+class TauPath:
+    """Every model on a (τ, τ_z) grid.
+
+    Examples
+    --------
+    >>> from fairerclip import FairerCLIP
+    >>> from fairerclip.data import simulate
+    >>> task = simulate("multiclass", seed=0)
+    >>> attribute = task.sensitive_attribute()
+    >>> model = FairerCLIP(n_features=300, random_state=0).fit(
+    ...     task.train.X, task.train.y, text=task.text_target, sensitive_text=attribute.text)
+    >>> path = model.path([0.0, 0.5, 0.8])
+    >>> table = path.evaluate(task.val.X, task.val.y, task.val.sensitive())
+    >>> [row["tau"] for row in table]
+    [0.0, 0.5, 0.8]
+    >>> path.best(by="worst_group").tau in (0.0, 0.5, 0.8)
+    True
+    """
+
+    def __init__(self, model: FairerCLIP, points: Sequence[PathPoint], refine: bool) -> None:
+        self._model = model
+        self.points = tuple(points)
+        self.refine = refine
+        self.table: list[dict[str, Any]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[PathPoint]:
+        return iter(self.points)
+
+    def model(self, index: int) -> FairerCLIP:
+        """The fitted model at one point."""
+        return self._model._at(self.points[index].setting, refine=self.refine)
+
+    def predict(self, X: Any) -> Ints:
+        """Class codes at every point (g, n); -1 where a point has no solution. O(n·D·g·r) time."""
+        X = self._model._embeddings(X, reset=False)
+        solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
+        codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
+        if not solved:
+            return codes
+        U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
+        offset = np.concatenate([e.mean @ e.components for _, e in solved])
+        stops = np.cumsum([e.components.shape[1] for _, e in solved])
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
+            Z = Phi @ U.astype(Phi.dtype) - offset
+            for (g, encoders), part in zip(solved, np.split(Z, stops[:-1], axis=1), strict=True):
+                codes[g, start : start + len(Z)] = encoders.decision.scores(part).argmax(axis=1)
+        return codes
+
+    def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:
+        """Average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
+
+        ``sensitive_features`` is (n,) categories. Rows whose label is missing are left out.
+        """
+        encoded = encode(y, missing_label=self._model.missing_label, classes=self._model.classes_)
+        groups = encode(sensitive_features, missing_label=self._model.missing_label)
+        known = ~encoded.missing & ~groups.missing
+        if not known.any():
+            raise LabelError("no row has both a target and a sensitive label: nothing to evaluate on")
+        predicted = self.predict(X)[:, known]
+        hits, counts = cell_accuracies(
+            encoded.codes[known],
+            predicted,
+            groups.codes[known],
+            n_classes=len(encoded.classes),
+            n_sensitive=len(groups.classes),
+        )
+        self.table = [
+            _row(point, hits[g], counts, encoded.classes, groups.classes)
+            for g, point in enumerate(self.points)
+        ]
+        return self.table
+
+    def best(self, by: str = "worst_group") -> FairerCLIP:
+        """The fitted model at the best point of the latest `evaluate`; ties go to the better average.
+
+        ``by``: "worst_group", "shrunken_worst_group" (small groups shrunk towards the average, which
+        is steadier where a group has a handful of rows), "average", "gap" or "eod".
+        """
+        return self.model(self.best_index(by))
+
+    def best_index(self, by: str = "worst_group") -> int:
+        """Which point `best` takes."""
+        if by not in CHOOSE:
+            raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
+        if self.table is None:
+            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
+        solved = [g for g, row in enumerate(self.table) if row["failure"] is None]
+        if not solved:
+            raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
+        table = self.table
+        return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
+
+
+def _row(
+    point: PathPoint,
+    hits: NDArray[Any],
+    counts: NDArray[Any],
+    classes: NDArray[Any],
+    groups: NDArray[Any],
+) -> dict[str, Any]:
+    setting = point.setting
+    row: dict[str, Any] = {
+        "tau": setting.tau,
+        "tau_z": setting.tau_z,
+        "criterion": setting.criterion,
+        "failure": point.failure,
+    }
+    names = (
+        "average",
+        "worst_group",
+        "worst_group_name",
+        "worst_group_n",
+        "gap",
+        "eod",
+        "shrunken_worst_group",
+    )
+    if point.encoders is None:
+        return {**row, **dict.fromkeys(names)}
+    seen = counts > 0
+    accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=seen)
+    average = float(hits.sum() / counts.sum())
+    k, s = np.unravel_index(int(np.nanargmin(accuracy)), accuracy.shape)
+    worst = float(accuracy[k, s])
+    several = seen.sum(axis=1) > 1
+    spread = np.nanmax(accuracy[several], axis=1) - np.nanmin(accuracy[several], axis=1)
+    positive = spread[-1:] if len(classes) == 2 and several[-1] else spread
+    values = (
+        average,
+        worst,
+        f"{classes[k]}, {groups[s]}",
+        int(counts[k, s]),
+        average - worst,
+        float(positive.max()) if len(positive) else 0.0,
+        float(shrunken_worst_group(hits, counts, prior=PRIOR)),
+    )
+    return {**row, **dict(zip(names, values, strict=True))}

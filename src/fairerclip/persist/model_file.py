@@ -1,0 +1,239 @@
+"""A fitted model as a folder: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
+
+There is no pickle anywhere: a model file holds numbers and JSON, and loading it runs no code. Digests
+are evidence of damage, not of who wrote the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from fairerclip import __version__
+from fairerclip.errors import ModelFileError, OutputExistsError
+from fairerclip.features import features_from_arrays
+
+if TYPE_CHECKING:
+    from fairerclip.model import FairerCLIP
+
+FORMAT, FORMAT_VERSION = "fairerclip-model", 1
+TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_TENSOR_BYTES = 8 << 30
+
+ARRAYS = (
+    "components_",
+    "mean_",
+    "text_components_",
+    "text_mean_",
+    "zero_",
+    "directions_",
+    "eigenvalues_",
+)
+MANIFEST_KEYS = {
+    "format",
+    "format_version",
+    "fairerclip_version",
+    "parameters",
+    "classes",
+    "n_features_in",
+    "feature_names_in",
+    "n_iter",
+    "temperature",
+    "features",
+    "text_features",
+    "diagnostics",
+    "sha256",
+}
+M = TypeVar("M", bound="FairerCLIP")
+
+
+def _plain(value: Any, what: str) -> Any:
+    """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ModelFileError(
+        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
+        "relabel before fitting"
+    )
+
+
+def _parameters(model: FairerCLIP) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        if name == "class_weight" and isinstance(value, dict):
+            params[name] = [[_plain(k, "class_weight"), _plain(v, "class_weight")] for k, v in value.items()]
+        elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+            params[name] = None  # a generator's state is not part of the model
+        else:
+            params[name] = _plain(value, f"parameter {name}")
+    return params
+
+
+def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
+    """Write a fitted model; the folder appears whole or not at all."""
+    if path.exists() and not overwrite:
+        raise OutputExistsError(f"{path} exists; choose another name or ask to overwrite")
+    if path.exists() and not (path.is_dir() and (path / MANIFEST).is_file()):
+        raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
+    tensors = {name: np.ascontiguousarray(getattr(model, name), dtype=np.float64) for name in ARRAYS}
+    for prefix in ("features", "text_features"):
+        for name, array in getattr(model, f"{prefix}_").to_arrays().items():
+            tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
+    blob = save_tensors(tensors)
+    names = getattr(model, "feature_names_in_", None)
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "fairerclip_version": __version__,
+        "parameters": _parameters(model),
+        "classes": [_plain(c, "a class label") for c in model.classes_.tolist()],
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else [str(n) for n in names],
+        "n_iter": model.n_iter_,
+        "temperature": model.temperature_,
+        "features": model.features_.kernel,
+        "text_features": model.text_features_.kernel,
+        "diagnostics": model.diagnostics_,
+        "sha256": hashlib.sha256(blob).hexdigest(),
+    }
+    _write_folder(path, {TENSORS: blob, MANIFEST: json.dumps(manifest, indent=2).encode()})
+    return path
+
+
+def _write_folder(path: Path, files: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.parent / f".{path.name}.{secrets.token_hex(6)}"
+    fresh.mkdir()
+    try:
+        for name, content in files.items():
+            with open(fresh / name, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        if path.exists():
+            old = fresh.with_name(fresh.name + ".old")
+            os.rename(path, old)
+            os.rename(fresh, path)
+            shutil.rmtree(old)
+        else:
+            os.rename(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _read_bytes(path: Path, limit: int) -> bytes:
+    if path.is_symlink() or not path.is_file():
+        raise ModelFileError(f"{path} is missing or not a plain file; expected a folder that save() wrote")
+    size = path.stat().st_size
+    if size > limit:
+        raise ModelFileError(f"{path} has {size} bytes, more than the limit of {limit}")
+    return path.read_bytes()
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [k for k, _ in pairs]
+    if len(set(keys)) != len(keys):
+        raise ModelFileError(f"{MANIFEST} repeats a key among {sorted(keys)[:5]}")
+    return dict(pairs)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    raw = _read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
+    try:
+        manifest = json.loads(raw, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path / MANIFEST} is not valid JSON: {type(error).__name__}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFileError(f"{path / MANIFEST} does not describe a fairerclip model")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format version {manifest.get('format_version')!r}; this version of fairerclip reads "
+            f"{FORMAT_VERSION}"
+        )
+    if set(manifest) != MANIFEST_KEYS:
+        odd = sorted(set(manifest) ^ MANIFEST_KEYS)
+        raise ModelFileError(f"{path / MANIFEST} has missing or unknown keys: {odd[:5]}")
+    return manifest
+
+
+def read_model(path: Path, cls: type[M]) -> M:
+    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
+    if not path.is_dir():
+        raise ModelFileError(f"{path} is not a model folder; expected a folder that save() wrote")
+    manifest = _read_manifest(path)
+    blob = _read_bytes(path / TENSORS, MAX_TENSOR_BYTES)
+    if hashlib.sha256(blob).hexdigest() != manifest["sha256"]:
+        raise ModelFileError(
+            f"{path / TENSORS} does not match its digest: the file is damaged or was changed"
+        )
+    try:
+        tensors = load_tensors(blob)
+    except SafetensorError as error:
+        raise ModelFileError(f"{path / TENSORS} is not a safetensors file: {error}") from None
+    return _assemble(path, manifest, tensors, cls)
+
+
+def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], cls: type[M]) -> M:
+    missing = [name for name in ARRAYS if name not in tensors]
+    if missing:
+        raise ModelFileError(f"{path / TENSORS} lacks {missing}")
+    bad = [name for name, t in tensors.items() if t.dtype != np.float64 or not np.all(np.isfinite(t))]
+    if bad:
+        raise ModelFileError(f"{path / TENSORS}: {bad[:3]} are not finite float64 tensors")
+    params = manifest["parameters"]
+    known = cls._get_param_names()
+    if not isinstance(params, dict) or set(params) != set(known):
+        raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
+    if isinstance(params["class_weight"], list):
+        params["class_weight"] = dict(params["class_weight"])
+    model = cls(**params)
+    for name in ARRAYS:
+        setattr(model, name, tensors[name])
+    for prefix in ("features", "text_features"):
+        arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
+        setattr(model, f"{prefix}_", features_from_arrays(manifest[prefix], arrays))
+    model.classes_ = np.asarray(manifest["classes"])
+    if model.classes_.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
+        model.classes_ = np.array(manifest["classes"], dtype=object)
+    model.n_features_in_ = int(manifest["n_features_in"])
+    if manifest["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+    model.n_iter_, model.temperature_ = int(manifest["n_iter"]), float(manifest["temperature"])
+    model.objective_ = float(model.eigenvalues_.sum())
+    model.diagnostics_ = manifest["diagnostics"]
+    model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
+    _check_shapes(path, model)
+    return model
+
+
+def _check_shapes(path: Path, model: FairerCLIP) -> None:
+    D, r = model.components_.shape if model.components_.ndim == 2 else (-1, -1)
+    c = len(model.classes_)
+    expected = {
+        "mean_": (D,),
+        "text_components_": (model.text_features_.n_features, r),
+        "text_mean_": (model.text_features_.n_features,),
+        "zero_": (r,),
+        "directions_": (c, r),
+        "eigenvalues_": (r,),
+    }
+    wrong = [name for name, shape in expected.items() if getattr(model, name).shape != shape]
+    sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
+    if wrong or r < 1 or sizes != (D, model.n_features_in_, model.n_features_in_):
+        raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or sizes})")

@@ -1,0 +1,349 @@
+"""Algorithm 1: alternate the two closed forms, with labels, without, or with some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import (
+    DroppedTermWarning,
+    FairerClipWarning,
+    LabelCycleWarning,
+    NoSolutionError,
+    NotConvergedWarning,
+    ParameterError,
+    RankWarning,
+    TextCollapseError,
+    TextCollapseWarning,
+    VanishedLabelWarning,
+)
+from fairerclip.features import FourierFeatures
+from fairerclip.solver.decision import Decision
+from fairerclip.solver.problem import Problem, Sides
+from fairerclip.solver.sides import SideSolution, Weights, term_weight
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Note = tuple[type[FairerClipWarning], str]
+
+CONVERGED = 1e-8
+"""Relative change of the text encoder below which the alternation has arrived."""
+ALIGNMENT_FEATURES = 256
+"""Random features of the RBF alignment kernel; its input has r dimensions, so few are enough."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What may differ between two solutions of one `Problem`."""
+
+    tau: float
+    tau_z: float
+    tau_text: float
+    tau_z_text: float
+    criterion: str
+    scaling: str
+    alignment: str
+    zero: str
+    n_components: int
+    max_iter: int
+    seed: int
+
+    def weights(self, side: str) -> Weights:
+        """The S and alignment weights of the image or the text side."""
+        tau, tau_z = (self.tau, self.tau_z) if side == "image" else (self.tau_text, self.tau_z_text)
+        return Weights(term_weight(tau, self.scaling), term_weight(tau_z, self.scaling))
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one round of Algorithm 1 did."""
+
+    image: dict[str, float]
+    """Signed contribution of each term on the image side; their sum is its objective."""
+    text: dict[str, float]
+    label_changes: int
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """Two encoders and the decision rule: all that prediction needs."""
+
+    mean: F64
+    """(D,) zero of the image features."""
+    components: F64
+    """(D, r) U of the image side."""
+    text_mean: F64
+    """(D_T,)"""
+    text_components: F64
+    """(D_T, r) U of the text side, rotated onto the image side."""
+    decision: Decision
+    eigenvalues: F64
+    """(r,) of the image side; their sum is its objective."""
+    text_eigenvalues: F64
+
+
+@dataclass(frozen=True)
+class Round:
+    """Both sides solved for one set of labels, in reduced coordinates."""
+
+    sides: Sides
+    image: SideSolution
+    text: SideSolution
+    rotation: F64
+    """(r_T, r) puts the text side into the image side's basis."""
+    text_vectors: F64
+    """(c, r) z_T of each class, rotated."""
+    decision: Decision
+
+    def encoders(self) -> Encoders:
+        """Expand to feature space."""
+        image, text = self.sides.image, self.sides.text
+        return Encoders(
+            mean=image.mean,
+            components=image.reduced.basis @ self.image.coefficients,
+            text_mean=text.mean,
+            text_components=text.reduced.basis @ (self.text.coefficients @ self.rotation),
+            decision=self.decision,
+            eigenvalues=self.image.eigenvalues,
+            text_eigenvalues=self.text.eigenvalues,
+        )
+
+    def predict(self) -> Ints:
+        """Class codes of the training rows (n,)."""
+        Z = self.sides.image_rows @ self.image.coefficients
+        return np.asarray(self.decision.scores(Z).argmax(axis=1), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Alternation:
+    """The outcome of Algorithm 1 and how it went."""
+
+    last: Round
+    labels: Ints
+    """(n,) labels after the last refinement."""
+    history: tuple[Iteration, ...]
+    converged: bool
+    notes: tuple[Note, ...]
+    """Warnings for the caller to give."""
+
+
+def procrustes(source: F64, target: F64, weight: F64) -> F64:
+    """Orthogonal Q (r_s, r_t) maximising Σ w ⟨source Q, target⟩; docs/math.md#procrustes.
+
+    Each encoder is determined up to an orthogonal matrix and no term of the objective sees it; this
+    settles the sign for one component and the basis for several.
+    """
+    u, _, vt = np.linalg.svd((source * weight[:, None]).T @ target, full_matrices=False)
+    return np.asarray(u @ vt)
+
+
+def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = None) -> Alternation:
+    """Algorithm 1 of Dehdashtian et al. 2024 (arXiv:2403.15593); docs/math.md#algorithm.
+
+    Parameters
+    ----------
+    problem : the data, factored.
+    y : (n,) known labels and initial pseudo-labels.
+    setting : strengths and choices.
+    free : (n,) rows whose label is a guess to be refined; None or all False keeps y as it is.
+
+    Notes
+    -----
+    With labels fixed no pass over the data is made: both sides live in a basis of at most K columns.
+    For two classes with one prompt each the first iteration is the fixed point; docs/math.md#one-step.
+    """
+    if setting.max_iter < 1:
+        raise ParameterError(f"max_iter must be at least 1; got {setting.max_iter}")
+    history: list[Iteration] = []
+    seen = {y.tobytes()}
+    notes: list[Note] = []
+    settled = False
+    labels = y
+    for latest in _rounds(problem, y, setting, free):
+        if latest is None:
+            settled = True
+            break
+        current, labels = latest
+        changes = int(np.sum(labels != current.sides.y))
+        history.append(Iteration(current.image.parts, current.text.parts, changes))
+        if changes and labels.tobytes() in seen:
+            notes.append(
+                (
+                    LabelCycleWarning,
+                    f"pseudo-labels returned to an earlier state after {len(history)} rounds and would repeat "
+                    f"({changes} rows alternate); stopped there. Set max_iter=1 to keep the first solve",
+                )
+            )
+            settled = True
+            break
+        seen.add(labels.tobytes())
+        if len(history) == setting.max_iter:
+            settled = changes == 0 and _solve_text(current, setting) is None
+            break
+    notes += _outcome_notes(current, labels, setting)
+    if not settled and setting.max_iter > 1:
+        still = f"{changes} pseudo-labels still changed" if changes else "the encoders still moved"
+        notes.append((NotConvergedWarning, f"stopped at max_iter={setting.max_iter} rounds while {still}"))
+    return Alternation(current, labels, tuple(history), settled, tuple(notes))
+
+
+def _rounds(
+    problem: Problem, y: Ints, setting: Setting, free: Mask | None
+) -> Iterator[tuple[Round, Ints] | None]:
+    """Yield each round with the labels it predicts, then None once nothing would change."""
+    sides = problem.sides(y)
+    start = _solve(sides, "image", setting, None)
+    text = _solve(sides, "text", setting, _image_features(sides, start, sides.y, setting))
+    refining = free is not None and bool(free.any())
+    while True:
+        current = _round(sides, text, setting)
+        labels = y
+        if refining and free is not None:
+            labels = np.where(free, current.predict(), y)
+        yield current, labels
+        if np.array_equal(labels, y):
+            fresh = _solve_text(current, setting)
+            if fresh is None:
+                yield None
+                return
+            text = fresh
+            continue
+        pairing = _image_features(sides, current.image, labels, setting)
+        y, sides = labels, problem.sides(labels)
+        text = _solve(sides, "text", setting, pairing)
+
+
+def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
+    """Solve the image side against a text side, and turn the text side onto it."""
+    image = _solve(sides, "image", setting, _text_features(sides, text, setting))
+    vectors = sides.text_vectors(text.coefficients)
+    share = sides.image.table.class_share
+    rotation = procrustes(vectors, image.class_means, share)
+    vectors = vectors @ rotation
+    if not np.any(vectors):
+        raise TextCollapseError(
+            "the text encoder maps every class to zero; lower tau_text or raise tau_z_text"
+        )
+    decision = Decision.of(image.class_means, vectors, share > 0, setting.zero)
+    return Round(sides, image, text, rotation, vectors, decision)
+
+
+def _solve_text(current: Round, setting: Setting) -> SideSolution | None:
+    """The next text solution, or None if it is the one we have: then the image side stays too."""
+    sides = current.sides
+    fresh = _solve(sides, "text", setting, _image_features(sides, current.image, sides.y, setting))
+    vectors = sides.text_vectors(fresh.coefficients)
+    share = sides.image.table.class_share
+    moved = vectors @ procrustes(vectors, current.text_vectors, share) - current.text_vectors
+    same = np.linalg.norm(moved) <= CONVERGED * np.linalg.norm(current.text_vectors)
+    return None if same else fresh
+
+
+def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> SideSolution:
+    side = sides.image if which == "image" else sides.text
+    solution = side.solve(
+        setting.weights(which),
+        other,
+        r=setting.n_components,
+        criterion=setting.criterion,
+        scaling=setting.scaling,
+    )
+    if solution.n_positive:
+        return solution
+    if which == "text":
+        raise TextCollapseError(
+            f"the text encoder collapses: at tau_text={setting.tau_text:g}, tau_z_text={setting.tau_z_text:g} and "
+            f"scaling={setting.scaling!r} the S term outweighs the target, so every class would get the same "
+            "vector. Lower tau_text, raise tau_z_text, or use scaling='paper'"
+        )
+    if "y" in solution.dropped:
+        raise NoSolutionError(
+            "the embeddings do not depend on the target at all (Dep(Z, Y) vanishes): check that rows and labels "
+            "are in the same order and that at least two classes have rows"
+        )
+    raise NoSolutionError(
+        f"no direction has a positive objective at tau={setting.tau:g} with scaling={setting.scaling!r}: the S "
+        "term outweighs the target everywhere. Lower tau"
+    )
+
+
+def _rbf_features(Z: F64, seed: int) -> F64:
+    # Drawn anew for each Z because its median bandwidth changes; the seed keeps it deterministic.
+    phi = FourierFeatures.fit(Z, n_features=ALIGNMENT_FEATURES, bandwidth="median", random_state=seed)
+    return np.asarray(phi.transform(Z), dtype=np.float64)
+
+
+def _image_features(sides: Sides, image: SideSolution, y: Ints, setting: Setting) -> F64:
+    """What the text side sees of the image side: class means of Z_I or of its RBF features (c, ·)."""
+    if setting.alignment == "linear" and y is sides.y:
+        return image.class_means
+    Z = sides.image_rows @ image.coefficients
+    values = Z if setting.alignment == "linear" else _rbf_features(Z, setting.seed)
+    onehot = np.zeros((len(y), sides.prompts.n_classes))
+    onehot[np.arange(len(y)), y] = sides.weight
+    share = onehot.sum(axis=0)[:, None]
+    sums = onehot.T @ values
+    return np.asarray(np.divide(sums, share, out=np.zeros_like(sums), where=share > 0))
+
+
+def _text_features(sides: Sides, text: SideSolution, setting: Setting) -> F64:
+    """What the image side sees of the text side: means over each class's prompts (c, ·)."""
+    Z = sides.text_rows @ text.coefficients
+    return sides.prompts.share @ (Z if setting.alignment == "linear" else _rbf_features(Z, setting.seed))
+
+
+def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:
+    notes: list[Note] = []
+    n_classes = last.sides.prompts.n_classes
+    before = last.sides.image.table.class_share > 0
+    gone = np.flatnonzero((np.bincount(labels, minlength=n_classes) == 0) & before)
+    if len(gone):
+        notes.append(
+            (
+                VanishedLabelWarning,
+                f"no row is labelled with class number {', '.join(map(str, gone))} after refinement; lower tau, "
+                "set max_iter=1, or give some labels",
+            )
+        )
+    for name, solution in (("image", last.image), ("text", last.text)):
+        if len(solution.eigenvalues) < setting.n_components:
+            notes.append(
+                (
+                    RankWarning,
+                    f"{setting.n_components} components were asked for, the {name} side has "
+                    f"{solution.n_positive} with a positive objective, which are kept. Lower n_components or tau",
+                )
+            )
+        # On the text side a prompt's class is all that varies, so given the class nothing is left of S.
+        if solution.dropped and not (name == "text" and setting.criterion == "conditional"):
+            notes.append(
+                (
+                    DroppedTermWarning,
+                    f"the dependence on {', '.join(solution.dropped)} vanished on the {name} side (constant, or "
+                    "balanced away by the weights) and was left out of the objective",
+                )
+            )
+    return notes + _collapse_notes(last.decision)
+
+
+def _collapse_notes(decision: Decision) -> list[Note]:
+    similar = decision.directions @ decision.directions.T - 2 * np.eye(len(decision.directions))
+    i, j = np.unravel_index(int(np.argmax(similar)), similar.shape)
+    if similar[i, j] <= 1 - 1e-9:
+        return []
+    return [
+        (
+            TextCollapseWarning,
+            f"the text encoder gives classes number {i} and {j} the same direction: they cannot be told apart. "
+            "Raise n_components, lower tau_text, or give prompts that differ",
+        )
+    ]
+
+
+def with_strengths(setting: Setting, tau: float, tau_z: float, criterion: str) -> Setting:
+    """The same setting at another point of the (τ, τ_z) plane of the image side."""
+    return replace(setting, tau=tau, tau_z=tau_z, criterion=criterion)

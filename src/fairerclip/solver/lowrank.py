@@ -1,0 +1,115 @@
+"""The closed form of Theorem 2 in k×k: one Cholesky factor of C serves every set of terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.linalg import blas, lapack
+
+from fairerclip.errors import NotDefiniteError
+
+F64 = NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-10
+"""Singular values and eigenvalues below this share of the largest count as zero."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The problem in the coordinates of a C-orthonormal basis of span(C⁻¹ cross)."""
+
+    basis: F64
+    """E (D, q) with EᵀCE = I."""
+    coordinates: F64
+    """R (q, K) = Eᵀ cross; every M_j = cross @ A_j has coordinates R @ A_j."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Eigenvectors with a positive eigenvalue, largest first: U = E @ coefficients."""
+
+    coefficients: F64
+    """a (q, r)."""
+    eigenvalues: F64
+    """(r,)"""
+    n_positive: int
+    """How many positive eigenvalues there are; fewer than asked for is the rank of the problem."""
+
+
+class Factor(Protocol):
+    """Whatever can solve with C = Φ_cᵀWΦ_c + γI."""
+
+    condition: float
+    """An estimate of the condition number of C."""
+
+    def reduce(self, cross: F64) -> Reduced:
+        """Reduce the generalized eigenproblem to the span of the label cross-moments (D, K)."""
+        ...
+
+    def apply(self, V: F64) -> F64:
+        """C V, (D, k)."""
+        ...
+
+
+class CholeskyFactor:
+    """C = L Lᵀ, factored once. O(D³/3) time; C is overwritten, so D² float64 in all.
+
+    Equal to ``scipy.linalg.eigh(B, C)`` on the span of B (see `fairerclip.solver.dense`).
+    """
+
+    def __init__(self, covariance: F64, gamma: float) -> None:
+        # LAPACK reads and writes one triangle only: the other keeps C, which prices residuals
+        # against C itself and not against its factor.
+        C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
+        C[np.diag_indices_from(C)] += gamma
+        self._diagonal = C.diagonal().copy()
+        norm = float(np.abs(C).sum(axis=0).max()) if len(C) else 0.0
+        factor, info = lapack.dpotrf(C, lower=1, overwrite_a=1, clean=0)
+        if info != 0:
+            raise NotDefiniteError(
+                f"the regularised covariance ({len(C)}×{len(C)}) is not positive definite at gamma={gamma:g} "
+                f"(pivot {info}); raise gamma or use dtype='float64'"
+            )
+        self._factor = factor
+        reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+        self.condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
+
+    def reduce(self, cross: F64) -> Reduced:
+        """P = L⁻¹ cross = Q S Vᵀ; E = L⁻ᵀQ, R = S Vᵀ. O(D²K) time.
+
+        The SVD, and not an eigendecomposition of crossᵀC⁻¹cross, because the latter squares the
+        condition number and collinear columns are the normal case; docs/math.md#low-rank.
+        """
+        P = linalg.solve_triangular(self._factor, cross, lower=True, check_finite=False)
+        Q, S, Vt = linalg.svd(P, full_matrices=False, check_finite=False)
+        keep = S > RANK_TOLERANCE * S[0] if S.size and S[0] > 0 else np.zeros(S.shape, dtype=bool)
+        basis = linalg.solve_triangular(self._factor, Q[:, keep], lower=True, trans="T", check_finite=False)
+        return Reduced(basis=np.ascontiguousarray(basis), coordinates=S[keep, None] * Vt[keep])
+
+    def solve(self, M: F64) -> F64:
+        """C⁻¹ M, (D, K)."""
+        return np.asarray(linalg.cho_solve((self._factor, True), M, check_finite=False))
+
+    def apply(self, V: F64) -> F64:
+        """C V from the triangle that still holds C."""
+        upper: F64 = blas.dsymm(1.0, self._factor, np.asfortranarray(V), lower=0)
+        return np.asarray(upper + (self._diagonal - self._factor.diagonal())[:, None] * V)
+
+
+def solve_reduced(T: F64, r: int) -> Solution:
+    """Eq. (8) of Dehdashtian et al. 2024 (arXiv:2403.15593), reduced to q×q; docs/math.md#low-rank.
+
+    T (q, q) is the signed sum of the terms in reduced coordinates. Positive eigenvalues only: in
+    the D×D problem everything beyond them is zero, and a zero is worth more than a negative.
+    """
+    if T.shape[0] == 0:
+        return Solution(np.zeros((0, 0)), np.zeros(0), 0)
+    values, vectors = np.linalg.eigh((T + T.T) / 2)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    n_positive = int(np.sum(values > RANK_TOLERANCE * max(abs(values[0]), abs(values[-1]))))
+    kept = min(r, n_positive)
+    return Solution(vectors[:, :kept], values[:kept], n_positive)

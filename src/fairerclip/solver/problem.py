@@ -1,0 +1,161 @@
+"""One fit's data: everything that depends neither on τ nor on the criterion.
+
+C depends on the features and the row weights alone, so it is factored once; a new set of labels is
+one pass for the cross-moments and a few triangular solves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.solver.iterative import ConjugateGradientFactor
+from fairerclip.solver.lowrank import CholeskyFactor, Factor
+from fairerclip.solver.moments import MomentResult, Moments
+from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.sides import Side
+from fairerclip.solver.terms import Attribute, LabelDesign, LabelTable
+
+if TYPE_CHECKING:
+    from fairerclip.features import FeatureMap
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
+"""``solver="auto"`` turns to conjugate gradients from this size on, if the features stay in memory."""
+
+
+def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
+    """Resolve ``"auto"``: forming C wins until n·D² dominates; iterating needs Φ kept in memory."""
+    if solver != "auto":
+        return solver
+    large = n_features >= CG_MIN_FEATURES and n_rows >= CG_MIN_ROWS_PER_FEATURE * n_features
+    return "cg" if large and n_rows * n_features * itemsize <= cache_budget() else "cholesky"
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The text side's distinct rows: every prompt once, with its class."""
+
+    features: FeatureMap
+    Phi: F64
+    """(m, D_T)"""
+    class_of: Ints
+    """(m,) class code of each prompt."""
+    n_classes: int
+
+    @cached_property
+    def share(self) -> F64:
+        """(c, m) a class's images are paired with its prompts in equal parts."""
+        A = np.zeros((self.n_classes, len(self.class_of)))
+        A[self.class_of, np.arange(len(self.class_of))] = 1.0
+        return np.asarray(A / A.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both modalities for one set of labels."""
+
+    y: Ints
+    image: Side
+    text: Side
+    prompts: Prompts
+    rows: FeatureRows
+    weight: F64
+    """(n,) row weights."""
+
+    @cached_property
+    def image_rows(self) -> F64:
+        """Training rows in the reduced basis (n, q): Z = image_rows @ coefficients."""
+        return self.rows.project(self.image.mean, self.image.reduced.basis)
+
+    @cached_property
+    def text_rows(self) -> F64:
+        """Prompts in the reduced basis (m, q_T)."""
+        return (self.prompts.Phi - self.text.mean) @ self.text.reduced.basis
+
+    def text_vectors(self, coefficients: F64) -> F64:
+        """z_T of each class (c, r): the mean over its prompts; defined without rows too."""
+        return self.prompts.share @ (self.text_rows @ coefficients)
+
+
+class Problem:
+    """Features, factor of C and sensitive attributes of the training rows.
+
+    Parameters
+    ----------
+    rows : features of the n training rows.
+    weight : (n,) non-negative row weights.
+    attributes : sensitive attributes as feature columns.
+    prompts : the text side.
+    y : (n,) initial class codes.
+    gamma, gamma_text : ridges of both sides.
+    solver : "cholesky" or "cg".
+    random_state : picks the rows of the preconditioner for "cg".
+    """
+
+    def __init__(
+        self,
+        rows: FeatureRows,
+        weight: F64,
+        attributes: tuple[Attribute, ...],
+        prompts: Prompts,
+        y: Ints,
+        *,
+        gamma: float,
+        gamma_text: float,
+        solver: str,
+        random_state: np.random.RandomState,
+    ) -> None:
+        self.rows, self.weight = rows, weight
+        self.attributes, self.prompts = attributes, prompts
+        self.gamma_text = gamma_text
+        self.solver = solver
+        moments = self._pass(y, covariance=solver == "cholesky")
+        self.factor: Factor
+        if moments.covariance is not None:
+            self.factor = CholeskyFactor(moments.covariance, gamma)
+        else:
+            self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
+        self._latest = self._sides(y, moments)
+
+    def sides(self, y: Ints) -> Sides:
+        """Both sides for the labels y; the latest set is kept, as every τ of a path asks for it."""
+        if not np.array_equal(y, self._latest.y):
+            self._latest = self._sides(y, self._pass(y, covariance=False))
+        return self._latest
+
+    def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
+        design = LabelDesign(y, self.prompts.n_classes, self.attributes)
+        moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
+        for block, Phi in self.rows.blocks():
+            moments.update(Phi, design.rows(block), self.weight[block])
+        return moments.finalise()
+
+    def _sides(self, y: Ints, moments: MomentResult) -> Sides:
+        table = LabelTable.of(moments.labels, LabelDesign(y, self.prompts.n_classes, self.attributes))
+        image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
+        text = text_side(self.prompts, table, self.gamma_text)
+        return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
+
+
+def text_side(prompts: Prompts, table: LabelTable, gamma: float) -> Side:
+    """The text side on distinct prompts with weights, never on n repeated rows.
+
+    A prompt of class y stands for the images of that class: its weight is their share, its labels
+    are their mean (1, ψ). The moments are those of the n repeated rows; docs/math.md#text.
+    """
+    weight = prompts.share.T @ table.class_share  # (m,)
+    J = np.zeros((len(weight), table.n_classes, table.width))
+    J[np.arange(len(weight)), prompts.class_of] = table.class_means[prompts.class_of]
+    moments = Moments(prompts.Phi.shape[1], table.n_classes * table.width)
+    moments.update(prompts.Phi, J.reshape(len(weight), -1), weight)
+    result = moments.finalise()
+    if result.covariance is None:
+        raise AssertionError("the text side always forms its covariance")
+    return Side(result.mean, result.cross, result.trace, CholeskyFactor(result.covariance, gamma), table)

@@ -1,0 +1,168 @@
+"""One modality with its labels: the terms in reduced coordinates, and their solution.
+
+The image side and the text side are the same object. A side knows its features' second moments
+through a factor of C, and its labels through cross-moments; everything else is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.solver.lowrank import Factor, Reduced, Solution, solve_reduced
+from fairerclip.solver.terms import LabelTable, alignment_map, sensitive_maps, target_map
+
+F64 = NDArray[np.float64]
+
+VANISHED = 1e-12
+"""A term whose squared norm is below this share of its Cauchy-Schwarz bound is noise."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """σ-free Dep term: its k×k form, its spectral norm, and whether it is more than rounding."""
+
+    name: str
+    B: F64
+    """(q, q) = (R A)(R A)ᵀ."""
+    A: F64
+    """(K, k) the label map: M = cross @ A."""
+    norm: float
+    """‖M Mᵀ‖₂ = ‖M‖₂², by which ``scaling="spectral"`` divides."""
+    vanished: bool
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Signed weight of the S and alignment terms on one side, before spectral scaling."""
+
+    sensitive: float
+    alignment: float
+
+
+def term_weight(tau: float, scaling: str) -> float:
+    """τ as the paper has it, or τ/(1−τ) as the authors' code has it (``scaling="spectral"``)."""
+    return tau / (1.0 - tau) if scaling == "spectral" else tau
+
+
+@dataclass(frozen=True)
+class SideSolution:
+    """A solved side: U = E @ coefficients and what the labels say about Z = Φ_c U."""
+
+    coefficients: F64
+    """(q, r)"""
+    eigenvalues: F64
+    n_positive: int
+    class_means: F64
+    """(c, r) mean of Z inside each class, about the weighted mean of all rows."""
+    parts: dict[str, float]
+    """Each term's signed contribution to the objective; they sum to the sum of eigenvalues."""
+    dropped: tuple[str, ...]
+    """Terms that vanished and were left out."""
+    terms: tuple[tuple[float, Term], ...]
+    """What was summed: B = Σ σ M Mᵀ."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Reduced moments of one modality for one set of labels.
+
+    Parameters
+    ----------
+    mean : (D,) weighted mean of the features.
+    cross : (D, K) Φ_cᵀ W J.
+    trace : total variance of the features.
+    factor : a factor of C.
+    table : the label counts.
+    """
+
+    mean: F64
+    cross: F64
+    trace: float
+    factor: Factor
+    table: LabelTable
+    _terms: dict[str, list[Term]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def reduced(self) -> Reduced:
+        """The span of C⁻¹ cross; every term of every criterion lives in it."""
+        return self.factor.reduce(self.cross)
+
+    @cached_property
+    def _gram(self) -> F64:
+        return self.cross.T @ self.cross  # (K, K), prices spectral norms without touching D again
+
+    def term(self, name: str, A: F64) -> Term:
+        """Turn a label map A (K, k) into a reduced term."""
+        RA = self.reduced.coordinates @ A  # (q, k)
+        MtM = A.T @ self._gram @ A  # (k, k)
+        norm = float(np.linalg.eigvalsh((MtM + MtM.T) / 2)[-1]) if A.shape[1] else 0.0
+        bound = VANISHED * self.trace * self.table.variance(A) if A.shape[1] else 0.0
+        return Term(name, RA @ RA.T, A, norm, bool(A.shape[1] == 0 or np.trace(MtM) <= bound))
+
+    def label_terms(self, criterion: str) -> list[Term]:
+        """Dep(Z, Y) first, then one term per sensitive attribute; kept per criterion."""
+        if criterion not in self._terms:
+            maps = [("y", target_map(self.table)), *sensitive_maps(self.table, criterion)]
+            self._terms[criterion] = [self.term(name, A) for name, A in maps]
+        return self._terms[criterion]
+
+    def solve(
+        self, weights: Weights, other: F64 | None, *, r: int, criterion: str, scaling: str
+    ) -> SideSolution:
+        """Eq. (7): maximise over one encoder with the other one fixed at class means ``other`` (c, r)."""
+        target, *sensitive = self.label_terms(criterion)
+        signed = [(1.0, target), *((-weights.sensitive, term) for term in sensitive)]
+        if other is not None:
+            signed.append((weights.alignment, self.term("z", alignment_map(self.table, other))))
+        active = [
+            (sigma / term.norm if scaling == "spectral" else sigma, term)
+            for sigma, term in signed
+            if sigma != 0 and not term.vanished
+        ]
+        q = self.reduced.coordinates.shape[0]
+        T = sum((sigma * term.B for sigma, term in active), start=np.zeros((q, q)))
+        solution = self._with_sign(solve_reduced(T, r))
+        a = solution.coefficients
+        return SideSolution(
+            coefficients=a,
+            eigenvalues=solution.eigenvalues,
+            n_positive=solution.n_positive,
+            class_means=self.class_means(a),
+            parts={t.name: float(sigma * np.einsum("ij,ik,kj->", a, t.B, a)) for sigma, t in active},
+            dropped=tuple(t.name for sigma, t in signed if sigma != 0 and t.vanished),
+            terms=tuple(active),
+        )
+
+    def class_means(self, a: F64) -> F64:
+        """Mean of Z = Φ_c E a inside each class: (c, r); zero for a class without rows."""
+        share = self.table.class_share[:, None]
+        sums = self.reduced.coordinates[:, self.table.class_columns].T @ a  # (c, r)
+        return np.divide(sums, share, out=np.zeros_like(sums), where=share > 0)
+
+    def residual(self, solution: SideSolution) -> float:
+        """‖B U − C U Λ‖ / ‖C U Λ‖ in feature space, against C itself: how well Eq. (8) holds."""
+        U = self.reduced.basis @ solution.coefficients  # (D, r)
+        inner = self.cross.T @ U  # (K, r)
+        BU = self.cross @ sum(
+            (sigma * (term.A @ (term.A.T @ inner)) for sigma, term in solution.terms),
+            start=np.zeros_like(inner),
+        )
+        CU = self.factor.apply(U) * solution.eigenvalues
+        return float(np.linalg.norm(BU - CU) / np.linalg.norm(CU))
+
+    def _with_sign(self, solution: Solution) -> Solution:
+        # An eigenvector's sign is arbitrary; the last class with rows is made positive, so that a
+        # refit, another machine or a neighbouring τ gives the same encoder.
+        means = self.class_means(solution.coefficients)
+        if means.size == 0:
+            return solution
+        present = np.flatnonzero(self.table.class_share > 0)
+        last = means[present[-1]]
+        largest = means[np.argmax(np.abs(means), axis=0), np.arange(means.shape[1])]
+        lead = np.where(np.abs(last) > 1e-8 * np.abs(largest), last, largest)
+        sign = np.where(lead < 0, -1.0, 1.0)
+        return Solution(solution.coefficients * sign, solution.eigenvalues, solution.n_positive)

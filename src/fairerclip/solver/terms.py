@@ -1,0 +1,183 @@
+"""The dependence terms of the objective as small maps on the label cross-moments.
+
+Every label factor L_j of the objective is a linear image of one matrix of label columns,
+
+    J = one-hot(y) ⊗ [1, ψ(s)]          (n, K),  K = c·(1 + q)
+
+so with the cross-moments Φ_cᵀWJ (D, K) in hand, M_j = Φ_cᵀ W L_j is ``cross @ A_j`` for a map A_j
+(K, k_j) that depends on the label counts alone. A new term, strength or criterion needs no pass over
+the data. See docs/math.md#terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """Features ψ(s) of one sensitive attribute: one-hot for categories, RBF for quantities."""
+
+    name: str
+    psi: F64
+    """(n, q_a)"""
+
+
+@dataclass(frozen=True)
+class LabelDesign:
+    """The label columns J, made block by block so that (n, K) never exists."""
+
+    y: Ints
+    """(n,) class codes 0 … c-1."""
+    n_classes: int
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def width(self) -> int:
+        """1 + q: the constant and the features of every attribute."""
+        return 1 + sum(int(a.psi.shape[1]) for a in self.attributes)
+
+    @property
+    def n_columns(self) -> int:
+        """K."""
+        return self.n_classes * self.width
+
+    def rows(self, block: slice) -> F64:
+        """J for a block of rows: (b, K)."""
+        y = self.y[block]
+        J = np.zeros((len(y), self.n_classes, self.width))
+        here = np.arange(len(y))
+        J[here, y, 0] = 1.0
+        start = 1
+        for attribute in self.attributes:
+            stop = start + attribute.psi.shape[1]
+            J[here, y, start:stop] = attribute.psi[block]
+            start = stop
+        return J.reshape(len(y), -1)
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """What the terms need to know of the labels: Σ w (1, ψ)(1, ψ)ᵀ inside each class."""
+
+    gram: F64
+    """(c, 1+q, 1+q); weights sum to one over all classes."""
+    names: tuple[str, ...]
+    slices: tuple[slice, ...]
+    """Columns of each attribute within 1+q."""
+
+    @classmethod
+    def of(cls, labels: F64, design: LabelDesign) -> LabelTable:
+        """Read the class blocks off Jᵀ W J, which is block diagonal in y."""
+        c, width = design.n_classes, design.width
+        blocks = labels.reshape(c, width, c, width)
+        slices, start = [], 1
+        for attribute in design.attributes:
+            slices.append(slice(start, start + attribute.psi.shape[1]))
+            start = slices[-1].stop
+        return cls(
+            gram=np.stack([blocks[y, :, y, :] for y in range(c)]),
+            names=tuple(a.name for a in design.attributes),
+            slices=tuple(slices),
+        )
+
+    @property
+    def n_classes(self) -> int:
+        """c."""
+        return int(self.gram.shape[0])
+
+    @property
+    def width(self) -> int:
+        """1 + q."""
+        return int(self.gram.shape[1])
+
+    @cached_property
+    def class_share(self) -> F64:
+        """(c,) weight of each class."""
+        return self.gram[:, 0, 0]
+
+    @cached_property
+    def class_means(self) -> F64:
+        """(c, 1+q) mean of (1, ψ) inside each class; zero for a class without rows."""
+        share = self.class_share[:, None]
+        return np.divide(self.gram[:, 0, :], share, out=np.zeros_like(self.gram[:, 0, :]), where=share > 0)
+
+    @cached_property
+    def class_columns(self) -> Ints:
+        """(c,) which of the K columns are the class indicators."""
+        return np.arange(self.n_classes) * self.width
+
+    def variance(self, A: F64) -> float:
+        """Tr Cov(J A): the total variance of the label factor behind a map."""
+        G = np.zeros((self.n_classes, self.width, self.n_classes, self.width))
+        for y in range(self.n_classes):
+            G[y, :, y, :] = self.gram[y]
+        K = self.n_classes * self.width
+        sums = self.gram[:, 0, :].reshape(-1)
+        second = np.einsum("ka,kl,la->", A, G.reshape(K, K), A)
+        return float(max(second - np.sum((sums @ A) ** 2), 0.0))
+
+
+def target_map(table: LabelTable) -> F64:
+    """Dep(Z, Y) of Eq. (7): L_Y is the one-hot of y (delta kernel). Returns (K, c)."""
+    A = np.zeros((table.n_classes * table.width, table.n_classes))
+    A[table.class_columns, np.arange(table.n_classes)] = 1.0
+    return A
+
+
+def marginal_map(table: LabelTable, attribute: slice) -> F64:
+    """Dep(Z, S) of Eq. (7): L_S = ψ(s). Returns (K, q_a)."""
+    A = np.zeros((table.n_classes, table.width, attribute.stop - attribute.start))
+    A[:, attribute, :] = np.eye(attribute.stop - attribute.start)
+    return A.reshape(-1, A.shape[-1])
+
+
+def conditional_map(table: LabelTable, attribute: slice) -> F64:
+    """Σ_y Dep(Z, S | Y=y): what equal opportunity and equalized odds ask for.
+
+    Features and ψ are centred inside each class, each class counts by its own weight, and its ψ is
+    scaled to unit total variance, so that a rare class is not lost; docs/math.md#conditional.
+    A class in which S does not vary contributes no column. Returns (K, ≤ c·q_a).
+    """
+    q = attribute.stop - attribute.start
+    columns: list[F64] = []
+    for y in range(table.n_classes):
+        share, means = table.class_share[y], table.class_means[y, attribute]
+        if share <= 0:
+            continue
+        second = np.diagonal(table.gram[y])[attribute] / share
+        spread = float(np.sum(second - means**2))
+        if spread <= 1e-12 * max(float(np.sum(second)), 1e-300):
+            continue
+        A = np.zeros((table.n_classes, table.width, q))
+        A[y, attribute, :] = np.eye(q)
+        A[y, 0, :] = -means
+        columns.append(A.reshape(-1, q) / (share * np.sqrt(spread)))
+    if not columns:
+        return np.zeros((table.n_classes * table.width, 0))
+    return np.concatenate(columns, axis=1)
+
+
+def alignment_map(table: LabelTable, other: F64) -> F64:
+    """Dep(Z_I, Z_T) of Lemma 1, seen from one side: the other side's class means (c, r).
+
+    A prompt is paired with the images of its class, so the other modality enters through its mean
+    in each class, on either side; docs/math.md#alignment. Returns (K, r).
+    """
+    A = np.zeros((table.n_classes * table.width, other.shape[1]))
+    A[table.class_columns] = other
+    return A
+
+
+def sensitive_maps(table: LabelTable, criterion: str) -> Sequence[tuple[str, F64]]:
+    """One (name, map) per sensitive attribute, marginal or conditional on the target."""
+    build = conditional_map if criterion == "conditional" else marginal_map
+    return [(name, build(table, where)) for name, where in zip(table.names, table.slices, strict=True)]
