@@ -372,13 +372,13 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     """Row weights (n,): ones, or the user's, checked."""
     if sample_weight is None:
         return np.ones(n)
-    if np.ndim(sample_weight) == 0:
-        sample_weight = np.full(n, float(sample_weight))
     weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
     if weight.shape != (n,):
         raise ShapeError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row of X")
     if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
-        raise ParameterError("sample_weight must be finite, nowhere negative and somewhere positive")
+        raise ParameterError("sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left")
     return weight
 
 

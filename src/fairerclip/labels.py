@@ -34,7 +34,7 @@ class Encoded:
         return self.codes < 0
 
 
-def _as_labels(labels: Any) -> NDArray[Any]:
+def as_labels(labels: Any) -> NDArray[Any]:
     """1-D array without the conversions that np.asarray would make of mixed types and tuples."""
     if isinstance(labels, (list, tuple)):
         kinds = {type(v) for v in labels}
@@ -63,9 +63,7 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
     >>> encode(["cat", None, "bird"]).codes
     array([ 1, -1,  0])
     """
-    values = _as_labels(labels)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values.ravel()
+    values = as_labels(labels)
     if values.ndim != 1:
         raise LabelError(f"labels should be a 1d array, got an array of shape {values.shape} instead")
     if values.dtype.kind in "biufU":
@@ -81,7 +79,7 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
         full, found = _encode_objects(values, missing_label)
     if classes is None:
         return Encoded(full, found)
-    return _recode(full, found, _as_labels(list(classes)))
+    return _recode(full, found, as_labels(list(classes)))
 
 
 def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:
@@ -173,10 +171,10 @@ def sensitive_columns(
 
 def _columns(features: Any) -> tuple[list[str], list[NDArray[Any]]]:
     if isinstance(features, Mapping):
-        return [str(k) for k in features], [_as_labels(v) for v in features.values()]
+        return [str(k) for k in features], [as_labels(v) for v in features.values()]
     if hasattr(features, "columns") and hasattr(features, "to_numpy"):  # a data frame, whoever made it
         return [str(c) for c in features.columns], [np.asarray(features[c]) for c in features.columns]
-    array = _as_labels(features)
+    array = as_labels(features)
     if array.ndim == 1:
         name = getattr(features, "name", None)
         return [str(name) if name is not None else "s"], [array]

@@ -16,11 +16,12 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fairerclip import fitting
 from fairerclip.errors import ConstantPredictionWarning, FreeQueryError, ShapeError, StateError
 from fairerclip.inputs import check_rows
+from fairerclip.labels import as_labels
 from fairerclip.parameters import check_parameters, preset
 from fairerclip.path import TauPath, path_grid, solve_path
 from fairerclip.persist.model_file import read_model, write_model
@@ -214,6 +215,9 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         check_rows(X, "X", zero_is_error=text is not None or sensitive_text is not None)
         weight = fitting.check_weights(sample_weight, X.shape[0])
         missing = self.missing_label if missing_label is None else missing_label
+        if y is not None:
+            y = as_labels(y)
+            y = column_or_1d(y, warn=True) if y.ndim == 2 else y
         target = fitting.resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
         sensitive = fitting.resolve_sensitive(
             X,
@@ -230,7 +234,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
-        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def decision_function(self, X: Any) -> F64:
         """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
@@ -244,7 +249,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
     def predict_proba(self, X: Any) -> F64:
         """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
-        return softmax(self._scores(X) * self.temperature_)
+        scores = self._scores(X)
+        return softmax(scores * self.temperature_)
 
     def transform(self, X: Any) -> Floats:
         """Image embeddings in the learned space (n, r); O(n·p·D) time, by blocks."""

@@ -43,6 +43,13 @@ def test_repeating_rows_equals_weighting_them(seed):
     assert median_bandwidth(X, 0.1 * times) == pytest.approx(repeated, rel=1e-12)
 
 
+def test_rounding_of_weights_does_not_decide_where_half_is_reached():
+    X = 2.0 ** np.arange(6)[:, None]
+    times = [3, 1, 2, 3, 1, 2]  # half of the weight lies at or below d² = 49 exactly, and thirds are inexact
+    assert 2 * median_bandwidth(np.repeat(X, times, axis=0)) ** 2 == pytest.approx(49.0)
+    assert 2 * median_bandwidth(X, times) ** 2 == pytest.approx(49.0)
+
+
 def test_weights_move_the_median():
     X = [[0.0], [1.0], [10.0]]
     near, far = median_bandwidth(X, [5, 5, 1]), median_bandwidth(X, [5, 1, 5])

@@ -59,16 +59,16 @@ SEX_SHARES = (0.47, 0.53)
 RACE_SHARES = (0.19, 0.14, 0.14, 0.125, 0.14, 0.11, 0.155)
 
 WATERBIRDS = Geometry(target=1.5, hidden=0.6, sensitive=1.8, leak=0.62, offset=0.9)
-CELEBA = Geometry(target=1.15, hidden=0.0, sensitive=1.7, leak=-0.18, offset=0.5)
+CELEBA = Geometry(target=1.12, hidden=0.0, sensitive=1.7, leak=-0.18, offset=0.5, prompt_noise=0.3)
 CHEEKBONE = Geometry(target=0.75, hidden=0.2, sensitive=1.7, leak=-0.08, evidence_gap=0.1)
-MULTICLASS = Geometry(target=2.8, hidden=0.0, sensitive=2.2, leak=0.5)
+MULTICLASS = Geometry(target=2.5, hidden=0.0, sensitive=2.4, leak=0.38, offset=0.5, prompt_noise=0.3)
 GALLERY = Geometry(sensitive=1.7)
 # How far each adjective leaks: toward male (negative: female), and toward one race.
 ADJECTIVE_LEAKS = (
     *((-0.15, 0), (0.25, 5), (0.2, 2), (0.15, 1), (-0.35, 6)),
     *((0.25, 4), (-0.15, 2), (0.35, 1), (-0.3, 3), (0.3, 5)),
 )
-ADJECTIVE_RACE_LEAK = 0.3
+ADJECTIVE_RACE_LEAK = 0.4
 
 
 def waterbirds(seed: int = 0, width: int = WIDTH, scale: float = 1.0) -> Task:

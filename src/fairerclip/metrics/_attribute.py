@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import helmert
 
 from fairerclip.errors import ShapeError
@@ -14,7 +15,6 @@ from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.base import RandomState
 from fairerclip.metrics._inputs import (
     FloatArray,
-    IntArray,
     as_labels,
     encode,
     matrix,
@@ -41,17 +41,17 @@ def centred(X: FloatArray) -> FloatArray:
     return np.asarray(X - X.mean(axis=0))
 
 
-def is_constant(X: FloatArray) -> bool:
-    """Whether all rows of X (n, d) are equal."""
+def is_constant(X: NDArray[Any]) -> bool:
+    """Whether all rows of X (n, …) are equal."""
     return bool(np.equal(X, X[0]).all())
 
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """Codes (n,) of a categorical attribute, or the rows (n, d) and bandwidth of a continuous one."""
+    """Codes (n,) of a categorical attribute, or the rows (n, d) of a continuous one and their bandwidth."""
 
-    codes: IntArray | None = None
-    values: FloatArray | None = None
+    rows: NDArray[Any]
+    categorical: bool
     bandwidth: float = 1.0
 
     @classmethod
@@ -64,52 +64,39 @@ class Attribute:
             fractional = array.dtype.kind == "f" and bool((array != np.floor(array)).any())
             kind = "continuous" if fractional else "categorical"
         if kind == "continuous":
-            return cls(values=matrix(given, name))
-        return cls(codes=encode(given, name)[0])
+            return cls(matrix(given, name), categorical=False)
+        return cls(encode(given, name)[0], categorical=True)
 
     def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def _rows(self) -> FloatArray | IntArray:
-        rows = self.codes if self.values is None else self.values
-        if rows is None:
-            raise TypeError("an Attribute needs codes or values")
-        return rows
+        return len(self.rows)
 
     @property
     def constant(self) -> bool:
         """Whether it has one value only."""
-        rows = self._rows
-        return bool(np.equal(rows, rows[0]).all())
+        return is_constant(self.rows)
 
     def resolved(self, bandwidth: float | str, random_state: RandomState) -> Attribute:
         """Return a copy with its bandwidth found, drawing from `random_state` if it is a median."""
-        if self.values is None:
+        if self.categorical:
             return self
-        return replace(self, bandwidth=resolve_bandwidth(bandwidth, self.values, random_state=random_state))
+        return replace(self, bandwidth=resolve_bandwidth(bandwidth, self.rows, random_state=random_state))
 
-    def kernel(self, rows: slice) -> FloatArray:
+    def kernel(self, block: slice) -> FloatArray:
         """Rows of the kernel matrix, (b, n)."""
-        if self.values is not None:
-            return rbf_kernel(self.values[rows], self.values, self.bandwidth)
-        codes = self._rows
-        return np.equal(codes[rows, None], codes).astype(np.float64)
+        if self.categorical:
+            return np.asarray(np.equal(self.rows[block, None], self.rows), dtype=np.float64)
+        return rbf_kernel(self.rows[block], self.rows, self.bandwidth)
 
     def factor(self) -> FloatArray:
-        """Centred F (n, k) with FFᵀ = HKH: k = c − 1 for c categories, the numerical rank for RBF.
+        """Centred F (n, k) with FFᵀ = HKH: k = c − 1 for c ≥ 2 categories, the numerical rank for RBF.
 
-        O(n·c²) and O(n·k²) time.
+        O(n·c + c²) and O(n·k²) time.
         """
-        if self.values is not None:
-            return centred(_pivoted_cholesky(self.values, self.bandwidth))
-        codes = np.asarray(self._rows, dtype=np.intp)
-        size = int(codes.max()) + 1
-        if size == 1:
-            return np.zeros((len(codes), 0))
+        if not self.categorical:
+            return centred(_pivoted_cholesky(self.rows, self.bandwidth))
         # Centred one-hot rows sum to zero: Helmert's contrasts hold them in one column fewer.
-        contrasts = np.asarray(helmert(size), dtype=np.float64).T  # (c, c - 1)
-        return centred(contrasts[codes])
+        contrasts = np.asarray(helmert(int(self.rows.max()) + 1), dtype=np.float64).T  # (c, c - 1)
+        return centred(contrasts[self.rows])
 
 
 def _pivoted_cholesky(X: FloatArray, bandwidth: float) -> FloatArray:
@@ -126,9 +113,7 @@ def _pivoted_cholesky(X: FloatArray, bandwidth: float) -> FloatArray:
             L = np.concatenate([L, np.empty((n, min(rank, n - rank)))], axis=1)
         pivot = int(residual.argmax())
         column = rbf_kernel(X, X[[pivot]], bandwidth)[:, 0] - L[:, :rank] @ L[pivot, :rank]
-        if not residual[pivot] > 0 or not column[pivot] > 0:
-            break
-        L[:, rank] = column / np.sqrt(column[pivot])
+        L[:, rank] = column / np.sqrt(residual[pivot])
         residual = np.maximum(residual - L[:, rank] ** 2, 0.0)
         residual[pivot] = 0.0
         rank += 1

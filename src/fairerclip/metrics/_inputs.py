@@ -129,7 +129,7 @@ def one_of(value: Any, allowed: Sequence[str], name: str) -> None:
 
 def is_missing(array: NDArray[Any], missing: int | None) -> NDArray[np.bool_]:
     """Rows (n,) that hold the integer ``missing``; labels that are not integers are never missing."""
-    rows = array.reshape(len(array), -1)
+    rows = array[:, None] if array.ndim == 1 else array
     if missing is None or array.dtype.kind not in "iuO":
         return np.zeros(len(array), dtype=bool)
     if array.dtype.kind == "O":

@@ -71,9 +71,9 @@ def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "m
     if attribute.constant or is_constant(rows):
         return 0.0
     Zc, n = centred(rows), len(rows)  # (n, r)
-    if attribute.codes is not None:
-        order = np.argsort(attribute.codes, kind="stable")
-        starts = np.flatnonzero(np.diff(attribute.codes[order], prepend=-1))
+    if attribute.categorical:
+        order = np.argsort(attribute.rows, kind="stable")
+        starts = np.flatnonzero(np.diff(attribute.rows[order], prepend=-1))
         sums = np.add.reduceat(Zc[order], starts, axis=0)  # (|S|, r)
         return float((sums**2).sum()) / n**2
     attribute = attribute.resolved(bandwidth, DEP_SEED)
@@ -260,8 +260,8 @@ def feature_maps(
 ) -> tuple[Features, Features]:
     """Features of the rows X (n, p), and of the attribute; drawn in this order."""
     of_rows = fourier_map(rows, n_features, bandwidth, rng)
-    if attribute.values is not None:
-        return of_rows, fourier_map(attribute.values, n_features, bandwidth, rng)
+    if not attribute.categorical:
+        return of_rows, fourier_map(attribute.rows, n_features, bandwidth, rng)
     factor = attribute.factor()
     return of_rows, lambda block: factor[block]
 

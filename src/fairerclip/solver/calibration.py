@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 
 F64 = NDArray[np.float64]
 
@@ -18,17 +18,20 @@ def softmax(logits: F64) -> F64:
 def fit_temperature(scores: F64, y: NDArray[np.int64], weight: F64) -> float:
     """The factor β > 0 for which softmax(β·scores) gives the labels the largest likelihood.
 
-    The likelihood is concave in β; β is kept within four decades of the scores' own scale, so that
-    separable training rows do not send it to infinity.
+    The likelihood is concave in β, so its derivative has one root at most; β is kept within two
+    decades of the scores' own scale, so that separable training rows do not send it to infinity.
     """
-    spread = float(np.std(scores)) or 1.0
     w = weight / weight.sum()
+    spread = float(np.sqrt(w @ np.mean(scores**2, axis=1))) or 1.0
+    own = scores[np.arange(len(y)), y]
 
-    def loss(log_beta: float) -> float:
-        logits = scores * (np.exp(log_beta) / spread)
-        top = logits.max(axis=1)
-        log_total = top + np.log(np.exp(logits - top[:, None]).sum(axis=1))
-        return float(w @ (log_total - logits[np.arange(len(y)), y]))
+    def slope(log_beta: float) -> float:
+        p = softmax(scores * (np.exp(log_beta) / spread))
+        return float(w @ ((p * scores).sum(axis=1) - own))
 
-    best = minimize_scalar(loss, bounds=(np.log(1e-2), np.log(1e2)), method="bounded")
-    return float(np.exp(best.x) / spread)
+    low, high = np.log(1e-2), np.log(1e2)
+    if slope(low) >= 0:
+        return float(np.exp(low) / spread)
+    if slope(high) <= 0:
+        return float(np.exp(high) / spread)
+    return float(np.exp(brentq(slope, low, high, xtol=1e-13)) / spread)

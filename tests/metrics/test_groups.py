@@ -1,0 +1,360 @@
+"""Group accuracies against naive loops, scikit-learn and scipy."""
+
+import json
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
+
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.metrics import cell_accuracies, group_report, shrunken_worst_group
+from fairerclip.metrics.intervals import newcombe
+
+FAIRLEARN = (0.19117647058823528, 0.06126373626373627, 0.0735632183908046)
+
+
+def labels(seed, n=200, c=2, k=2):
+    rng = np.random.default_rng(seed)
+    y, s = rng.integers(c, size=n), rng.integers(k, size=n)
+    p = np.where(rng.random(n) < 0.7, y, rng.integers(c, size=n))
+    return y, p, s
+
+
+def naive_cells(y, p, s):
+    cells = {}
+    for a, b, c in zip(y, p, s, strict=True):
+        n, hits = cells.get((a, c), (0, 0))
+        cells[a, c] = (n + 1, hits + (a == b))
+    return cells
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 80), c=st.integers(1, 5), k=st.integers(1, 4))
+def test_groups_equal_a_naive_loop(seed, n, c, k):
+    y, p, s = labels(seed, n, c, k)
+    report = group_report(y, p, s)
+    found = {(g.y, g.s): (g.n, g.correct) for g in report.groups}
+    assert found == naive_cells(y.tolist(), p.tolist(), s.tolist())
+    assert all(g.accuracy == g.correct / g.n for g in report.groups)
+    assert report.average == pytest.approx((y == p).mean())
+    assert report.worst.accuracy == min(g.accuracy for g in report.groups)
+    assert report.gap == pytest.approx(report.average - report.worst.accuracy)
+    assert len(report.groups) + len(report.empty) == len(report.classes) * len(report.sensitive)
+    assert report.n == n
+
+
+def test_groups_equal_scikit_learn():
+    y, p, s = labels(0, c=3, k=3)
+    report = group_report(y, p, s)
+    assert report.average == pytest.approx(accuracy_score(y, p))
+    for group in report.groups:
+        rows = s == group.s
+        assert group.correct == confusion_matrix(y[rows], p[rows])[group.y, group.y]
+        assert group.accuracy == pytest.approx(recall_score(y[rows], p[rows], average=None)[group.y])
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize(("correct", "n"), [(0, 1), (1, 1), (0, 12), (12, 12), (5, 8), (40, 57), (999, 1000)])
+def test_intervals_of_groups_are_clopper_pearson(correct, n, confidence):
+    y = np.zeros(n + 1, dtype=int)
+    p = np.r_[np.zeros(correct, dtype=int), np.ones(n - correct, dtype=int), 0]
+    report = group_report(y, p, np.r_[np.zeros(n, dtype=int), 1], confidence=confidence)
+    expected = binomtest(correct, n).proportion_ci(confidence, method="exact")
+    assert report.groups[0].low == pytest.approx(expected.low, abs=1e-10)
+    assert report.groups[0].high == pytest.approx(expected.high, abs=1e-10)
+    whole = binomtest(correct + 1, n + 1).proportion_ci(confidence, method="exact")
+    assert report.intervals["average"] == pytest.approx((whole.low, whole.high), abs=1e-10)
+
+
+def naive_fairlearn(y, p, s):
+    """Equalized-odds and demographic-parity differences as fairlearn defines them for classes 0 and 1."""
+    values = np.unique(s)
+    tpr = [p[(s == a) & (y == 1)].mean() for a in values]
+    fpr = [p[(s == a) & (y == 0)].mean() for a in values]
+    selected = [p[s == a].mean() for a in values]
+    return max(np.ptp(tpr), np.ptp(fpr)), np.ptp(selected), np.ptp(tpr), np.ptp(fpr)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_two_class_differences_are_those_of_fairlearn(seed, k):
+    y, p, s = labels(seed, k=k)
+    odds, parity, tpr, fpr = naive_fairlearn(y, p, s)
+    report = group_report(y, p, s)
+    assert report.equalized_odds_difference == pytest.approx(odds)
+    assert report.demographic_parity_difference == pytest.approx(parity)
+    assert report.eod == pytest.approx(tpr)
+    assert group_report(y, p, s, positive=0).eod == pytest.approx(fpr)  # the recall of class 0 is 1 - FPR
+    assert report.eod_mean == pytest.approx((tpr + fpr) / 2)
+
+
+def test_fairlearn_0_15_gives_these_values():
+    # Computed once with fairlearn 0.15.0: equalized_odds_difference, demographic_parity_difference,
+    # equal_opportunity_difference on labels(7, k=3).
+    y, p, s = labels(7, k=3)
+    report = group_report(y, p, s)
+    assert report.equalized_odds_difference == pytest.approx(FAIRLEARN[0], abs=1e-12)
+    assert report.demographic_parity_difference == pytest.approx(FAIRLEARN[1], abs=1e-12)
+    assert report.eod == pytest.approx(FAIRLEARN[2], abs=1e-12)
+
+
+def test_more_classes_take_the_largest_and_the_mean_difference_in_recall():
+    y, p, s = labels(3, n=400, c=4, k=3)
+    spread = []
+    for c in range(4):
+        recall = [(p[(y == c) & (s == a)] == c).mean() for a in range(3)]
+        spread.append(max(recall) - min(recall))
+    report = group_report(y, p, s)
+    assert report.eod == pytest.approx(max(spread))
+    assert report.eod_mean == pytest.approx(np.mean(spread))
+    assert group_report(y, p, s, positive=2).eod == pytest.approx(spread[2])
+    odds = max(naive_fairlearn((y == c).astype(int), (p == c).astype(int), s)[0] for c in range(4))
+    assert report.equalized_odds_difference == pytest.approx(odds)
+    parity = max(naive_fairlearn((y == c).astype(int), (p == c).astype(int), s)[1] for c in range(4))
+    assert report.demographic_parity_difference == pytest.approx(parity)
+
+
+def test_train_weighted_average_is_that_of_published_waterbirds_tables():
+    train = {(0, 0): 3498, (0, 1): 184, (1, 0): 56, (1, 1): 1057}
+    accuracy = {(0, 0): 0.99, (0, 1): 0.9, (1, 0): 0.6, (1, 1): 0.95}
+    y, p, s = [], [], []
+    for (a, b), value in accuracy.items():
+        y += [a] * 100
+        s += [b] * 100
+        p += [a] * round(100 * value) + [1 - a] * (100 - round(100 * value))
+    report = group_report(y, p, s, train_groups=train)
+    expected = sum(train[g] * accuracy[g] for g in train) / sum(train.values())
+    assert report.train_weighted_average == pytest.approx(expected)
+    assert report.average == pytest.approx(0.86)
+    assert group_report(y, p, s).train_weighted_average is None
+
+
+def test_training_groups_without_test_rows_are_listed_and_left_out():
+    report = group_report([0, 1], [0, 0], [0, 0], train_groups={(0, 0): 3, (1, 0): 1, (1, 1): 100})
+    assert report.train_weighted_average == pytest.approx(0.75)
+    assert report.empty == ("y=0 × s=1", "y=1 × s=1")
+
+
+@pytest.mark.parametrize(
+    ("train", "error", "message"),
+    [
+        ({(0, 0): -1}, ParameterError, "at least 0; got -1"),
+        ({(0, 0): 0}, LabelError, "no group of train_groups has rows"),
+        ({(5, 5): 3}, LabelError, "no group of train_groups has rows"),
+    ],
+)
+def test_useless_training_groups_are_errors(train, error, message):
+    with pytest.raises(error, match=message):
+        group_report([0, 1], [0, 1], [0, 0], train_groups=train)
+
+
+def test_labels_may_be_strings_booleans_tuples_or_mixed():
+    y, p, s = labels(4, k=3)
+    plain = group_report(y, p, s)
+    strings = group_report(
+        np.array(["cat", "dog"])[y], [("cat", "dog")[i] for i in p], np.array(list("abc"))[s]
+    )
+    assert [g.accuracy for g in strings.groups] == [g.accuracy for g in plain.groups]
+    assert strings.groups[0].name == "cat × a"
+    assert plain.groups[0].name == "y=0 × s=0"
+    booleans = group_report(y == 1, (p == 1).astype(float), s)
+    assert booleans.eod == plain.eod
+    both = group_report(y, p, np.column_stack([s, s % 2]))
+    assert both.sensitive == ((0, 0), (1, 1), (2, 0))
+    mixed = group_report(["a", 1, "a"], ["a", 1, 1], [0, 0, 0])
+    assert [(g.y, g.accuracy) for g in mixed.groups] == [(1, 1.0), ("a", 0.5)]
+
+
+def test_names_are_given_as_lists_or_mappings():
+    y, p, s = labels(5)
+    report = group_report(
+        y, p, s, class_names=["landbird", "waterbird"], sensitive_names={0: "land", 1: "water"}
+    )
+    names = [g.name for g in report.groups]
+    assert names == ["landbird × land", "landbird × water", "waterbird × land", "waterbird × water"]
+    text = group_report(list("ab"), list("ab"), [0, 0], class_names=["first", "second"])
+    assert text.groups[0].name == "first × s=0"
+
+
+def test_a_named_class_without_rows_is_empty_and_codes_are_not_shifted():
+    report = group_report([2, 2], [2, 1], [0, 1], class_names=["a", "b", "c"], sensitive_names=["f", "m"])
+    assert [g.name for g in report.groups] == ["c × f", "c × m"]
+    assert report.empty == ("a × f", "a × m", "b × f", "b × m")
+    assert report.eod == 1.0
+
+
+def test_names_that_do_not_fit_are_errors():
+    with pytest.raises(LabelError, match="2 names is for y labels 0..1; got label -1.*missing=-1"):
+        group_report([0, -1], [0, 1], [0, 0], class_names=["a", "b"])
+    with pytest.raises(LabelError, match="no name is given for s label 1"):
+        group_report([0, 1], [0, 1], [0, 1], sensitive_names={0: "f"})
+    with pytest.raises(LabelError, match="1 names are given for 2 y labels"):
+        group_report(["x", "y"], ["x", "y"], [0, 1], class_names=["a"])
+    with pytest.raises(LabelError, match="positive='z' is none of the classes"):
+        group_report(["x", "y"], ["x", "y"], [0, 1], positive="z")
+
+
+def test_rows_without_labels_are_dropped_and_counted_only_on_request():
+    y, s = np.array([0, 1, -1, 1, 0]), np.array([0, 0, 0, -1, 1])
+    p = np.array([0, 1, 0, 1, 1])
+    report = group_report(y, p, s, missing=-1)
+    assert (report.n, report.dropped, report.classes) == (3, 2, (0, 1))
+    assert group_report(y.astype(object), p, list(s), missing=-1) == report
+    assert group_report(y, p, s).classes == (-1, 0, 1)
+    text = group_report(["-1", "a"], ["a", "a"], [0, 0], missing=-1)
+    assert text.dropped == 0
+    columns = group_report([0, 1], [0, 1], [[0, 1], [0, -1]], missing=-1)
+    assert columns.dropped == 1
+    with pytest.raises(LabelError, match="2 rows came"):
+        group_report([-1, -1], [0, 1], [0, 0], missing=-1)
+
+
+def test_one_class_one_group_and_one_row_are_reported_without_differences():
+    report = group_report([1], [1], [0])
+    assert (report.average, report.worst.accuracy, report.gap, report.worst.n) == (1.0, 1.0, 0.0, 1)
+    assert report.eod is report.eod_mean is report.equalized_odds_difference is None
+    assert report.demographic_parity_difference is None
+    assert report.worst.low == pytest.approx(0.025)
+    assert report.intervals["gap"] == (0.0, 0.0)
+
+
+def test_empty_cells_are_skipped_in_differences():
+    # Class 1 is never seen with s=2; fairlearn would take its recall there to be zero.
+    y, s = np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 0, 1])
+    report = group_report(y, y, s)
+    assert (report.eod, report.empty) == (0.0, ("y=1 × s=2",))
+
+
+def test_small_groups_are_flagged():
+    report = group_report([0] * 30 + [1] * 29, [0] * 59, [0] * 59)
+    assert [g.small for g in report.groups] == [False, True]
+
+
+def test_intervals_of_differences_are_of_the_pair_that_attains_them():
+    y, p, s = labels(6, n=300)
+    report = group_report(y, p, s)
+    tpr = [(int(p[(y == 1) & (s == a)].sum()), int(((y == 1) & (s == a)).sum())) for a in (0, 1)]
+    high, low = sorted(tpr, key=lambda kn: -kn[0] / kn[1])
+    assert report.intervals["eod"] == pytest.approx(newcombe(*high, *low, 0.95))
+    for name in ("eod", "equalized_odds_difference", "demographic_parity_difference", "gap", "average"):
+        bottom, top = report.intervals[name]
+        assert bottom < getattr(report, name) < top
+
+
+def test_intervals_of_the_gap_cover_the_truth_for_a_fixed_worst_group():
+    rng = np.random.default_rng(0)
+    s = np.r_[np.zeros(150, dtype=int), np.ones(50, dtype=int)]
+    y = np.zeros(200, dtype=int)
+    truth, covered = (0.95 * 150 + 0.5 * 50) / 200 - 0.5, 0
+    for _ in range(300):
+        p = (rng.random(200) > np.where(s == 0, 0.95, 0.5)).astype(int)
+        low, high = group_report(y, p, s).intervals["gap"]
+        covered += low <= truth <= high
+    assert 0.92 <= covered / 300 <= 0.99
+
+
+def test_a_report_is_frozen_and_ready_for_json():
+    y, p, s = labels(8, k=3)
+    report = group_report(y, p, np.column_stack([s, s]), train_groups={(0, (0, 0)): 2})
+    with pytest.raises(FrozenInstanceError):
+        report.average = 1.0
+    plain = report.as_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["worst"]["small"] is report.worst.small
+    assert plain["groups"][0]["s"] == [0, 0]
+    assert plain["intervals"]["gap"] == list(report.intervals["gap"])
+    odd = group_report([frozenset("a"), frozenset("b")], [frozenset("a")] * 2, [0, 1]).as_dict()
+    assert json.dumps(odd, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "s", "error", "message"),
+    [
+        ([0, 1], [0], [0, 1], ShapeError, "y_pred has 1"),
+        ([0, 1], [0, 1], [0], ShapeError, "sensitive_features has 1"),
+        ([], [], [], LabelError, "no row"),
+        ([0, np.nan], [0, 1], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
+        (["a", None], ["a", "b"], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
+        (["0", "1"], [0, 1], [0, 1], LabelError, "same labels"),
+        ([[[0]]], [0], [0], ShapeError, "shape"),
+    ],
+)
+def test_bad_labels_are_named(y, p, s, error, message):
+    with pytest.raises(error, match=message):
+        group_report(y, p, s)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95])
+def test_confidence_is_a_share(confidence):
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        group_report([0], [0], [0], confidence=confidence)
+
+
+# Many predictions at once
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), g=st.integers(1, 5), n=st.integers(0, 50))
+def test_cells_of_many_predictions_equal_a_loop(seed, g, n):
+    rng = np.random.default_rng(seed)
+    y, s, p = rng.integers(3, size=n), rng.integers(2, size=n), rng.integers(3, size=(g, n))
+    hits, counts = cell_accuracies(y, p, s, 3, 2)
+    assert hits.shape == (g, 3, 2)
+    for i in range(3):
+        for j in range(2):
+            cell = (y == i) & (s == j)
+            assert counts[i, j] == cell.sum()
+            for m in range(g):
+                assert hits[m, i, j] == (p[m][cell] == i).sum()
+
+
+def test_one_prediction_counts_as_a_path_of_one():
+    y, p, s = labels(9)
+    one, many = cell_accuracies(y, p, s, 2, 2), cell_accuracies(y, np.stack([p, y]), s, 2, 2)
+    assert one[0].shape == (1, 2, 2)
+    np.testing.assert_array_equal(one[0][0], many[0][0])
+    np.testing.assert_array_equal(many[0][1], one[1])
+
+
+def test_codes_out_of_range_or_shape_are_errors():
+    with pytest.raises(LabelError, match="y_true must lie in 0..1; got -1..1"):
+        cell_accuracies([-1, 1], [0, 1], [0, 1], 2, 2)
+    with pytest.raises(LabelError, match="s must lie in 0..1; got 0..2"):
+        cell_accuracies([0, 1], [0, 1], [0, 2], 2, 2)
+    with pytest.raises(LabelError, match="y_pred must be integer codes; got dtype float64"):
+        cell_accuracies([0, 1], [0.0, 1.0], [0, 1], 2, 2)
+    with pytest.raises(ShapeError, match=r"\(1, 3\)"):
+        cell_accuracies([0, 1], [[0, 1, 1]], [0, 1], 2, 2)
+
+
+def test_shrunken_worst_group_is_the_formula_and_skips_empty_cells():
+    hits, counts = np.array([[9, 0], [3, 0]]), np.array([[10, 2], [4, 0]])
+    mean = 12 / 16
+    expected = min((9 + 8 * mean) / 18, (0 + 8 * mean) / 10, (3 + 8 * mean) / 12)
+    assert float(shrunken_worst_group(hits, counts)) == pytest.approx(expected)
+    assert float(shrunken_worst_group(hits, counts, prior=0)) == 0.0
+    both = shrunken_worst_group(np.stack([hits, counts]), counts)
+    assert both == pytest.approx([expected, 1.0])
+
+
+def test_shrinkage_prefers_evidence_over_a_lucky_small_cell():
+    counts = np.array([[500, 8], [500, 500]])
+    lucky = np.array([[350, 8], [350, 350]])
+    steady = np.array([[450, 6], [450, 450]])
+    plain = shrunken_worst_group(np.stack([lucky, steady]), counts, prior=0)
+    assert plain[1] - plain[0] == pytest.approx(0.05)
+    shrunk = shrunken_worst_group(np.stack([lucky, steady]), counts)
+    assert shrunk[1] - shrunk[0] > 0.1
+
+
+def test_shrunken_worst_group_refuses_what_has_no_meaning():
+    with pytest.raises(ShapeError, match="hits must have shape"):
+        shrunken_worst_group([1, 2], [[1, 2]])
+    with pytest.raises(ParameterError, match="prior"):
+        shrunken_worst_group([[1]], [[1]], prior=-1)
+    with pytest.raises(LabelError, match="every cell is empty"):
+        shrunken_worst_group([[0]], [[0]])

@@ -1,0 +1,161 @@
+"""Skew and NDKL of rankings against hand-computed cases and random tie-breaking."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.metrics import max_skew, min_skew, ndkl
+from fairerclip.metrics.retrieval import _top_counts
+
+RANKED = np.arange(10, 0, -1.0)
+GROUPS = list("ffffmmffmm")  # 6 f and 4 m, in ranked order
+
+
+def test_skews_are_those_computed_by_hand():
+    assert max_skew(RANKED, GROUPS, 4) == pytest.approx(np.log(1 / 0.6))
+    assert min_skew(RANKED, GROUPS, 4) == -np.inf
+    assert max_skew(RANKED, GROUPS, 6) == pytest.approx(np.log((4 / 6) / 0.6))
+    assert min_skew(RANKED, GROUPS, 6) == pytest.approx(np.log((2 / 6) / 0.4))
+    assert max_skew(RANKED, GROUPS, 6, reference="uniform") == pytest.approx(np.log((4 / 6) / 0.5))
+
+
+def test_rank_is_by_falling_score_whatever_the_order_of_rows():
+    order = np.random.default_rng(0).permutation(10)
+    groups = [GROUPS[i] for i in order]
+    assert max_skew(RANKED[order], groups, 6) == max_skew(RANKED, GROUPS, 6)
+    assert max_skew(-RANKED, GROUPS, 2) == pytest.approx(np.log(1 / 0.4))
+
+
+def test_uniform_reference_has_the_ceiling_of_one_over_the_number_of_groups():
+    groups = ["a"] * 5 + list("bcdefg")
+    assert max_skew(np.arange(11, 0, -1), groups, 5, reference="uniform") == pytest.approx(np.log(7))
+
+
+def test_a_mapping_is_normalised_and_may_hold_groups_that_are_not_in_the_gallery():
+    shares = {"f": 1, "m": 1, "x": 2}
+    assert max_skew(RANKED, GROUPS, 6, reference=shares) == pytest.approx(np.log((4 / 6) / 0.25))
+    assert min_skew(RANKED, GROUPS, 6, reference=shares) == -np.inf
+    only_m = {"f": 0, "m": 1}
+    assert max_skew(RANKED, GROUPS, 6, reference=only_m) == pytest.approx(np.log(2 / 6))
+    assert ndkl(RANKED, GROUPS, reference=only_m) == np.inf
+
+
+@pytest.mark.parametrize("k", [2, 4, 20])
+def test_a_proportional_ranking_has_no_skew(k):
+    groups = ["f", "m"] * 10
+    scores = np.repeat(np.arange(10, 0, -1), 2)
+    assert max_skew(scores, groups, k) == pytest.approx(0, abs=1e-12)
+    assert min_skew(scores, groups, k) == pytest.approx(0, abs=1e-12)
+    assert ndkl(scores, groups) == pytest.approx(0, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 40), levels=st.integers(1, 40), a=st.integers(1, 4))
+def test_max_skew_is_never_negative_nor_min_skew_positive_and_both_vanish_at_n(seed, n, levels, a):
+    rng = np.random.default_rng(seed)
+    scores, groups = rng.integers(levels, size=n), rng.integers(a, size=n)
+    k = int(rng.integers(1, n + 1))
+    for reference in ("population", "uniform"):
+        assert max_skew(scores, groups, k, reference=reference) >= -1e-12
+        assert min_skew(scores, groups, k, reference=reference) <= 1e-12
+        assert ndkl(scores, groups, k=k, reference=reference) >= 0
+    assert max_skew(scores, groups, n) == pytest.approx(0, abs=1e-12)
+
+
+def test_expected_composition_is_the_average_over_random_tie_breaking():
+    rng = np.random.default_rng(1)
+    scores, codes = rng.integers(4, size=30), rng.integers(3, size=30)
+    cuts = np.arange(1, 31)
+    total, rounds = np.zeros((30, 3)), 4000
+    for _ in range(rounds):
+        order = rng.permutation(30)
+        total += _top_counts(scores[order].astype(float), codes[order], cuts, 3, "score")
+    expected = _top_counts(scores.astype(float), codes, cuts, 3, "expected")
+    np.testing.assert_allclose(total / rounds, expected, atol=0.1)
+    np.testing.assert_allclose(expected.sum(axis=1), cuts)
+
+
+def test_expected_max_skew_of_ties_is_that_of_the_average_share():
+    groups = ["f"] * 30 + ["m"] * 10 + ["f"] * 10 + ["m"] * 30
+    scores = np.r_[np.ones(40), np.zeros(40)]  # a cosine in one dimension: two blocks of ties
+    rng = np.random.default_rng(2)
+    shares = []
+    for _ in range(1500):
+        order = rng.permutation(80)
+        value = max_skew(
+            scores[order], [groups[i] for i in order], 20, reference={"f": 1, "m": 0}, ties="score"
+        )
+        shares.append(np.exp(value))
+    assert max_skew(scores, groups, 20) == pytest.approx(np.log(np.mean(shares) / 0.5), abs=0.02)
+    assert max_skew(scores, groups, 20) == pytest.approx(np.log(0.75 / 0.5))
+
+
+def test_ties_as_they_come_depend_on_the_order_of_rows():
+    assert max_skew([1, 1, 1, 1], list("ffmm"), 2, ties="score") == pytest.approx(np.log(2))
+    assert max_skew([1, 1, 1, 1], list("fmfm"), 2, ties="score") == pytest.approx(0)
+    assert max_skew([1, 1, 1, 1], list("ffmm"), 2) == pytest.approx(0)
+
+
+def naive_ndkl(groups, desired, k):
+    total = weight = 0.0
+    for i in range(1, k + 1):
+        kl = 0.0
+        for group, share in desired.items():
+            p = groups[:i].count(group) / i
+            kl += p * np.log(p / share) if p else 0.0
+        total += kl / np.log2(i + 1)
+        weight += 1 / np.log2(i + 1)
+    return total / weight
+
+
+@pytest.mark.parametrize("k", [1, 5, 10, None])
+def test_ndkl_equals_the_sum_over_prefixes(k):
+    expected = naive_ndkl(GROUPS, {"f": 0.6, "m": 0.4}, k or 10)
+    assert ndkl(RANKED, GROUPS, k=k) == pytest.approx(expected)
+    uniform = naive_ndkl(GROUPS, {"f": 0.5, "m": 0.5}, k or 10)
+    assert ndkl(RANKED, GROUPS, k=k, reference="uniform") == pytest.approx(uniform)
+
+
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+def test_several_queries_give_one_value_each(measure):
+    rng = np.random.default_rng(3)
+    scores, groups = rng.normal(size=(50, 4)), rng.integers(2, size=50)
+    values = measure(scores, groups, k=10)
+    assert values.shape == (4,)
+    assert isinstance(measure(scores[:, 0], groups, k=10), float)
+    assert values == pytest.approx([measure(column, groups, k=10) for column in scores.T])
+
+
+def test_several_group_columns_are_intersected():
+    sex, age = ["f", "f", "m", "m"], ["old", "young", "old", "young"]
+    both = [[a, b] for a, b in zip(sex, age, strict=True)]
+    assert max_skew([4, 3, 2, 1], both, 1) == pytest.approx(np.log(4))
+    assert max_skew([4, 3, 2, 1], both, 2, reference={tuple(g): 1 for g in both}) == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+def test_bad_rankings_are_named(measure):
+    with pytest.raises(ParameterError, match="n=10; got 11"):
+        measure(RANKED, GROUPS, k=11)
+    with pytest.raises(ParameterError, match="got 0"):
+        measure(RANKED, GROUPS, k=0)
+    with pytest.raises(TypeError):
+        measure(RANKED, GROUPS, k=2.5)
+    with pytest.raises(ShapeError, match="groups has 9"):
+        measure(RANKED, GROUPS[:9], k=3)
+    with pytest.raises(ShapeError, match="0 rows"):
+        measure([], [], k=1)
+    with pytest.raises(NonFiniteError, match="scores .* row 1;"):
+        measure([1, np.nan], ["f", "m"], k=1)
+    with pytest.raises(LabelError, match="no share for group 'm'"):
+        measure(RANKED, GROUPS, k=3, reference={"f": 1})
+    with pytest.raises(ParameterError, match="at least 0"):
+        measure(RANKED, GROUPS, k=3, reference={"f": 1, "m": -1})
+    with pytest.raises(ParameterError, match="not all 0"):
+        measure(RANKED, GROUPS, k=3, reference={"f": 0, "m": 0})
+    with pytest.raises(ParameterError, match="'population', 'uniform'; got 'prior'"):
+        measure(RANKED, GROUPS, k=3, reference="prior")
+    with pytest.raises(ParameterError, match="'expected', 'score'; got 'random'"):
+        measure(RANKED, GROUPS, k=3, ties="random")

@@ -1,0 +1,301 @@
+"""Algorithm 1 against a slow reference that keeps n rows on both sides and solves D×D problems."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip.errors import (
+    LabelCycleWarning,
+    NoSolutionError,
+    NotConvergedWarning,
+    ParameterError,
+    RankWarning,
+    TextCollapseError,
+)
+from fairerclip.features import make_features
+from fairerclip.solver import alternation
+from fairerclip.solver.alternation import Setting, alternate, procrustes
+from fairerclip.solver.dense import solve_dense
+from fairerclip.solver.problem import Problem, Prompts
+from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.terms import Attribute
+
+SETTING = Setting(
+    tau=0.6,
+    tau_z=0.5,
+    tau_text=0.1,
+    tau_z_text=0.2,
+    criterion="marginal",
+    scaling="spectral",
+    alignment="linear",
+    zero="balanced",
+    n_components=1,
+    max_iter=30,
+    seed=0,
+)
+GAMMA, GAMMA_TEXT = 1e-3, 1e-3
+
+
+class Case:
+    def __init__(self, embeddings, *, c=2, v=2, prompts_per_class=1, n=150, seed=0, correlation=0.6):
+        rng = np.random.default_rng(seed + 100)
+        e = embeddings(seed=seed, n=n, n_classes=c, n_sensitive=v, correlation=correlation)
+        self.e, self.c, self.y, self.s = e, c, e.y.astype(np.int64), e.s
+        self.w = rng.uniform(0.5, 1.5, size=n)
+        self.features = make_features("rbf", e.X, n_features=40, bandwidth="median", random_state=seed)
+        T = np.repeat(e.text, prompts_per_class, axis=0)
+        if prompts_per_class > 1:
+            T = T + 0.3 * rng.normal(size=T.shape)
+        text_features = make_features("exact", T, n_features=1, bandwidth="median", random_state=0)
+        class_of = np.repeat(np.arange(c), prompts_per_class)
+        self.prompts = Prompts(text_features, text_features.transform(T), class_of, c)
+        self.psi = np.eye(v)[e.s]
+        self.problem = Problem(
+            FeatureRows(self.features, e.X, dtype="float64", block_rows=37),
+            self.w,
+            (Attribute("s", self.psi),),
+            self.prompts,
+            self.y,
+            gamma=GAMMA,
+            gamma_text=GAMMA_TEXT,
+            solver="cholesky",
+            random_state=np.random.RandomState(0),
+        )
+
+
+def conditional_factor(y, psi, w):
+    columns = []
+    for k in np.unique(y):
+        inside = y == k
+        v = w * inside / w[inside].sum()
+        centred = (psi - v @ psi) * inside[:, None]
+        spread = np.sum(v @ (psi - v @ psi) ** 2)
+        if spread > 1e-12:
+            columns.append(centred * (w.sum() / (w[inside].sum() * np.sqrt(spread))))
+    return np.concatenate(columns, axis=1)
+
+
+def naive(case, setting, rounds):
+    """Rows (image, prompt) repeated for every prompt of the class; dense solves; no reduction anywhere."""
+    per_class = len(case.prompts.class_of) // case.c
+    image_row = np.repeat(np.arange(len(case.y)), per_class)
+    prompt_row = np.concatenate([np.flatnonzero(case.prompts.class_of == k) for k in case.y])
+    w = case.w[image_row] / per_class
+    w = w / w.sum()
+    Phi_I, Phi_T = case.features.transform(case.e.X)[image_row], case.prompts.Phi[prompt_row]
+    onehot, psi, y = np.eye(case.c)[case.y][image_row], case.psi[image_row], case.y[image_row]
+    L_S = conditional_factor(y, psi, w) if setting.criterion == "conditional" else psi
+
+    def solve(Phi, gamma, side, Z):
+        weights = setting.weights(side)
+        terms = [(1.0, onehot), (-weights.sensitive, L_S)]
+        if Z is not None:
+            terms.append((weights.alignment, Z))
+        centred = Phi - w @ Phi
+        scaled = []
+        for sigma, L in terms:
+            M = centred.T @ (w[:, None] * (L - w @ L))
+            norm = np.linalg.norm(M, 2) ** 2
+            if norm > 1e-20:
+                scaled.append((sigma / norm if setting.scaling == "spectral" else sigma, L))
+        values, U = solve_dense(Phi, w, scaled, gamma)
+        r = min(setting.n_components, int(np.sum(values > 1e-10 * np.abs(values).max())))
+        return values[:r], centred @ U[:, :r]
+
+    _, Z_I = solve(Phi_I, GAMMA, "image", None)
+    for _ in range(rounds):
+        text_values, Z_T = solve(Phi_T, GAMMA_TEXT, "text", Z_I)
+        image_values, Z_I = solve(Phi_I, GAMMA, "image", Z_T)
+    u, _, vt = np.linalg.svd((w[:, None] * Z_T).T @ Z_I, full_matrices=False)
+    Z_T = Z_T @ (u @ vt)
+    means_I = np.stack([w[y == k] @ Z_I[y == k] / w[y == k].sum() for k in range(case.c)])
+    means_T = np.stack([w[y == k] @ Z_T[y == k] / w[y == k].sum() for k in range(case.c)])
+    zero, zero_T = means_I.mean(axis=0), means_T.mean(axis=0)
+    directions = means_T - zero_T
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    first = np.flatnonzero(np.r_[True, np.diff(image_row) > 0])
+    return image_values, text_values, ((Z_I - zero) @ directions.T)[first]
+
+
+def package_scores(case, result):
+    encoders = result.last.encoders()
+    Z = (case.features.transform(case.e.X) - encoders.mean) @ encoders.components
+    return encoders.decision.scores(Z)
+
+
+@pytest.mark.parametrize("scaling", ["spectral", "paper"])
+@pytest.mark.parametrize("criterion", ["marginal", "conditional"])
+@pytest.mark.parametrize(
+    ("c", "v", "prompts"), [(2, 2, 1), (2, 2, 3), (3, 2, 1), (4, 3, 2)], ids=str
+)
+def test_the_alternation_equals_the_naive_one_on_n_rows(embeddings, scaling, criterion, c, v, prompts):
+    case = Case(embeddings, c=c, v=v, prompts_per_class=prompts)
+    setting = replace(SETTING, scaling=scaling, criterion=criterion, n_components=c - 1)
+    result = alternate(case.problem, case.y, setting)
+    values, text_values, scores = naive(case, setting, len(result.history))
+    np.testing.assert_allclose(result.last.image.eigenvalues, values, rtol=1e-8)
+    np.testing.assert_allclose(result.last.text.eigenvalues, text_values, rtol=1e-8)
+    np.testing.assert_allclose(package_scores(case, result), scores, atol=1e-6 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_classes_with_one_prompt_each_reach_the_closed_form_at_once(embeddings, seed):
+    case = Case(embeddings, seed=seed)
+    result = alternate(case.problem, case.y, SETTING)
+    assert len(result.history) == 1
+    assert result.converged
+    # λ_eff = λ_s / (1 + λ_z): the alignment term only rescales τ.
+    lam = 0.6 / 0.4 / (1 + 0.5 / 0.5)
+    alone = alternate(case.problem, case.y, replace(SETTING, tau=lam / (1 + lam), tau_z=0.0))
+    np.testing.assert_allclose(package_scores(case, result), package_scores(case, alone), rtol=1e-8, atol=1e-10)
+
+
+def test_with_labels_one_prompt_per_class_leaves_no_trace_of_the_prompts(embeddings):
+    scores = []
+    for seed in range(3):
+        case = Case(embeddings, c=4, v=3)
+        case.prompts = Prompts(
+            case.prompts.features,
+            np.random.default_rng(seed).normal(size=case.prompts.Phi.shape),
+            case.prompts.class_of,
+            4,
+        )
+        problem = case.problem
+        problem.prompts = case.prompts
+        problem._latest = problem._sides(case.y, problem._pass(case.y, covariance=False))
+        result = alternate(problem, case.y, replace(SETTING, n_components=3, tau_text=0.0))
+        scores.append(package_scores(case, result).argmax(axis=1))
+    assert np.mean(scores[0] == scores[1]) > 0.97
+    assert np.mean(scores[0] == scores[2]) > 0.97
+
+
+def test_the_objective_never_falls_with_the_papers_scaling(embeddings):
+    case = Case(embeddings, c=4, v=3, prompts_per_class=3)
+    setting = replace(
+        SETTING, scaling="paper", n_components=1, tau=0.5, tau_text=0.5, tau_z=0.9, tau_z_text=0.9
+    )
+    history = alternate(case.problem, case.y, setting).history
+    # Eq. (4): the alignment term belongs to both sides and is counted once.
+    J = [sum(h.image.values()) + sum(h.text.values()) - h.text["z"] for h in history]
+    assert len(J) > 2
+    assert np.all(np.diff(J) > -1e-9 * abs(J[0]))
+    assert J[-1] > J[0]
+
+
+def test_the_parts_of_the_objective_sum_to_the_eigenvalues(embeddings):
+    case = Case(embeddings, c=3)
+    last = alternate(case.problem, case.y, replace(SETTING, n_components=2)).last
+    assert sum(last.image.parts.values()) == pytest.approx(last.image.eigenvalues.sum(), rel=1e-10)
+    assert sum(last.text.parts.values()) == pytest.approx(last.text.eigenvalues.sum(), rel=1e-10)
+    assert last.sides.image.residual(last.image) < 1e-10
+
+
+def test_rbf_alignment_gives_a_sensible_and_deterministic_solution(embeddings):
+    case = Case(embeddings, c=3)
+    setting = replace(SETTING, alignment="rbf", n_components=2)
+    a, b = (package_scores(case, alternate(case.problem, case.y, setting)) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+    assert np.mean(a.argmax(axis=1) == case.y) > 0.8
+
+
+@pytest.mark.parametrize("prompts", [1, 3])
+def test_refinement_ends_where_labels_and_predictions_agree(embeddings, prompts):
+    case = Case(embeddings, prompts_per_class=prompts, correlation=0.3)
+    rng = np.random.default_rng(0)
+    noisy = np.where(rng.random(len(case.y)) < 0.2, 1 - case.y, case.y)
+    everything = np.ones(len(case.y), dtype=bool)
+    result = alternate(case.problem, noisy, SETTING, everything)
+    assert result.converged
+    assert result.history[0].label_changes > 0
+    assert result.history[-1].label_changes == 0
+    np.testing.assert_array_equal(result.labels, result.last.predict())
+    assert np.mean(result.labels == case.y) > np.mean(noisy == case.y)
+
+
+def test_known_labels_are_never_changed(embeddings):
+    case = Case(embeddings, correlation=0.3)
+    rng = np.random.default_rng(0)
+    free = rng.random(len(case.y)) < 0.5
+    start = np.where(free, 1 - case.y, case.y)
+    result = alternate(case.problem, start, replace(SETTING, max_iter=4), free)
+    np.testing.assert_array_equal(result.labels[~free], case.y[~free])
+    assert np.any(result.labels[free] != start[free])
+
+
+def test_one_round_keeps_the_labels_it_was_given(embeddings):
+    case = Case(embeddings)
+    everything = np.ones(len(case.y), dtype=bool)
+    result = alternate(case.problem, case.y, replace(SETTING, max_iter=1), everything)
+    np.testing.assert_array_equal(result.last.sides.y, case.y)
+    assert len(result.history) == 1
+    assert not any(kind is NotConvergedWarning for kind, _ in result.notes)
+
+
+def test_a_cycle_of_labels_is_noticed(embeddings, monkeypatch):
+    case = Case(embeddings)
+    flip = case.y.copy()
+    flip[:5] = 1 - flip[:5]
+    answers = {case.y.tobytes(): flip, flip.tobytes(): case.y}
+    monkeypatch.setattr(alternation.Round, "predict", lambda self: answers[self.sides.y.tobytes()])
+    result = alternate(case.problem, case.y, SETTING, np.ones(len(case.y), dtype=bool))
+    assert [kind for kind, _ in result.notes] == [LabelCycleWarning]
+    assert len(result.history) == 2
+
+
+def test_the_cap_is_a_note_when_labels_still_move(embeddings, monkeypatch):
+    case = Case(embeddings)
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(alternation.Round, "predict", lambda self: rng.permutation(self.sides.y))
+    result = alternate(case.problem, case.y, replace(SETTING, max_iter=3), np.ones(len(case.y), dtype=bool))
+    assert not result.converged
+    assert any(kind is NotConvergedWarning for kind, _ in result.notes)
+
+
+def test_the_text_side_collapses_where_the_theory_says(embeddings):
+    # With one prompt per class the S term is collinear with Y: 1 + λ_z − λ_s ≤ 0 leaves nothing.
+    case = Case(embeddings)
+    alternate(case.problem, case.y, replace(SETTING, tau_text=0.66, tau_z_text=0.5))
+    with pytest.raises(TextCollapseError, match="Lower tau_text"):
+        alternate(case.problem, case.y, replace(SETTING, tau_text=0.67, tau_z_text=0.5))
+
+
+def test_an_overwhelming_penalty_is_a_named_error(embeddings):
+    case = Case(embeddings)
+    case.problem.attributes = (Attribute("s", np.eye(2)[case.y]),)  # S is Y itself
+    case.problem._latest = case.problem._sides(case.y, case.problem._pass(case.y, covariance=False))
+    with pytest.raises(NoSolutionError, match="Lower tau"):
+        alternate(case.problem, case.y, replace(SETTING, tau=0.9, tau_z=0.0, tau_text=0.0))
+
+
+def test_more_components_than_the_rank_is_a_note(embeddings):
+    case = Case(embeddings)
+    result = alternate(case.problem, case.y, replace(SETTING, n_components=5))
+    assert any(kind is RankWarning for kind, _ in result.notes)
+    assert result.last.encoders().components.shape[1] == len(result.last.image.eigenvalues) < 5
+
+
+def test_no_round_at_all_is_refused(embeddings):
+    case = Case(embeddings)
+    with pytest.raises(ParameterError, match="max_iter"):
+        alternate(case.problem, case.y, replace(SETTING, max_iter=0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_procrustes_is_the_best_of_many_rotations(seed):
+    rng = np.random.default_rng(seed)
+    source, target, w = rng.normal(size=(6, 3)), rng.normal(size=(6, 3)), rng.uniform(size=6)
+    best = np.sum(w[:, None] * (source @ procrustes(source, target, w)) * target)
+    for _ in range(200):
+        q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+        assert np.sum(w[:, None] * (source @ q) * target) <= best + 1e-12
+
+
+def test_kept_features_change_nothing(embeddings):
+    case = Case(embeddings)
+    small = FeatureRows(case.features, case.e.X, dtype="float64", block_rows=37, budget=0)
+    assert not small.kept
+    assert case.problem.rows.kept
+    mean, basis = np.zeros(40), np.eye(40)
+    np.testing.assert_array_equal(small.project(mean, basis), case.problem.rows.project(mean, basis))
+    np.testing.assert_array_equal(small.take(np.array([3, 5])), small.project(mean, basis)[[3, 5]])
