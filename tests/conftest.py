@@ -39,3 +39,13 @@ class Embeddings:
 @pytest.fixture
 def embeddings():
     return Embeddings
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_blas_thread():
+    # Small matrices on several workers: BLAS threads would only wait for each other.
+    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1):
+        yield

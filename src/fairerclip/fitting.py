@@ -141,23 +141,31 @@ def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, m
                 "FairerCLIP requires y to be passed, but the target y is None and there are no prompts: give y, "
                 "or text= (one embedding per class) to read pseudo-labels from"
             )
-        names = np.arange(len(prompts)) if classes is None else np.asarray(list(classes))
-        if len(names) != len(prompts):
-            raise PromptError(f"{len(names)} classes were named but text has {len(prompts)} entries")
-        return Encoded(np.full(n, -1, dtype=np.int64), names)
+        return _unlabelled(n, len(prompts), classes)
     encoded = encode(y, missing_label=missing_label, classes=classes)
     if len(encoded.codes) != n:
         raise ShapeError(f"X has {n} rows but y has {len(encoded.codes)}")
+    if prompts is not None and encoded.missing.all():
+        return _unlabelled(n, len(prompts), classes)
     _refuse_regression(encoded)
     if prompts is None or len(encoded.classes) == len(prompts):
         return encoded
-    indexes = encoded.classes.dtype.kind in "iu" and len(encoded.classes) <= len(prompts)
+    # Whole floats too: NaN for a missing label makes floats of integers.
+    indexes = encoded.classes.dtype.kind in "iuf" and len(encoded.classes) <= len(prompts)
     if classes is None and indexes and encoded.classes.min() >= 0 and encoded.classes.max() < len(prompts):
         return encode(y, missing_label=missing_label, classes=range(len(prompts)))
     raise PromptError(
         f"y has {len(encoded.classes)} classes {encoded.classes.tolist()[:10]} but text has {len(prompts)} entries; "
         "give one entry per class in the order of classes=, or integer labels that index the prompts"
     )
+
+
+def _unlabelled(n: int, n_prompts: int, classes: Any) -> Encoded:
+    """No label is known: every row is to be read from the prompts."""
+    encoded = encode([None] * n, classes=range(n_prompts) if classes is None else classes)
+    if len(encoded.classes) != n_prompts:
+        raise PromptError(f"{len(encoded.classes)} classes were named but text has {n_prompts} entries")
+    return encoded
 
 
 def _refuse_regression(encoded: Encoded) -> None:
@@ -187,8 +195,12 @@ def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
         weights=sample_weight[~encoded.missing],
         minlength=len(encoded.classes),
     )
-    means = sums / np.where(totals > 0, totals, 1.0)[:, None]
-    return [m[None, :] for m in means]
+    if not np.all(totals > 0):
+        raise LabelError(
+            f"classes {encoded.classes[totals <= 0].tolist()} have no labelled rows and there are no prompts to know "
+            "them by; give text=, or leave them out of classes="
+        )
+    return [m[None, :] for m in sums / totals[:, None]]
 
 
 def resolve_sensitive(
@@ -262,8 +274,8 @@ def _complete(
     groups = prompts[column.name]
     codes, categories = column.codes, column.categories
     if len(categories) != len(groups):
-        integers = categories.dtype.kind in "iu"
-        if not (integers and categories.min() >= 0 and categories.max() < len(groups)):
+        integers = categories.dtype.kind in "iuf" and bool(np.all(categories == np.floor(categories)))
+        if not (integers and len(categories) and categories.min() >= 0 and categories.max() < len(groups)):
             raise PromptError(
                 f"sensitive attribute {column.name!r} has {len(categories)} values {categories.tolist()[:10]} but its "
                 f"prompts have {len(groups)} entries; give one entry per value, in sorted order"
@@ -299,7 +311,9 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
     return kept
 
 
-def attributes(columns: Sequence[SensitiveColumn], random_state: np.random.RandomState) -> list[Attribute]:
+def attributes(
+    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
+) -> list[Attribute]:
     """ψ(s) of each attribute: one-hot for categories (delta kernel), RBF features for a quantity."""
     out = []
     for column in columns:
@@ -310,6 +324,7 @@ def attributes(columns: Sequence[SensitiveColumn], random_state: np.random.Rando
                 values,
                 n_features=CONTINUOUS_LANDMARKS,
                 bandwidth="median",
+                sample_weight=weight,
                 random_state=random_state,
             )
             out.append(Attribute(column.name, np.asarray(phi.transform(values), dtype=np.float64)))
@@ -372,13 +387,18 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     """Row weights (n,): ones, or the user's, checked."""
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
         raise ShapeError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row of X")
     if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
-        raise ParameterError("sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left")
+        raise ParameterError(
+            "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
+        )
     return weight
 
 
@@ -400,7 +420,7 @@ def prepare(
     problem = Problem(
         rows,
         weight[chosen],
-        tuple(Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, random_state)),
+        tuple(Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weight, random_state)),
         text_prompts(target, params["kernel"], params["bandwidth"], feature_seed),
         target.codes[chosen],
         gamma=params["gamma"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fairerclip.errors import NonFiniteError, PromptError, ShapeError, ZeroRowError, ZeroRowWarning
 
 BLOCK_ROWS = 16384
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Magnitudes of X between which sums and products stay within float32."""
 Floats = NDArray[np.floating]
 
 
@@ -44,11 +46,28 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
         warnings.warn(message, ZeroRowWarning, stacklevel=3)
 
 
+def check_scale(X: Any, dtype: str) -> None:
+    """Refuse magnitudes that the working precision cannot hold, which would turn into NaN. O(n·p), by blocks."""
+    if dtype != "float32" or X.dtype != np.float64:
+        return
+    blocks = range(0, int(X.shape[0]), BLOCK_ROWS)
+    largest = max(float(np.abs(X[start : start + BLOCK_ROWS]).max()) for start in blocks)
+    if largest > 0 and not SMALLEST <= largest <= LARGEST:
+        raise NonFiniteError(
+            f"the largest magnitude in X is {largest:.3g}, beyond what dtype='float32' can work with; "
+            "rescale X or use dtype='float64'"
+        )
+
+
 def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
     """Bring prompts into one form: a list of (m, p) arrays, one per class or value.
 
     ``text`` is (c, p), one prompt each, or a sequence of c arrays with one or several prompts each.
     """
+    if not isinstance(text, Iterable) or isinstance(text, (str, bytes, Mapping)):
+        raise PromptError(
+            f"{name} must hold one embedding, or one array of several, per class; got {type(text).__name__}"
+        )
     groups: list[Floats] = []
     for k, group in enumerate(text):
         array = np.asarray(group)

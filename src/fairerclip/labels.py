@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import LabelError, ManyCategoriesWarning, ParameterError
+from fairerclip.errors import LabelError, ManyCategoriesWarning, ParameterError, PromptError
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -171,7 +171,11 @@ def sensitive_columns(
 
 def _columns(features: Any) -> tuple[list[str], list[NDArray[Any]]]:
     if isinstance(features, Mapping):
-        return [str(k) for k in features], [as_labels(v) for v in features.values()]
+        columns = [as_labels(v) for v in features.values()]
+        for name, column in zip(features, columns, strict=True):
+            if column.ndim != 1:
+                raise LabelError(f"sensitive attribute {name!r} must have one axis; got shape {column.shape}")
+        return [str(k) for k in features], columns
     if hasattr(features, "columns") and hasattr(features, "to_numpy"):  # a data frame, whoever made it
         return [str(c) for c in features.columns], [np.asarray(features[c]) for c in features.columns]
     array = as_labels(features)
@@ -206,7 +210,16 @@ def _unit(T: NDArray[np.floating]) -> F64:
 
 def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
     """One unit vector per class (c, p): prompts normalised, averaged and normalised, as CLIP does."""
-    return _unit(np.stack([_unit(p).mean(axis=0) for p in prompts]))
+    means = []
+    for k, group in enumerate(prompts):
+        if np.any(group, axis=1).all() and np.any(mean := _unit(group).mean(axis=0)):
+            means.append(mean)
+            continue
+        raise PromptError(
+            f"the prompts (or, without prompts, the mean embedding) of entry {k} are zero or cancel out, so that no "
+            "cosine with them is defined; give prompts that point somewhere"
+        )
+    return _unit(np.stack(means))
 
 
 def zero_shot(X: Any, prompts: Sequence[NDArray[np.floating]]) -> tuple[Ints, F64]:
@@ -265,8 +278,9 @@ def row_weights(
     """
     if class_weight is None:
         return sample_weight
+    drawn = np.where(sample_weight > 0, y, -1)  # sub-sampling never draws a row of weight zero
     if isinstance(class_weight, Mapping):
-        return sample_weight * _kept_shares(class_weight, y, classes, random_state)
+        return sample_weight * _kept_shares(class_weight, drawn, classes, random_state)
     if class_weight == "balanced":
         return balancing_weights(y, sample_weight)
     if class_weight == "group":
@@ -279,10 +293,10 @@ def row_weights(
         return balancing_weights(np.asarray(cells, dtype=np.int64).reshape(-1), sample_weight)
     if isinstance(class_weight, str) and class_weight.split(":")[0] == "subsample":
         share = _share(class_weight.partition(":")[2] or "1", class_weight)
-        counts = np.bincount(y, minlength=len(classes))
+        counts = np.bincount(drawn[drawn >= 0], minlength=len(classes))
         size = max(1, round(share * int(counts[counts > 0].min())))
         kept = {c: size for c in range(len(classes)) if counts[c]}
-        return sample_weight * subsample(y, kept, random_state)
+        return sample_weight * subsample(drawn, kept, random_state)
     raise ParameterError(
         "class_weight must be None, 'balanced', 'group', 'subsample', 'subsample:SHARE' or a mapping "
         f"{{class: share kept}}; got {class_weight!r}"
@@ -296,7 +310,7 @@ def _kept_shares(
     unknown = [c for c in shares if c not in place]
     if unknown:
         raise ParameterError(f"class_weight names {unknown}, the classes are {classes.tolist()[:10]}")
-    counts = np.bincount(y, minlength=len(classes))
+    counts = np.bincount(y[y >= 0], minlength=len(classes))
     keep = {k: int(counts[k]) for k in range(len(classes))}
     for label, share in shares.items():
         k = place[label]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import numbers
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +19,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fairerclip import fitting
-from fairerclip.errors import ConstantPredictionWarning, FreeQueryError, ShapeError, StateError
-from fairerclip.inputs import check_rows
+from fairerclip.errors import (
+    ConstantPredictionWarning,
+    FreeQueryError,
+    ParameterError,
+    ShapeError,
+    StateError,
+)
+from fairerclip.inputs import check_rows, check_scale
 from fairerclip.labels import as_labels
 from fairerclip.parameters import check_parameters, preset
 from fairerclip.path import TauPath, path_grid, solve_path
@@ -213,11 +219,12 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         check_parameters(params)
         X = self._embeddings(X, reset=True)
         check_rows(X, "X", zero_is_error=text is not None or sensitive_text is not None)
+        check_scale(X, self.dtype)
         weight = fitting.check_weights(sample_weight, X.shape[0])
         missing = self.missing_label if missing_label is None else missing_label
         if y is not None:
             y = as_labels(y)
-            y = column_or_1d(y, warn=True) if y.ndim == 2 else y
+            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         target = fitting.resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
         sensitive = fitting.resolve_sensitive(
             X,
@@ -227,19 +234,22 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             terms=self.sensitive_terms,
             missing_label=missing,
         )
-        params["random_state"] = check_random_state(self.random_state)
+        try:
+            params["random_state"] = check_random_state(self.random_state)
+        except ValueError as error:
+            raise ParameterError(f"random_state: {error}") from None
         self._prepared = prepared = fitting.prepare(X, target, sensitive, params, weight)
         self.classes_ = target.classes
         return self._solve(prepared.y, prepared.free)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
-        scores = self._scores(X)
+        scores = self.scores(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def decision_function(self, X: Any) -> F64:
         """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
-        scores = self._scores(X)
+        scores = self.scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def similarity(self, X: Any) -> F64:
@@ -249,7 +259,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
     def predict_proba(self, X: Any) -> F64:
         """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
-        scores = self._scores(X)
+        scores = self.scores(X)
         return softmax(scores * self.temperature_)
 
     def transform(self, X: Any) -> Floats:
@@ -283,17 +293,18 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         has no meaning in it.
         """
         check_is_fitted(self)
-        places = [i for i, c in enumerate(self.classes_.tolist()) if np.ndim(prompt) == 0 and c == prompt]
+        label = isinstance(prompt, tuple) or np.ndim(prompt) == 0
+        places = [i for i, c in enumerate(self.classes_.tolist()) if label and c == prompt]
         if not places:
-            shown = prompt if np.ndim(prompt) == 0 else f"an array of shape {np.shape(prompt)}"
+            shown = prompt if label else f"an array of shape {np.shape(prompt)}"
             raise FreeQueryError(
                 f"{shown!r} is not among the prompts this model was fitted on: {self.classes_.tolist()[:10]}. The "
                 f"learned space has r={self.components_.shape[1]} dimensions and holds the target alone; fit a model "
                 "with this prompt as a class to rank by it"
             )
-        scores = self._scores(X)[:, places[0]]
-        if k is not None and not 1 <= k <= len(scores):
-            raise ShapeError(f"k must lie in [1, {len(scores)}], the number of rows; got {k}")
+        scores = self.scores(X)[:, places[0]]
+        if k is not None and not (isinstance(k, numbers.Integral) and 1 <= k <= len(scores)):
+            raise ShapeError(f"k must be an integer in [1, {len(scores)}], the number of rows; got {k!r}")
         order = np.argsort(-scores, kind="stable")[:k]
         return Ranking(order, scores[order])
 
@@ -310,7 +321,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
         Parameters
         ----------
-        taus, tau_zs : strengths of the image side; None for 21 values from 0 to 0.95, and for this
+        taus, tau_zs : strengths of the image side; None for 20 values from 0 to 0.95, and for this
             model's own ``tau_z``.
         criterion : "marginal", "conditional" or a list of both; None for this model's own.
         refine : refine pseudo-labels anew at every point (one pass over the data per round) instead
@@ -329,7 +340,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
     def _at(self, setting: Setting, *, refine: bool) -> FairerCLIP:
         """A fitted copy at another point of the plane, sharing this model's factorisation."""
-        other = copy.copy(self)
+        other = type(self)()
+        other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
         other.set_params(tau=setting.tau, tau_z=setting.tau_z, criterion=setting.criterion)
         if refine:
             return other._solve(self._prepared.y, self._prepared.free)
@@ -365,9 +377,13 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
     def _embeddings(self, X: Any, *, reset: bool) -> Any:
         # Finiteness is checked by check_rows, which names the rows.
-        return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+        try:
+            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+        except ValueError as error:
+            raise ShapeError(str(error)) from None
 
-    def _scores(self, X: Any) -> F64:
+    def scores(self, X: Any) -> F64:
+        """Inner products with the class directions (n, c): what `predict` and `rank` go by."""
         check_is_fitted(self)
         return self._decision.scores(np.asarray(self.transform(X), dtype=np.float64))
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import LabelError, NoSolutionError, ParameterError, StateError, TextCollapseError
+from fairerclip.errors import (
+    LabelError,
+    NoSolutionError,
+    ParameterError,
+    ShapeError,
+    StateError,
+    TextCollapseError,
+)
+from fairerclip.inputs import check_rows
 from fairerclip.labels import encode
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.parameters import CHOICES, check_strength
@@ -41,10 +49,16 @@ class PathPoint:
     failure: str | None
 
 
-def _values(given: Any, default: Sequence[float]) -> list[float]:
+def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
     if given is None:
         return list(default)
-    return [float(v) for v in np.atleast_1d(np.asarray(given, dtype=np.float64))]
+    try:
+        values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or not len(values):
+        raise ParameterError(f"{name} must be a number or a list of numbers, one at least; got {given!r}")
+    return [float(v) for v in values]
 
 
 def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[Setting]:
@@ -53,7 +67,7 @@ def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[
     for name in criteria:
         if name not in CHOICES["criterion"]:
             raise ParameterError(f"criterion must be one of {CHOICES['criterion']} or a list; got {name!r}")
-    tau_list, tau_z_list = _values(taus, DEFAULT_TAUS), _values(tau_zs, [setting.tau_z])
+    tau_list, tau_z_list = _values("taus", taus, DEFAULT_TAUS), _values("tau_zs", tau_zs, [setting.tau_z])
     for name, values in (("tau", tau_list), ("tau_z", tau_z_list)):
         for value in values:
             check_strength(name, value, setting.scaling)
@@ -135,6 +149,7 @@ class TauPath:
     def predict(self, X: Any) -> Ints:
         """Class codes at every point (g, n); -1 where a point has no solution. O(n·D·g·r) time."""
         X = self._model._embeddings(X, reset=False)
+        check_rows(X, "X", zero_is_error=False)
         solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
         codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
         if not solved:
@@ -156,10 +171,14 @@ class TauPath:
         """
         encoded = encode(y, missing_label=self._model.missing_label, classes=self._model.classes_)
         groups = encode(sensitive_features, missing_label=self._model.missing_label)
+        predicted = self.predict(X)
+        sizes = [predicted.shape[1], len(encoded.codes), len(groups.codes)]
+        if len(set(sizes)) > 1:
+            raise ShapeError(f"X, y and sensitive_features must have as many rows each; got {sizes}")
         known = ~encoded.missing & ~groups.missing
         if not known.any():
             raise LabelError("no row has both a target and a sensitive label: nothing to evaluate on")
-        predicted = self.predict(X)[:, known]
+        predicted = predicted[:, known]
         hits, counts = cell_accuracies(
             encoded.codes[known],
             predicted,

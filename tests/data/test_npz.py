@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairerclip.data.limits import Limits
-from fairerclip.data.npz import read_npy, read_npz, write_npz
+from fairerclip.data.npz import _read_header, read_npy, read_npz, write_npz
 from fairerclip.errors import OutputExistsError, TaskFileError
 
 MEMORY_CAP = 1024**3
@@ -205,13 +205,28 @@ def test_sizes_that_lie_about_the_file_are_refused(tmp_path):
         read_npz(path)
 
 
-def test_wrong_checksum_is_refused(tmp_path):
-    path = write_npz(tmp_path / "a.npz", {"x": np.zeros(64)})
+@pytest.mark.parametrize("compress", [False, True])
+def test_wrong_checksum_is_refused(tmp_path, compress):
+    path = write_npz(tmp_path / "a.npz", {"x": np.zeros(64)}, compress=compress)
     data = bytearray(path.read_bytes())
-    data[data.index(b"}") + 200] ^= 1
+    data[data.index(b"PK\x01\x02") + 16] ^= 1  # the checksum in the directory
     path.write_bytes(data)
     with pytest.raises(TaskFileError, match="CRC"):
         read_npz(path)
+
+
+def test_long_header_is_refused_before_it_is_read(tmp_path):
+    class Counted(io.BytesIO):
+        def read(self, size=-1):
+            assert 0 <= size <= 8, "no more than the signature and the length"
+            return super().read(size)
+
+    header = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**6) + b" " * 10**6
+    with pytest.raises(TaskFileError, match="header of 0 to 10000 bytes|header of at most 10000 bytes"):
+        _read_header("x", Counted(header), Limits())
+    (tmp_path / "x.npy").write_bytes(npy(np.arange(3)))
+    with pytest.raises(TaskFileError, match="50 bytes"):
+        read_npy(tmp_path / "x.npy", limits=Limits(header_bytes=50))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS holds on Linux")

@@ -159,7 +159,10 @@ class Space:
         x = rng.standard_normal((len(s[0]), self.width), dtype=np.float32)
         if y is not None:
             cells = y * len(self.sensitive_codes[0]) + s[0]
-            for axis in (*range(2, self.hidden.start), *range(self.sensitive[0].start, self.sensitive[0].stop)):
+            for axis in (
+                *range(2, self.hidden.start),
+                *range(self.sensitive[0].start, self.sensitive[0].stop),
+            ):
                 _stratify(x[:, axis], cells, rng)
         x *= self._noise_scale()
         x[:, 0] += np.float32(g.image_mean)

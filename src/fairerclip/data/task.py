@@ -336,6 +336,10 @@ def _ids(arrays: Mapping[str, Array], split: str, n: int, path: str) -> Array | 
 
 def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {"name": np.array(task.name), "simulated": np.array(task.simulated)}
+    # Before the splits: the order in which attributes are met is the order in which they are loaded.
+    for name, attribute in task.sensitive.items():
+        arrays[part_key("sensitive_prompts", name)] = np.array(attribute.prompts)
+        arrays[part_key("sensitive_names", name)] = np.array(attribute.names)
     for split, rows in task.splits.items():
         parts = {f"image_{split}": rows.X, f"y_{split}": rows.y, f"ids_{split}": rows.ids}
         parts |= {s_key(name, split): values for name, values in rows.s.items()}
@@ -350,9 +354,6 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
         if value is not None:
             arrays[key] = value
     arrays |= {"target_prompts": np.array(task.target_prompts), "class_names": np.array(task.class_names)}
-    for name, attribute in task.sensitive.items():
-        arrays[part_key("sensitive_prompts", name)] = np.array(attribute.prompts)
-        arrays[part_key("sensitive_names", name)] = np.array(attribute.names)
     for key, rows_of in arrays.items():
         if key.startswith(("image_", "text_")):
             arrays[key] = np.asarray(rows_of, dtype=np.float32)

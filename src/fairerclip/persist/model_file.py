@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +33,7 @@ FORMAT, FORMAT_VERSION = "fairerclip-model", 1
 TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_TENSOR_BYTES = 8 << 30
+MAX_TENSORS = 64
 
 ARRAYS = (
     "components_",
@@ -55,6 +58,7 @@ MANIFEST_KEYS = {
     "text_features",
     "diagnostics",
     "sha256",
+    "manifest_sha256",
 }
 M = TypeVar("M", bound="FairerCLIP")
 
@@ -74,7 +78,7 @@ def _plain(value: Any, what: str) -> Any:
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name == "class_weight" and isinstance(value, dict):
+        if name == "class_weight" and isinstance(value, Mapping):
             params[name] = [[_plain(k, "class_weight"), _plain(v, "class_weight")] for k, v in value.items()]
         elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = None  # a generator's state is not part of the model
@@ -110,8 +114,20 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         "diagnostics": model.diagnostics_,
         "sha256": hashlib.sha256(blob).hexdigest(),
     }
-    _write_folder(path, {TENSORS: blob, MANIFEST: json.dumps(manifest, indent=2).encode()})
+    manifest["manifest_sha256"] = _digest(manifest)
+    _write_folder(path, {TENSORS: blob, MANIFEST: _canonical(manifest)})
     return path
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
+    return json.dumps(manifest, indent=2).encode()
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of the canonical manifest without its own digest."""
+    body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
+    return hashlib.sha256(_canonical(body)).hexdigest()
 
 
 def _write_folder(path: Path, files: dict[str, bytes]) -> None:
@@ -127,7 +143,14 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
         if path.exists():
             old = fresh.with_name(fresh.name + ".old")
             os.rename(path, old)
-            os.rename(fresh, path)
+            try:
+                os.rename(fresh, path)
+            except OSError:
+                os.rename(old, path)
+                raise
+            for other in old.iterdir():  # whatever else the user keeps beside the model stays
+                if other.name not in files:
+                    os.rename(other, path / other.name)
             shutil.rmtree(old)
         else:
             os.rename(fresh, path)
@@ -147,7 +170,7 @@ def _read_bytes(path: Path, limit: int) -> bytes:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [k for k, _ in pairs]
     if len(set(keys)) != len(keys):
-        raise ModelFileError(f"{MANIFEST} repeats a key among {sorted(keys)[:5]}")
+        raise ModelFileError(f"the model file repeats a key among {sorted(keys)[:5]}")
     return dict(pairs)
 
 
@@ -169,6 +192,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if set(manifest) != MANIFEST_KEYS:
         odd = sorted(set(manifest) ^ MANIFEST_KEYS)
         raise ModelFileError(f"{path / MANIFEST} has missing or unknown keys: {odd[:5]}")
+    if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
+        raise ModelFileError(
+            f"{path / MANIFEST} does not match its digest: the file is damaged or was changed"
+        )
     return manifest
 
 
@@ -183,10 +210,42 @@ def read_model(path: Path, cls: type[M]) -> M:
             f"{path / TENSORS} does not match its digest: the file is damaged or was changed"
         )
     try:
-        tensors = load_tensors(blob)
+        return _assemble(path, manifest, _read_tensors(path, blob), cls)
+    except ModelFileError:
+        raise
+    except (KeyError, OverflowError, TypeError, ValueError) as error:  # a forged file, digests and all
+        raise ModelFileError(f"{path} does not describe a model: {error}") from None
+
+
+def _read_tensors(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
+    try:
+        tensors: dict[str, NDArray[Any]] = load_tensors(blob)
     except SafetensorError as error:
         raise ModelFileError(f"{path / TENSORS} is not a safetensors file: {error}") from None
-    return _assemble(path, manifest, tensors, cls)
+    # safetensors takes a repeated name without a word and keeps the last.
+    json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")], object_pairs_hook=_no_duplicates)
+    if len(tensors) > MAX_TENSORS:
+        raise ModelFileError(f"{path / TENSORS} holds {len(tensors)} tensors, more than {MAX_TENSORS}")
+    return tensors
+
+
+def _check_values(path: Path, manifest: dict[str, Any]) -> None:
+    classes, temperature = manifest["classes"], manifest["temperature"]
+    names = manifest["feature_names_in"]
+    valid = {
+        "classes": isinstance(classes, list)
+        and all(isinstance(c, (bool, int, float, str)) for c in classes)
+        and len(set(classes)) == len(classes) >= 2,
+        "n_features_in": type(manifest["n_features_in"]) is int,
+        "feature_names_in": names is None
+        or (isinstance(names, list) and len(names) == manifest["n_features_in"]),
+        "n_iter": type(manifest["n_iter"]) is int,
+        "temperature": type(temperature) is float and 0 < temperature < math.inf,
+        "diagnostics": isinstance(manifest["diagnostics"], dict),
+    }
+    wrong = [name for name, fine in valid.items() if not fine]
+    if wrong:
+        raise ModelFileError(f"{path / MANIFEST}: {wrong} do not describe a model")
 
 
 def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], cls: type[M]) -> M:
@@ -196,6 +255,11 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
     bad = [name for name, t in tensors.items() if t.dtype != np.float64 or not np.all(np.isfinite(t))]
     if bad:
         raise ModelFileError(f"{path / TENSORS}: {bad[:3]} are not finite float64 tensors")
+    groups = ("features.", "text_features.")
+    unknown = [name for name in tensors if name not in ARRAYS and not name.startswith(groups)]
+    if unknown:
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
+    _check_values(path, manifest)
     params = manifest["parameters"]
     known = cls._get_param_names()
     if not isinstance(params, dict) or set(params) != set(known):

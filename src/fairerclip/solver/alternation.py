@@ -318,15 +318,16 @@ def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:
                     f"{solution.n_positive} with a positive objective, which are kept. Lower n_components or tau",
                 )
             )
-        # On the text side a prompt's class is all that varies, so given the class nothing is left of S.
-        if solution.dropped and not (name == "text" and setting.criterion == "conditional"):
-            notes.append(
-                (
-                    DroppedTermWarning,
-                    f"the dependence on {', '.join(solution.dropped)} vanished on the {name} side (constant, or "
-                    "balanced away by the weights) and was left out of the objective",
-                )
+    # The text side varies with the class alone: balanced groups, or the conditional criterion, leave
+    # nothing of S there. That is as it should be, so only the image side is worth a warning.
+    if last.image.dropped:
+        notes.append(
+            (
+                DroppedTermWarning,
+                f"the dependence on {', '.join(last.image.dropped)} vanished (constant, or balanced away by the "
+                "weights) and was left out of the objective",
             )
+        )
     return notes + _collapse_notes(last.decision)
 
 

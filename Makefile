@@ -1,0 +1,44 @@
+# Needs Python >= 3.11 with pip, and make. Everything is installed into .venv from pinned versions.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+REAL_DATA ?= ../shared/data
+# One BLAS thread per test worker: small matrices on many workers only wait for each other.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test lint bench real clean
+
+# The environment is made without pip inside it, so that Debian's Python needs no extra package.
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv --without-pip $(VENV)
+
+$(VENV)/run.done: pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/run.done
+
+demo: $(VENV)/run.done
+	$(BIN)/fairerclip demo --output demo
+
+lint: $(VENV)/dev.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: lint
+	$(ONE_THREAD) $(BIN)/python -m pytest
+
+bench: $(VENV)/dev.done
+	$(BIN)/python benchmarks/closed_form.py
+
+# Average and worst group on real embeddings; the table of docs/real-embeddings.md.
+real: $(VENV)/dev.done
+	$(BIN)/python benchmarks/real_embeddings.py $(REAL_DATA)
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,108 @@
+"""Options that several commands share, and how they become a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fairerclip.model import FairerCLIP
+    from fairerclip.workflow import Experiment
+
+TaskFile = Annotated[
+    Path, typer.Argument(metavar="TASK", help="Task file (.npz): embeddings, prompts and labels.")
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        help="Labels that training may use: none, target (y) or all (y and s). Default: target where the "
+        "task has y, else none.",
+    ),
+]
+SensitiveNames = Annotated[
+    str | None,
+    typer.Option("--sensitive", help="Sensitive attributes, comma-separated. Default: the task's only one."),
+]
+ClassNames = Annotated[
+    str | None,
+    typer.Option("--classes", help="Classes to use, comma-separated, e.g. a pair of prompts. Default: all."),
+]
+Tau = Annotated[float | None, typer.Option(help="Strength of the S term, image side; in [0, 1).")]
+TauZ = Annotated[float | None, typer.Option(help="Strength of the image-text alignment, image side.")]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of FairerCLIP; may be repeated."),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATASET/SOURCE[/BACKBONE]",
+        help="Published parameters, e.g. waterbirds/paper, celeba/released/RN50.",
+    ),
+]
+Criterion = Annotated[
+    str | None, typer.Option(help="marginal, or conditional: dependence on S inside each class.")
+]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+
+
+def split_names(value: str | None) -> list[str] | None:
+    """Comma-separated names, or None."""
+    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+
+
+def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> Experiment:
+    """Read the task and choose attributes and classes."""
+    from fairerclip.data import load_task
+    from fairerclip.workflow import Experiment
+
+    return Experiment.of(load_task(task), split_names(sensitive), split_names(classes))
+
+
+def default_labels(labels: str | None, experiment: Experiment) -> str:
+    """``--labels``, or what the task allows."""
+    if labels is not None:
+        return labels
+    train = experiment.task.train
+    return "none" if train.y is None or (train.y < 0).all() else "target"
+
+
+def _value(text: str) -> Any:
+    """A parameter's value as typed: None, a number, or a string."""
+    if text in ("None", "none"):
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def build_model(
+    experiment: Experiment, preset: str | None, parameters: list[str] | None, seed: int, **named: Any
+) -> FairerCLIP:
+    """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
+    from fairerclip.errors import ParameterError
+    from fairerclip.model import FairerCLIP
+
+    model = FairerCLIP()
+    if preset is not None:
+        dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
+        model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))
+        if isinstance(model.class_weight, dict):  # published by class number
+            model.class_weight = {experiment.classes[k]: v for k, v in model.class_weight.items()}
+    given: dict[str, Any] = {"random_state": seed}
+    for item in parameters or []:
+        name, equals, text = item.partition("=")
+        if not equals or name.strip() not in model.get_params():
+            known = ", ".join(sorted(model.get_params()))
+            raise ParameterError(f"--set expects NAME=VALUE with NAME one of {known}; got {item!r}")
+        given[name.strip()] = _value(text.strip())
+    given |= {name: value for name, value in named.items() if value is not None}
+    model.set_params(**given)
+    return model

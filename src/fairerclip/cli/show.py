@@ -1,0 +1,109 @@
+"""What commands print: tables for people, JSON for machines, bars while they wait."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+PLAIN_WIDTH = 110
+"""Columns where standard output is not a terminal that says how wide it is."""
+out = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def percent(value: float | None) -> str:
+    """A share as per cent with one decimal."""
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def interval(low: float, high: float) -> str:
+    """A 95 % interval in per cent."""
+    return f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
+    """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("model")
+    table.add_column("average", justify="right")
+    table.add_column("train-\nweighted", justify="right")
+    table.add_column("worst group [95 %]", justify="right", no_wrap=True)
+    table.add_column("which")
+    table.add_column("gap", justify="right")
+    table.add_column("EOD", justify="right")
+    for name, report in rows:
+        worst = report.worst
+        table.add_row(
+            name,
+            percent(report.average),
+            percent(report.train_weighted_average),
+            f"{percent(worst.accuracy)} {interval(worst.low, worst.high)}",
+            f"{worst.name}, n={worst.n}{' (small)' if worst.small else ''}",
+            percent(report.gap),
+            percent(report.eod),
+        )
+    return table
+
+
+def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """MaxSkew of each prompt before and after."""
+    table = Table(title=f"{title}: MaxSkew@{rows[0]['k']}", title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("prompt", "zero-shot", "FairerCLIP"):
+        table.add_column(column, justify="left" if column == "prompt" else "right")
+    for row in rows:
+        table.add_row(row["prompt"], f"{row['before']:.3f}", f"{row['after']:.3f}")
+    return table
+
+
+def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
+    """The trade-off along a path, with a bar for the worst group; the chosen point is marked."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in ("", "criterion", "τ", "τ_z", "average", "worst group", "gap", "EOD"):
+        table.add_column(column, justify="left" if column == "criterion" else "right", no_wrap=True)
+    table.add_column("worst group, 0 to 100", no_wrap=True)
+    for index, row in enumerate(rows):
+        values = [row["criterion"], f"{row['tau']:.3g}", f"{row['tau_z']:.3g}"]
+        if row["failure"] is not None:
+            values += ["–", "–", "–", "–", "no solution"]
+        else:
+            values += [percent(row[k]) for k in ("average", "worst_group", "gap", "eod")]
+            values.append("█" * round(20 * row["worst_group"]))
+        table.add_row("→" if index == mark else "", *values)
+    return table
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere; yields a callback for (done, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[list[str]]:
+    """Collect warnings and print each once, as a line on standard error."""
+    lines: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield lines
+        finally:
+            lines += dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
+            for line in lines:
+                err.print(f"warning: {line}", style="yellow", soft_wrap=True, markup=False)

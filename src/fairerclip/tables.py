@@ -1,0 +1,102 @@
+"""Grids in, tables out: what commands and reports share."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.npz import write_npz
+from fairerclip.errors import ParameterError
+from fairerclip.files import atomic_file
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""A text cell that begins so would be run by a spreadsheet."""
+
+
+def parse_grid(text: str | None, name: str) -> list[float] | None:
+    """``START:STOP:COUNT`` or comma-separated numbers.
+
+    Examples
+    --------
+    >>> parse_grid("0:1:3", "taus")
+    [0.0, 0.5, 1.0]
+    >>> parse_grid("0.2,0.7", "taus")
+    [0.2, 0.7]
+    """
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            start, stop, count = text.split(":")
+            values = np.linspace(float(start), float(stop), int(count)).tolist()
+        else:
+            values = [float(v) for v in text.split(",")]
+    except ValueError:
+        values = []
+    if not values:
+        raise ParameterError(f"{name} expects START:STOP:COUNT or comma-separated numbers; got {text!r}")
+    return [float(v) for v in values]
+
+
+def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "worst_group") -> list[int]:
+    """Which rows of a path's table no other row beats on both counts, by rising ``x``."""
+    solved = [g for g, row in enumerate(table) if row["failure"] is None]
+    best: list[int] = []
+    for g in sorted(solved, key=lambda g: (-table[g][x], -table[g][y], g)):
+        if not best or table[g][y] > table[best[-1]][y]:
+            best.append(g)
+    return best[::-1]
+
+
+def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as CSV; text that a spreadsheet would run as a formula is quoted with an apostrophe."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
+    writer.writeheader()
+    writer.writerows({k: _cell(v) for k, v in row.items()} for row in rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return "'" + value
+    return value
+
+
+def write_table(rows: Sequence[Mapping[str, Any]], path: Path, *, overwrite: bool = False) -> None:
+    """Write a table as CSV."""
+    with atomic_file(path, overwrite=overwrite) as handle:
+        handle.write(csv_bytes(rows))
+
+
+def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
+    """Write what `apply_model` gave: everything as ``.npz``, or predictions and scores as ``.csv``."""
+    if path.suffix == ".npz":
+        plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
+        write_npz(path, plain, overwrite=overwrite)
+        return
+    if path.suffix != ".csv":
+        raise ParameterError(f"the output must end in .npz or .csv; got {path.name!r}")
+    scores = np.atleast_2d(result["score"].T).T  # (n, 1) or (n, c)
+    names = ["score"] if scores.shape[1] == 1 else [f"score_{k}" for k in range(scores.shape[1])]
+    ids = result.get("id")
+    rows = [
+        {
+            "row": i,
+            **({} if ids is None else {"id": str(ids[i])}),
+            "prediction": _plain(label),
+            **{name: float(v) for name, v in zip(names, scores[i], strict=True)},
+        }
+        for i, label in enumerate(result["prediction"])
+    ]
+    write_table(rows, path, overwrite=overwrite)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,243 @@
+"""A task and a model: fit one on the other, and compare before with after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data import Split, Task
+from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.labels import zero_shot
+from fairerclip.metrics import GroupReport, group_report, max_skew
+from fairerclip.model import FairerCLIP
+from fairerclip.path import TauPath
+
+LABELS = ("none", "target", "all")
+"""Which labels of the training split a fit may use: none, y, or y and s."""
+UNKNOWN = ""
+"""Stands for an unknown label where labels are names."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A task seen from one side: some of its classes, some of its sensitive attributes.
+
+    Parameters
+    ----------
+    task : the task.
+    sensitive : names of the sensitive attributes; None for the only one.
+    classes : names of the classes; None for all. A pair of prompts makes a retrieval query.
+    """
+
+    task: Task
+    sensitive: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, task: Task, sensitive: Sequence[str] | None = None, classes: Sequence[str] | None = None
+    ) -> Experiment:
+        """Check the names against the task."""
+        if sensitive is None:
+            sensitive = [task.sensitive_attribute().name] if task.sensitive else []
+        names = tuple(task.sensitive_attribute(name).name for name in sensitive)
+        chosen = tuple(task.class_names) if classes is None else tuple(classes)
+        unknown = [c for c in chosen if c not in task.class_names]
+        if unknown:
+            raise ParameterError(f"{unknown} are not classes of {task.name}: {', '.join(task.class_names)}")
+        if len(set(task.class_names)) != len(task.class_names) or len(set(chosen)) < 2:
+            raise LabelError(f"at least 2 classes with distinct names are needed; got {', '.join(chosen)}")
+        return cls(task, names, chosen)
+
+    @property
+    def text(self) -> NDArray[np.floating] | None:
+        """(c, p) prompt embeddings of the chosen classes."""
+        if self.task.text_target is None:
+            return None
+        return self.task.text_target[[self.task.class_names.index(c) for c in self.classes]]
+
+    def target(self, split: Split) -> NDArray[np.str_] | None:
+        """Class names of a split's rows (n,), empty where unknown or not chosen; None without y."""
+        if split.y is None:
+            return None
+        names = _named(split.y, self.task.class_names)
+        return np.where(np.isin(names, self.classes), names, UNKNOWN)
+
+    def groups(self, split: Split) -> NDArray[np.str_] | None:
+        """Sensitive values of a split's rows (n,), joined over attributes; None where there are none."""
+        columns = [self._attribute(split, name) for name in self.sensitive]
+        if not columns or any(column is None for column in columns):
+            return None
+        joined = [column for column in columns if column is not None]
+        if len(joined) == 1:
+            return joined[0]
+        known = np.all([column != UNKNOWN for column in joined], axis=0)
+        crossed = np.array([", ".join(values) for values in zip(*joined, strict=True)])
+        return np.where(known, crossed, UNKNOWN)
+
+    def _attribute(self, split: Split, name: str) -> NDArray[np.str_] | None:
+        if name not in split.s:
+            return None
+        return _named(split.s[name], self.task.sensitive[name].names)
+
+    def arguments(self, labels: str, split: str = "train") -> dict[str, Any]:
+        """What `FairerCLIP.fit` takes, with the labels that ``labels`` allows."""
+        if labels not in LABELS:
+            raise ParameterError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}")
+        rows = self.task.split(split)
+        y = None if labels == "none" else self.target(rows)
+        if labels != "none" and y is None:
+            raise LabelError(f"{self.task.name} has no target labels in its {split} split; use labels 'none'")
+        if labels == "none" and self.text is None:
+            raise PromptError(
+                f"{self.task.name} has no text_target, so labels are needed: use 'target' or 'all'"
+            )
+        if labels == "all":
+            given = {name: self._attribute(rows, name) for name in self.sensitive}
+            missing = [name for name, column in given.items() if column is None]
+            if missing or not given:
+                raise LabelError(
+                    f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} to use"
+                )
+        else:
+            given = {}
+        texts = {name: self.task.sensitive[name].text for name in self.sensitive}
+        without = [name for name, text in texts.items() if text is None]
+        if labels != "all" and without:
+            raise PromptError(
+                f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be read from "
+                "prompts: use labels 'all'"
+            )
+        return {
+            "X": rows.X,
+            "y": y,
+            "text": self.text,
+            "classes": self.classes,
+            "sensitive_features": given or None,
+            "sensitive_text": None if given else texts or None,
+            "missing_label": UNKNOWN,
+        }
+
+    def fit(self, model: FairerCLIP, labels: str) -> FairerCLIP:
+        """Fit a model on the training split."""
+        arguments = self.arguments(labels)
+        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+    def zero_shot(self, split: Split) -> NDArray[np.str_]:
+        """Class names by cosine with the prompts alone (n,)."""
+        if self.text is None:
+            raise PromptError(f"{self.task.name} has no text_target: there is no zero-shot classifier")
+        codes, _ = zero_shot(split.X, [t[None] for t in self.text])
+        return np.array(self.classes)[codes]
+
+    def report(self, split: Split, predicted: NDArray[Any]) -> GroupReport:
+        """Accuracy by group of predictions on a split; rows without labels are left out."""
+        y, groups = self.target(split), self.groups(split)
+        if y is None or groups is None:
+            raise LabelError(
+                f"{self.task.name}: a split without target and sensitive labels cannot be evaluated"
+            )
+        # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
+        positive = self.classes[1] if len(self.classes) == 2 else None
+        return group_report(
+            y, predicted, groups, train_groups=self._train_groups(), positive=positive, missing=UNKNOWN
+        )
+
+    def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
+        if "train" not in self.task.splits:
+            return None
+        y, groups = self.target(self.task.train), self.groups(self.task.train)
+        if y is None or groups is None:
+            return None
+        cells, counts = np.unique(np.column_stack([y, groups]), axis=0, return_counts=True)
+        known = (cells != UNKNOWN).all(axis=1)
+        return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
+
+    def before_after(self, model: FairerCLIP, split: str) -> list[tuple[str, GroupReport]]:
+        """Zero-shot, where there are prompts, and the model, on one split."""
+        rows = self.task.split(split)
+        reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
+        return [*reports, ("FairerCLIP", self.report(rows, model.predict(rows.X)))]
+
+    def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[dict[str, Any]]:
+        """MaxSkew@k of each prompt before (cosines) and after (the model's scores), over all rows of a split.
+
+        ``k`` is 1000, or a quarter of the rows where there are fewer than 4000.
+        """
+        rows = self.task.split(split)
+        groups = self.groups(rows)
+        if groups is None or self.text is None:
+            raise LabelError(
+                f"{self.task.name}: skew needs prompts and sensitive labels in the {split} split"
+            )
+        known = groups != UNKNOWN
+        k = min(1000, int(known.sum()) // 4) if k is None else k
+        unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rows.X[known], self.text)]
+        before = max_skew(unit[0] @ unit[1].T, groups[known], k)
+        after = max_skew(model.scores(rows.X[known]), groups[known], k)
+        return [
+            {"prompt": name, "k": k, "before": float(b), "after": float(a)}
+            for name, b, a in zip(self.classes, before, after, strict=True)
+        ]
+
+    def evaluation_split(self) -> str | None:
+        """The split to report on: test, else val, else train, whichever has both labels."""
+        for name in ("test", "val", "train"):
+            split = self.task.splits.get(name)
+            if split is not None and self.target(split) is not None and self.groups(split) is not None:
+                return name
+        return None
+
+    def ranked_split(self) -> str | None:
+        """The split to report retrieval on: test, else val, whichever has sensitive labels."""
+        for name in ("test", "val"):
+            split = self.task.splits.get(name)
+            if split is not None and self.text is not None and self.groups(split) is not None:
+                return name
+        return None
+
+    def evaluate_path(self, path: TauPath, split: str) -> list[dict[str, Any]]:
+        """The trade-off table of a path on one split."""
+        rows = self.task.split(split)
+        y, groups = self.target(rows), self.groups(rows)
+        if y is None or groups is None:
+            raise LabelError(
+                f"{self.task.name}: the {split} split has no target or sensitive labels to choose by"
+            )
+        known = (y != UNKNOWN) & (groups != UNKNOWN)
+        return path.evaluate(rows.X[known], y[known], groups[known])
+
+    def one_curve(self) -> bool:
+        """Whether the (τ, τ_z) plane is one curve: two classes with one prompt each."""
+        return len(self.classes) == 2
+
+
+def tune_on_validation(experiment: Experiment, model: FairerCLIP) -> FairerCLIP:
+    """The model at the τ and criterion whose shrunken worst group is best on the validation split."""
+    plane = model.path(criterion=["marginal", "conditional"])
+    experiment.evaluate_path(plane, "val")
+    return plane.best(by="shrunken_worst_group")
+
+
+def apply_model(model: FairerCLIP, X: Any, ids: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:
+    """Predictions, scores and mitigated embeddings of new rows, ready to be written."""
+    Z = model.transform(X)
+    scores = model.decision_function(X)
+    result = {"prediction": model.predict(X), "score": scores, "embedding": Z}
+    return result if ids is None else {"id": ids, **result}
+
+
+def effective_strength(tau: float, tau_z: float) -> float:
+    """λ_eff = λ_s / (1 + λ_z): all that a model of two classes, one prompt each, depends on.
+
+    See docs/math.md#one-step.
+    """
+    return (tau / (1 - tau)) / (1 + tau_z / (1 - tau_z))
+
+
+def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
+    return np.asarray(np.array([*names, UNKNOWN])[codes])  # -1, unknown, is the last one
