@@ -393,9 +393,7 @@ def test_partial_labels_keep_what_is_known(embeddings, share, mark):
     else:
         y = np.where(known, wrong, -9)
         (constructor if mark == "constructor" else keyword)["missing_label"] = -9
-    m = small(max_iter=3, **constructor)
-    with pytest.warns(UserWarning) if share == 0.2 else np.errstate():  # it need not converge
-        m.fit(e.X, y, text=e.text, sensitive_features=e.s, **keyword)
+    m = small(max_iter=1, **constructor).fit(e.X, y, text=e.text, sensitive_features=e.s, **keyword)
     assert_array_equal(np.asarray(m.pseudo_labels_, dtype=int)[known], wrong[known])
     assert_array_equal(m.classes_, [0, 1])
     assert m.diagnostics_["pseudo_labels"]["rows"] == np.sum(~known)

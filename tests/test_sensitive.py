@@ -141,13 +141,13 @@ def test_a_mix_of_categories_and_quantities(embeddings):
 
 
 def test_sensitive_kind_overrides_the_guess(embeddings):
-    e = embeddings(n=120)
-    years = np.random.default_rng(0).integers(20, 30, size=120).astype(float)
-    category, quantity = (scores(e, years, sensitive_kind=k) for k in ("categorical", "continuous"))
-    assert_array_equal(scores(e, years), category)
+    e = embeddings(n=600)
+    years = np.random.default_rng(0).integers(20, 30, size=600).astype(float)
+    category, quantity = (scores(e, years, sensitive_kind=k, tau=0.3) for k in ("categorical", "continuous"))
+    assert_array_equal(scores(e, years, tau=0.3), category)
     assert not np.allclose(category, quantity, atol=1e-3)
-    assert_allclose(scores(e, years + 0.5, sensitive_kind="continuous"), quantity, atol=1e-6)
-    halves = scores(e, years + 0.5, sensitive_kind="categorical")
+    assert_allclose(scores(e, years + 0.5, sensitive_kind="continuous", tau=0.3), quantity, atol=1e-6)
+    halves = scores(e, years + 0.5, sensitive_kind="categorical", tau=0.3)
     assert_allclose(halves, category, atol=1e-8)
 
 
@@ -176,7 +176,7 @@ def test_a_missing_quantity_is_refused_with_its_row(embeddings):
 def test_many_categories_are_probably_a_quantity(embeddings):
     e = embeddings()
     with pytest.warns(ManyCategoriesWarning, match="80 distinct values.*sensitive_kind='continuous'"):
-        scores(e, np.arange(240) % 80)
+        scores(e, np.arange(240) % 80, tau=0.1)
 
 
 # Missing values -------------------------------------------------------------------------------------

@@ -273,9 +273,11 @@ def _complete(
         )
     groups = prompts[column.name]
     codes, categories = column.codes, column.categories
-    if len(categories) != len(groups):
+    if not len(categories):  # nothing is known: the prompts say what the values are
+        categories = np.arange(len(groups))
+    elif len(categories) != len(groups):
         integers = categories.dtype.kind in "iuf" and bool(np.all(categories == np.floor(categories)))
-        if not (integers and len(categories) and categories.min() >= 0 and categories.max() < len(groups)):
+        if not (integers and categories.min() >= 0 and categories.max() < len(groups)):
             raise PromptError(
                 f"sensitive attribute {column.name!r} has {len(categories)} values {categories.tolist()[:10]} but its "
                 f"prompts have {len(groups)} entries; give one entry per value, in sorted order"
@@ -362,7 +364,7 @@ def image_features(
         n_features=n_features,
         bandwidth=bandwidth,
         sample_weight=weight[rows],
-        random_state=seed,
+        random_state=np.random.default_rng(seed),  # draws Ω three times faster than a RandomState
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import numbers
 from collections.abc import Mapping
 from typing import Any
@@ -121,6 +122,6 @@ def preset(dataset: str, source: str, backbone: str | None) -> dict[str, Any]:
     """Parameters published for a dataset; an unknown combination is an error that lists the known ones."""
     for key in ((dataset, source, backbone), (dataset, source, None)):
         if key in PRESETS:
-            return dict(PRESETS[key])
+            return copy.deepcopy(PRESETS[key])
     known = ", ".join(f"{d}/{s}" + (f"/{b}" if b else "") for d, s, b in PRESETS)
     raise ParameterError(f"no preset {dataset}/{source}/{backbone}; there are: {known}")

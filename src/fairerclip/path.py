@@ -181,7 +181,7 @@ class TauPath:
         predicted = predicted[:, known]
         hits, counts = cell_accuracies(
             encoded.codes[known],
-            predicted,
+            np.maximum(predicted, 0),  # a point without solution has no row of its own below
             groups.codes[known],
             n_classes=len(encoded.classes),
             n_sensitive=len(groups.classes),

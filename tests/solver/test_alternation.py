@@ -126,9 +126,7 @@ def package_scores(case, result):
 
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])
 @pytest.mark.parametrize("criterion", ["marginal", "conditional"])
-@pytest.mark.parametrize(
-    ("c", "v", "prompts"), [(2, 2, 1), (2, 2, 3), (3, 2, 1), (4, 3, 2)], ids=str
-)
+@pytest.mark.parametrize(("c", "v", "prompts"), [(2, 2, 1), (2, 2, 3), (3, 2, 1), (4, 3, 2)], ids=str)
 def test_the_alternation_equals_the_naive_one_on_n_rows(embeddings, scaling, criterion, c, v, prompts):
     case = Case(embeddings, c=c, v=v, prompts_per_class=prompts)
     setting = replace(SETTING, scaling=scaling, criterion=criterion, n_components=c - 1)
@@ -148,7 +146,9 @@ def test_two_classes_with_one_prompt_each_reach_the_closed_form_at_once(embeddin
     # λ_eff = λ_s / (1 + λ_z): the alignment term only rescales τ.
     lam = 0.6 / 0.4 / (1 + 0.5 / 0.5)
     alone = alternate(case.problem, case.y, replace(SETTING, tau=lam / (1 + lam), tau_z=0.0))
-    np.testing.assert_allclose(package_scores(case, result), package_scores(case, alone), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        package_scores(case, result), package_scores(case, alone), rtol=1e-8, atol=1e-10
+    )
 
 
 def test_with_labels_one_prompt_per_class_leaves_no_trace_of_the_prompts(embeddings):

@@ -34,9 +34,7 @@ def factor(Phi, w, L):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_target_map_gives_the_one_hot_factor(seed):
     Phi, y, w, _, moments, table = setup(seed)
-    np.testing.assert_allclose(
-        moments.cross @ target_map(table), factor(Phi, w, np.eye(3)[y]), atol=1e-13
-    )
+    np.testing.assert_allclose(moments.cross @ target_map(table), factor(Phi, w, np.eye(3)[y]), atol=1e-13)
 
 
 @pytest.mark.parametrize("which", [0, 1])

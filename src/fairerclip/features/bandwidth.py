@@ -148,6 +148,9 @@ def squared_distances(X: Float64, Y: Float64) -> Float64:
 
 
 def _lower_weighted_median(values: Float64, weight: Float64) -> float:
+    if np.all(weight == weight[0]):  # the usual case, without a sort
+        middle = (len(values) - 1) // 2
+        return float(np.partition(values, middle)[middle])
     order = np.argsort(values)
     below = np.cumsum(weight[order])
     # The slack keeps rounding in the sum from deciding where exactly half of the weight is reached.

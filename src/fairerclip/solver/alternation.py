@@ -62,10 +62,19 @@ class Setting:
 class Iteration:
     """What one round of Algorithm 1 did."""
 
-    image: dict[str, float]
-    """Signed contribution of each term on the image side; their sum is its objective."""
-    text: dict[str, float]
+    solved_image: SideSolution
+    solved_text: SideSolution
     label_changes: int
+
+    @property
+    def image(self) -> dict[str, float]:
+        """Signed contribution of each term on the image side; their sum is its objective."""
+        return self.solved_image.parts
+
+    @property
+    def text(self) -> dict[str, float]:
+        """The same on the text side."""
+        return self.solved_text.parts
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
             break
         current, labels = latest
         changes = int(np.sum(labels != current.sides.y))
-        history.append(Iteration(current.image.parts, current.text.parts, changes))
+        history.append(Iteration(current.image, current.text, changes))
         if changes and labels.tobytes() in seen:
             notes.append(
                 (
@@ -235,6 +244,9 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
 def _solve_text(current: Round, setting: Setting) -> SideSolution | None:
     """The next text solution, or None if it is the one we have: then the image side stays too."""
     sides = current.sides
+    present = int(np.count_nonzero(sides.image.table.class_share))
+    if setting.alignment == "linear" and len(current.text.eigenvalues) == present - 1:
+        return None  # the text side fills its whole span, which is all that the image side sees of it
     fresh = _solve(sides, "text", setting, _image_features(sides, current.image, sides.y, setting))
     vectors = sides.text_vectors(fresh.coefficients)
     share = sides.image.table.class_share
@@ -271,9 +283,11 @@ def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> Sid
     )
 
 
-def _rbf_features(Z: F64, seed: int) -> F64:
+def _rbf_features(Z: F64, weight: F64, seed: int) -> F64:
     # Drawn anew for each Z because its median bandwidth changes; the seed keeps it deterministic.
-    phi = FourierFeatures.fit(Z, n_features=ALIGNMENT_FEATURES, bandwidth="median", random_state=seed)
+    phi = FourierFeatures.fit(
+        Z, n_features=ALIGNMENT_FEATURES, bandwidth="median", sample_weight=weight, random_state=seed
+    )
     return np.asarray(phi.transform(Z), dtype=np.float64)
 
 
@@ -282,7 +296,7 @@ def _image_features(sides: Sides, image: SideSolution, y: Ints, setting: Setting
     if setting.alignment == "linear" and y is sides.y:
         return image.class_means
     Z = sides.image_rows @ image.coefficients
-    values = Z if setting.alignment == "linear" else _rbf_features(Z, setting.seed)
+    values = Z if setting.alignment == "linear" else _rbf_features(Z, sides.weight, setting.seed)
     onehot = np.zeros((len(y), sides.prompts.n_classes))
     onehot[np.arange(len(y)), y] = sides.weight
     share = onehot.sum(axis=0)[:, None]
@@ -293,7 +307,9 @@ def _image_features(sides: Sides, image: SideSolution, y: Ints, setting: Setting
 def _text_features(sides: Sides, text: SideSolution, setting: Setting) -> F64:
     """What the image side sees of the text side: means over each class's prompts (c, ·)."""
     Z = sides.text_rows @ text.coefficients
-    return sides.prompts.share @ (Z if setting.alignment == "linear" else _rbf_features(Z, setting.seed))
+    if setting.alignment == "rbf":
+        Z = _rbf_features(Z, sides.prompts.share.T @ sides.text.table.class_share, setting.seed)
+    return sides.prompts.share @ Z
 
 
 def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:

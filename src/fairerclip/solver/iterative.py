@@ -43,7 +43,7 @@ class ConjugateGradientFactor:
         # float32 features cannot be asked for more than they hold.
         self._tolerance = tolerance or (1e-6 if rows.dtype == np.float32 else 1e-12)
         self._preconditioner = self._sampled(random_state)
-        self.condition = self._preconditioner.condition
+        self.condition = self._preconditioner.condition  # of the sampled C: the whole is never formed
         self.steps = 0
 
     def _sampled(self, random_state: np.random.RandomState) -> CholeskyFactor:
@@ -78,14 +78,14 @@ class ConjugateGradientFactor:
         direction = Y.copy()
         rho = np.einsum("ij,ij->j", residual, Y)
         for step in range(1, MAX_STEPS + 1):
-            if np.all(np.linalg.norm(residual, axis=0) <= wanted):
-                self.steps = step - 1
-                return X
             CD = self.apply(direction)
             curvature = np.einsum("ij,ij->j", direction, CD)
             alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
             X += alpha * direction
             residual = M - self.apply(X) if step % CHECK_EVERY == 0 else residual - alpha * CD
+            self.steps = step
+            if np.all(np.linalg.norm(residual, axis=0) <= wanted):
+                return X
             Y = self._preconditioner.solve(residual)
             rho_next = np.einsum("ij,ij->j", residual, Y)
             direction = Y + np.divide(rho_next, rho, out=np.zeros_like(rho), where=rho > 0) * direction
@@ -107,4 +107,5 @@ class ConjugateGradientFactor:
         _, S, Vt = linalg.svd(triangle, full_matrices=False)
         # G is known to the tolerance of the iteration only; directions below it are noise.
         keep = S > max(RANK_TOLERANCE, 10 * self._tolerance) * S[0] if S[0] > 0 else S > 0
-        return Reduced(basis=G @ (Vt[keep].T / S[keep]), coordinates=S[keep, None] * Vt[keep])
+        basis = G @ (Vt[keep].T / S[keep])
+        return Reduced(basis=basis, coordinates=basis.T @ cross)

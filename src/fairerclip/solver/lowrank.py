@@ -67,7 +67,7 @@ class CholeskyFactor:
         C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
         C[np.diag_indices_from(C)] += gamma
         self._diagonal = C.diagonal().copy()
-        norm = float(np.abs(C).sum(axis=0).max()) if len(C) else 0.0
+        norm = float(lapack.dlange("1", C))
         factor, info = lapack.dpotrf(C, lower=1, overwrite_a=1, clean=0)
         if info != 0:
             raise NotDefiniteError(

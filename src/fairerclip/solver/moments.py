@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from fairerclip.errors import ShapeError
 
@@ -56,7 +57,8 @@ class Moments:
         self._shift: F64 | None = None
         self._weight = 0.0
         self._first = np.zeros(n_features)
-        self._second = np.zeros((n_features, n_features)) if covariance else None
+        self._wants_covariance = covariance
+        self._second: F64 | None = None  # Σ w (φ−a)(φ−a)ᵀ, from the first block on
         self._square = 0.0
         self._cross = np.zeros((n_features, n_labels))
         self._label_sum = np.zeros(n_labels)
@@ -72,7 +74,8 @@ class Moments:
         if len(Phi) == 0:
             return self
         if self._shift is None:
-            self._shift = np.asarray(Phi.mean(axis=0, dtype=np.float64), dtype=np.float64)
+            # Rounded to the features' precision, so that what is subtracted is what is added back.
+            self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
         offset = Phi - self._shift.astype(Phi.dtype)  # (b, D)
         w = np.asarray(weight, dtype=np.float64)
         wJ = J * w[:, None]  # (b, K) float64
@@ -83,10 +86,19 @@ class Moments:
         self._label_sum += wJ.sum(axis=0)
         self._labels += J.T.astype(np.float64) @ wJ
         offset *= np.sqrt(w)[:, None].astype(Phi.dtype)
-        self._square += float(np.einsum("ij,ij->", offset, offset, dtype=np.float64))
-        if self._second is not None:
-            self._second += offset.T @ offset
+        if self._wants_covariance:
+            product = offset.T @ offset
+            self._add(product)
+            self._square += float(np.trace(product, dtype=np.float64))
+        else:
+            self._square += float(np.einsum("ij,ij->", offset, offset, dtype=np.float64))
         return self
+
+    def _add(self, product: Floats) -> None:
+        if self._second is None:
+            self._second = product.astype(np.float64)
+        else:
+            self._second += product
 
     def merge(self, other: Moments) -> Moments:
         """Add the rows that another accumulator has seen; the result is as if seen here."""
@@ -96,11 +108,11 @@ class Moments:
             self._shift = other._shift
         # Σ w (φ−a)(φ−a)ᵀ from sums about b: φ−a = (φ−b) + (b−a).
         move = other._shift - self._shift
-        if self._second is not None:
+        if self._wants_covariance:
             if other._second is None:
                 raise ShapeError("an accumulator without covariance cannot be merged into one with it")
             mixed = np.outer(move, other._first)
-            self._second += other._second + mixed + mixed.T + other._weight * np.outer(move, move)
+            self._add(other._second + mixed + mixed.T + other._weight * np.outer(move, move))
         self._square += other._square + 2 * float(move @ other._first) + other._weight * float(move @ move)
         self._first += other._first + other._weight * move
         self._cross += other._cross + np.outer(move, other._label_sum)
@@ -119,7 +131,8 @@ class Moments:
         if covariance is not None:
             self._second = None  # consumed: C is D×D and one copy is enough
             covariance /= total
-            covariance -= np.outer(d, d)
+            # In place and in one pass; dger wants Fortran order, and the matrix is symmetric.
+            blas.dger(-1.0, d, d, a=covariance.T, overwrite_a=1)
         cross = self._cross / total - np.outer(d, self._label_sum / total)
         return MomentResult(
             weight=total,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 F64 = NDArray[np.float64]
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 8192
 """Rows per block: large enough for BLAS to be at full speed, small enough for any laptop."""
 CACHE_SHARE = 0.25
 """Share of the machine's free memory that kept features may take."""

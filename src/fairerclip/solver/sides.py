@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.solver.lowrank import Factor, Reduced, Solution, solve_reduced
+from fairerclip.solver.lowrank import Factor, Reduced, solve_reduced
 from fairerclip.solver.terms import LabelTable, alignment_map, sensitive_maps, target_map
 
 F64 = NDArray[np.float64]
@@ -58,12 +58,16 @@ class SideSolution:
     n_positive: int
     class_means: F64
     """(c, r) mean of Z inside each class, about the weighted mean of all rows."""
-    parts: dict[str, float]
-    """Each term's signed contribution to the objective; they sum to the sum of eigenvalues."""
     dropped: tuple[str, ...]
     """Terms that vanished and were left out."""
     terms: tuple[tuple[float, Term], ...]
     """What was summed: B = Σ σ M Mᵀ."""
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """Each term's signed contribution to the objective; they sum to the sum of eigenvalues."""
+        a = self.coefficients
+        return {term.name: float(sigma * np.sum(a * (term.B @ a))) for sigma, term in self.terms}
 
 
 @dataclass(frozen=True)
@@ -125,22 +129,25 @@ class Side:
         ]
         q = self.reduced.coordinates.shape[0]
         T = sum((sigma * term.B for sigma, term in active), start=np.zeros((q, q)))
-        solution = self._with_sign(solve_reduced(T, r))
-        a = solution.coefficients
+        solution = solve_reduced(T, r)
+        a, means = self._with_sign(solution.coefficients)
         return SideSolution(
             coefficients=a,
             eigenvalues=solution.eigenvalues,
             n_positive=solution.n_positive,
-            class_means=self.class_means(a),
-            parts={t.name: float(sigma * np.einsum("ij,ik,kj->", a, t.B, a)) for sigma, t in active},
+            class_means=means,
             dropped=tuple(t.name for sigma, t in signed if sigma != 0 and t.vanished),
             terms=tuple(active),
         )
 
     def class_means(self, a: F64) -> F64:
         """Mean of Z = Φ_c E a inside each class: (c, r); zero for a class without rows."""
+        return self._class_coordinates @ a
+
+    @cached_property
+    def _class_coordinates(self) -> F64:
         share = self.table.class_share[:, None]
-        sums = self.reduced.coordinates[:, self.table.class_columns].T @ a  # (c, r)
+        sums = self.reduced.coordinates[:, self.table.class_columns].T  # (c, q)
         return np.divide(sums, share, out=np.zeros_like(sums), where=share > 0)
 
     def residual(self, solution: SideSolution) -> float:
@@ -154,15 +161,17 @@ class Side:
         CU = self.factor.apply(U) * solution.eigenvalues
         return float(np.linalg.norm(BU - CU) / np.linalg.norm(CU))
 
-    def _with_sign(self, solution: Solution) -> Solution:
+    def _with_sign(self, a: F64) -> tuple[F64, F64]:
         # An eigenvector's sign is arbitrary; the last class with rows is made positive, so that a
         # refit, another machine or a neighbouring τ gives the same encoder.
-        means = self.class_means(solution.coefficients)
+        means = self.class_means(a)
         if means.size == 0:
-            return solution
-        present = np.flatnonzero(self.table.class_share > 0)
-        last = means[present[-1]]
-        largest = means[np.argmax(np.abs(means), axis=0), np.arange(means.shape[1])]
-        lead = np.where(np.abs(last) > 1e-8 * np.abs(largest), last, largest)
-        sign = np.where(lead < 0, -1.0, 1.0)
-        return Solution(solution.coefficients * sign, solution.eigenvalues, solution.n_positive)
+            return a, means
+        last = means[self._last_class]
+        largest = means[np.abs(means).argmax(axis=0), np.arange(means.shape[1])]
+        sign = np.where(np.where(np.abs(last) > 1e-8 * np.abs(largest), last, largest) < 0, -1.0, 1.0)
+        return a * sign, means * sign
+
+    @cached_property
+    def _last_class(self) -> int:
+        return int(np.flatnonzero(self.table.class_share > 0)[-1])

@@ -115,15 +115,19 @@ class LabelTable:
         """(c,) which of the K columns are the class indicators."""
         return np.arange(self.n_classes) * self.width
 
-    def variance(self, A: F64) -> float:
-        """Tr Cov(J A): the total variance of the label factor behind a map."""
+    @cached_property
+    def covariance(self) -> F64:
+        """(K, K) weighted covariance of the label columns."""
+        K = self.n_classes * self.width
         G = np.zeros((self.n_classes, self.width, self.n_classes, self.width))
         for y in range(self.n_classes):
             G[y, :, y, :] = self.gram[y]
-        K = self.n_classes * self.width
         sums = self.gram[:, 0, :].reshape(-1)
-        second = np.einsum("ka,kl,la->", A, G.reshape(K, K), A)
-        return float(max(second - np.sum((sums @ A) ** 2), 0.0))
+        return G.reshape(K, K) - np.outer(sums, sums)
+
+    def variance(self, A: F64) -> float:
+        """Tr Cov(J A): the total variance of the label factor behind a map."""
+        return max(float(np.sum(A * (self.covariance @ A))), 0.0)
 
 
 def target_map(table: LabelTable) -> F64:

@@ -1,0 +1,109 @@
+"""Presets as they were published: docs in method.md, section 3; and that the paper's do not collapse."""
+
+import pytest
+
+from fairerclip import FairerCLIP
+from fairerclip.data import simulate
+from fairerclip.errors import ParameterError, TextCollapseError
+from fairerclip.parameters import PRESETS
+
+# dataset: D, τ, τ_z of the paper's implementation table.
+PAPER = {
+    "waterbirds": (3000, 0.7, 0.7),
+    "celeba": (8000, 0.8, 0.5),
+    "fairface": (3000, 0.8, 0.8),
+    "cfd": (1000, 0.6, 0.3),
+}
+# (dataset, backbone): D, γ_I, γ_T, τ_I, τ_z, rounds of the authors' released code.
+RELEASED = {
+    ("waterbirds", "ViT-L/14"): (3000, 3e-4, 2e-4, 0.7, 0.7, 2),
+    ("waterbirds", "RN50"): (3000, 6e-4, 1e-5, 0.7, 0.3, 4),
+    ("celeba", "ViT-L/14"): (4000, 3e-5, 3e-4, 0.7, 0.3, 3),
+    ("celeba", "RN50"): (4000, 1e-4, 2e-4, 0.5, 0.25, 1),
+    ("cheekbones", "ViT-L/14"): (4000, 2e-5, 3e-4, 0.8, 0.7, 1),
+}
+
+
+@pytest.mark.parametrize("dataset", PAPER)
+@pytest.mark.parametrize("backbone", ["ViT-L/14", "RN50"])
+def test_the_paper_has_one_tau_for_both_sides_and_its_own_scaling(dataset, backbone):
+    m = FairerCLIP.preset(dataset, source="paper", backbone=backbone)
+    D, tau, tau_z = PAPER[dataset]
+    assert (m.n_features, m.tau, m.tau_z) == (D, tau, tau_z)
+    assert (m.tau_text, m.tau_z_text) == (tau, tau_z)
+    assert (m.scaling, m.alignment) == ("paper", "linear")
+
+
+@pytest.mark.parametrize(("dataset", "backbone"), RELEASED)
+def test_the_released_code_has_its_own_numbers(dataset, backbone):
+    m = FairerCLIP.preset(dataset, source="released", backbone=backbone)
+    got = (m.n_features, m.gamma, m.gamma_text, m.tau, m.tau_z, m.max_iter)
+    assert got == RELEASED[dataset, backbone]
+    assert (m.tau_text, m.tau_z_text) == (0.1, 0.1)
+    assert (m.scaling, m.alignment, m.random_state) == ("spectral", "rbf", 2)
+
+
+def test_the_released_code_for_cfd_has_no_penalty_on_the_text_side():
+    m = FairerCLIP.preset("cfd", source="released")
+    assert (m.n_features, m.gamma, m.gamma_text, m.tau, m.tau_z) == (1000, 4e-5, 2e-4, 0.6, 0.3)
+    assert (m.tau_text, m.tau_z_text) == (0, 0)
+
+
+def test_rows_are_kept_as_published():
+    def kept(dataset, source, backbone="ViT-L/14"):
+        return FairerCLIP.preset(dataset, source=source, backbone=backbone).class_weight
+
+    assert kept("waterbirds", "released", "RN50") == {1: 0.4, 0: 0.9}
+    assert kept("waterbirds", "released") is None
+    assert kept("celeba", "released") == "subsample:0.8"
+    assert kept("celeba", "released", "RN50") == {1: 1.0, 0: 0.06}
+    assert kept("celeba", "paper") == "subsample"
+    assert kept("waterbirds", "paper") is None
+
+
+def test_the_paper_is_the_default_source():
+    assert FairerCLIP.preset("cfd").get_params() == FairerCLIP.preset("cfd", source="paper").get_params()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "source", "backbone"),
+    [
+        ("imagenet", "paper", "ViT-L/14"),
+        ("waterbirds", "rumour", "ViT-L/14"),
+        ("cfd", "released", "RN50"),
+        ("fairface", "released", "ViT-L/14"),
+    ],
+)
+def test_an_unknown_preset_lists_what_exists(dataset, source, backbone):
+    with pytest.raises(ParameterError) as caught:
+        FairerCLIP.preset(dataset, source=source, backbone=backbone)
+    message = str(caught.value)
+    assert f"{dataset}/{source}/{backbone}" in message
+    for name, origin, net in PRESETS:
+        assert "/".join(filter(None, (name, origin, net))) in message
+
+
+def test_a_preset_is_a_copy():
+    FairerCLIP.preset("waterbirds", source="released", backbone="RN50").class_weight[1] = 0.1
+    assert FairerCLIP.preset("waterbirds", source="released", backbone="RN50").class_weight[1] == 0.4
+
+
+@pytest.mark.parametrize("key", PRESETS, ids=str)
+def test_every_preset_fits_and_does_not_collapse(key):
+    dataset, source, backbone = key
+    task = simulate("cheekbones" if dataset == "cheekbones" else "celeba", scale=0.005, width=32)
+    m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
+    m.set_params(n_features=60, random_state=0, max_iter=1)
+    m.fit(task.train.X, task.train.y, sensitive_features=task.train.sensitive(), text=task.text_target)
+    assert len(set(m.predict(task.test.X))) == 2
+    assert m.score(task.test.X, task.test.y) > 0.6
+
+
+def test_the_papers_celeba_numbers_collapse_under_the_other_scaling_only():
+    task = simulate("celeba", scale=0.005, width=32)
+    labelled = {"sensitive_features": task.train.sensitive(), "text": task.text_target}
+    m = FairerCLIP.preset("celeba").set_params(n_features=60, random_state=0)
+    m.fit(task.train.X, task.train.y, **labelled)
+    assert len(set(m.predict(task.test.X))) == 2
+    with pytest.raises(TextCollapseError, match="tau_text=0.8, tau_z_text=0.5.*scaling='paper'"):
+        m.set_params(scaling="spectral").fit(task.train.X, task.train.y, **labelled)
