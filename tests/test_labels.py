@@ -184,6 +184,16 @@ def test_integers_that_index_the_prompts_may_leave_one_out(embeddings, kind):
     ):
         m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
     assert m.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.FairerClipWarning")
+@pytest.mark.xfail(
+    strict=True, reason="on one component the class without rows coincides with class 2 and wins the tie"
+)
+def test_a_class_without_rows_does_not_take_the_place_of_one_with_rows(embeddings):
+    e = embeddings(n_classes=3)
+    y = np.where(e.y == 1, 0, e.y)
+    m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
     assert set(m.predict(e.X)) >= {0, 2}
 
 

@@ -128,7 +128,7 @@ def resolve_target(
         warnings.warn(
             f"classes {encoded.classes[~present].tolist()} have no rows; they are kept through their prompts alone",
             VanishedLabelWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return Target(codes, encoded.classes, prompts, guess)
 
@@ -226,7 +226,7 @@ def resolve_sensitive(
         warnings.warn(
             "neither sensitive_features nor sensitive_text is given: there is no S term and nothing is mitigated",
             NoSensitiveWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return Sensitive([], {})
     guesses: dict[str, Guess] = {}
@@ -308,7 +308,7 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
             f"sensitive attribute {column.name!r} has one value only: its term is zero and nothing is mitigated "
             "with respect to it. Check its labels or prompts",
             ConstantSensitiveWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
     return kept
 

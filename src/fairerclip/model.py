@@ -461,8 +461,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         predicted = scores.argmax(axis=1)
         if np.all(predicted == predicted[0]):
             warnings.warn(
-                f"every training row is predicted to be {self.classes_[predicted[0]]!r}; lower tau or tau_text, or "
-                "balance the classes with class_weight='balanced'",
+                f"every training row is predicted to be {self.classes_.tolist()[predicted[0]]!r}; lower tau or "
+                "tau_text, or balance the classes with class_weight='balanced'",
                 ConstantPredictionWarning,
                 stacklevel=4,
             )

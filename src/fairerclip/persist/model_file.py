@@ -265,6 +265,8 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
     if not isinstance(params, dict) or set(params) != set(known):
         raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
     if isinstance(params["class_weight"], list):
+        if not all(isinstance(pair, list) for pair in params["class_weight"]):
+            raise ModelFileError(f"{path / MANIFEST}: class_weight must be a list of [class, share]")
         params["class_weight"] = dict(params["class_weight"])
     model = cls(**params)
     for name in ARRAYS:

@@ -43,8 +43,12 @@ class ConjugateGradientFactor:
         # float32 features cannot be asked for more than they hold.
         self._tolerance = tolerance or (1e-6 if rows.dtype == np.float32 else 1e-12)
         self._preconditioner = self._sampled(random_state)
-        self.condition = self._preconditioner.condition  # of the sampled C: the whole is never formed
         self.steps = 0
+
+    @property
+    def condition(self) -> float:
+        """Estimated condition number of the sampled C, since the whole is never formed."""
+        return self._preconditioner.condition
 
     def _sampled(self, random_state: np.random.RandomState) -> CholeskyFactor:
         positive = np.flatnonzero(self._weight > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -43,8 +44,10 @@ class Solution:
 class Factor(Protocol):
     """Whatever can solve with C = Φ_cᵀWΦ_c + γI."""
 
-    condition: float
-    """An estimate of the condition number of C."""
+    @property
+    def condition(self) -> float:
+        """An estimate of the condition number of C."""
+        ...
 
     def reduce(self, cross: F64) -> Reduced:
         """Reduce the generalized eigenproblem to the span of the label cross-moments (D, K)."""
@@ -67,7 +70,7 @@ class CholeskyFactor:
         C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
         C[np.diag_indices_from(C)] += gamma
         self._diagonal = C.diagonal().copy()
-        norm = float(lapack.dlange("1", C))
+        self._norm = float(lapack.dlange("1", C))
         factor, info = lapack.dpotrf(C, lower=1, overwrite_a=1, clean=0)
         if info != 0:
             raise NotDefiniteError(
@@ -75,8 +78,12 @@ class CholeskyFactor:
                 f"(pivot {info}); raise gamma or use dtype='float64'"
             )
         self._factor = factor
-        reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-        self.condition = float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
+
+    @cached_property
+    def condition(self) -> float:
+        """Estimated condition number of C in the 1-norm."""
+        reciprocal, _ = lapack.dpocon(self._factor, self._norm, uplo="L")
+        return float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
 
     def reduce(self, cross: F64) -> Reduced:
         """P = L⁻¹ cross = Q S Vᵀ; E = L⁻ᵀQ, R = S Vᵀ. O(D²K) time.
