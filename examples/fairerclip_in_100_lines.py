@@ -12,7 +12,7 @@ def fourier_features(X, n_features, rng):
     """Random features whose inner products approximate exp(-d²/median d²)."""
     sample = X[rng.permutation(len(X))[:500]]
     d2 = np.sum((sample[:, None] - sample[None]) ** 2, axis=-1)
-    sigma = np.sqrt(np.median(d2[d2 > 1e-12]) / 2)
+    sigma = np.sqrt(np.quantile(d2[d2 > 1e-12], 0.5, method="lower") / 2)
     Omega = rng.normal(size=(X.shape[1], n_features)) / sigma
     b = rng.uniform(0, 2 * np.pi, size=n_features)
     return lambda X: np.sqrt(2 / n_features) * np.cos(X @ Omega + b)
@@ -21,7 +21,7 @@ def fourier_features(X, n_features, rng):
 def exact_features(T):
     """The exact kernel factor on the few distinct prompts, same kernel."""
     d2 = np.sum((T[:, None] - T[None]) ** 2, axis=-1)
-    values, vectors = np.linalg.eigh(np.exp(-d2 / np.median(d2[d2 > 1e-12])))
+    values, vectors = np.linalg.eigh(np.exp(-d2 / np.quantile(d2[d2 > 1e-12], 0.5, method="lower")))
     return vectors * np.sqrt(values)  # (c, c)
 
 

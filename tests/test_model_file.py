@@ -431,7 +431,8 @@ def test_every_tensor_of_another_shape_is_refused(folder):
     tensors = load_tensors(original)
     for name, array in tensors.items():
         for changed in (np.append(array.ravel(), 1.0), array[None], array.ravel()[:0]):
-            if changed.shape == array.shape or (array.ndim == 0 and changed.size == 1):
+            # One number is one number, however many axes it has.
+            if changed.shape == array.shape or (array.size == changed.size == 1):
                 continue
             forge(folder, tensors={**tensors, name: changed})
             with pytest.raises(ModelFileError):
@@ -450,6 +451,8 @@ def test_tensors_missing_extra_or_of_another_type_are_refused(folder):
                 FairerCLIP.load(forge(folder, tensors={**tensors, name: tensors[name].astype(dtype)}))
     with pytest.raises(ModelFileError, match="unknown tensors \\['payload'\\]"):
         FairerCLIP.load(forge(folder, tensors={**tensors, "payload": np.zeros(3)}))
+    with pytest.raises(ModelFileError, match="tensors that features does not know"):
+        FairerCLIP.load(forge(folder, tensors={**tensors, "features.payload": np.zeros(3)}))
     many = {f"features.{i}": np.zeros(1) for i in range(80)}
     with pytest.raises(ModelFileError, match="more than 64"):
         FairerCLIP.load(forge(folder, tensors={**tensors, **many}))

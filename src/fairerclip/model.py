@@ -112,7 +112,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     text_components_, text_mean_ : the text side's.
     eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     n_iter_ : rounds of Algorithm 1 that were run.
-    pseudo_labels_ : (n,) labels used in the end, or None where y was complete.
+    pseudo_labels_ : (n,) labels after the last refinement, or None where y was complete.
     pseudo_sensitive_ : guessed and known sensitive values, or None where they were complete.
     diagnostics_ : residual, condition number, ranks, objective and label changes per round, margins.
 
@@ -414,7 +414,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         self._record(result)
         for kind, message in result.notes:
             warnings.warn(message, kind, stacklevel=3)
-        self._calibrate(result)
+        self._calibrate()
         return self
 
     def _store(self, encoders: Encoders) -> None:
@@ -454,10 +454,13 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             },
         }
 
-    def _calibrate(self, result: Alternation) -> None:
+    def _calibrate(self) -> None:
         problem = self._prepared.problem
         scores = self._decision.scores(problem.rows.project(self.mean_, self.components_))
-        self.temperature_ = fit_temperature(scores, result.labels, problem.weight)
+        # Against labels that were given, or else the first guesses: the refined ones are the model's own
+        # predictions, and would make it look certain.
+        known = ~self._prepared.free if not self._prepared.free.all() else slice(None)
+        self.temperature_ = fit_temperature(scores[known], self._prepared.y[known], problem.weight[known])
         predicted = scores.argmax(axis=1)
         if np.all(predicted == predicted[0]):
             warnings.warn(

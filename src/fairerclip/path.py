@@ -206,10 +206,12 @@ class TauPath:
             raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
         if self.table is None:
             raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
-        solved = [g for g, row in enumerate(self.table) if row["failure"] is None]
-        if not solved:
-            raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
         table = self.table
+        if all(row["failure"] is not None for row in table):
+            raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
+        solved = [g for g, row in enumerate(table) if row[by] is not None]
+        if not solved:
+            raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
 
 
@@ -243,16 +245,18 @@ def _row(
     average = float(hits.sum() / counts.sum())
     k, s = np.unravel_index(int(np.nanargmin(accuracy)), accuracy.shape)
     worst = float(accuracy[k, s])
-    several = seen.sum(axis=1) > 1
-    spread = np.nanmax(accuracy[several], axis=1) - np.nanmin(accuracy[several], axis=1)
-    positive = spread[-1:] if len(classes) == 2 and several[-1] else spread
+    # As `group_report` has it: of two classes the second is the positive one; None where no two groups
+    # of it can be compared.
+    compared = accuracy[-1:] if len(classes) == 2 else accuracy
+    compared = compared[np.isfinite(compared).sum(axis=1) > 1]
+    spread = np.nanmax(compared, axis=1) - np.nanmin(compared, axis=1)
     values = (
         average,
         worst,
         f"{classes[k]}, {groups[s]}",
         int(counts[k, s]),
         average - worst,
-        float(positive.max()) if len(positive) else 0.0,
+        float(spread.max()) if len(spread) else None,
         float(shrunken_worst_group(hits, counts, prior=PRIOR)),
     )
     return {**row, **dict(zip(names, values, strict=True))}

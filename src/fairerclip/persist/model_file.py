@@ -273,7 +273,12 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
         setattr(model, name, tensors[name])
     for prefix in ("features", "text_features"):
         arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
-        setattr(model, f"{prefix}_", features_from_arrays(manifest[prefix], arrays))
+        features = features_from_arrays(manifest[prefix], arrays)
+        if set(arrays) != set(features.to_arrays()):
+            raise ModelFileError(
+                f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
+            )
+        setattr(model, f"{prefix}_", features)
     model.classes_ = np.asarray(manifest["classes"])
     if model.classes_.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
         model.classes_ = np.array(manifest["classes"], dtype=object)

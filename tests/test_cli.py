@@ -1,0 +1,276 @@
+"""Every command, in process: what it prints, what it writes, and what it says to bad input."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP, __version__
+from fairerclip.cli.main import main
+from fairerclip.data import save_task, simulate
+
+FAST = ("--set", "n_features=150")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    file = tmp_path_factory.mktemp("task") / "birds.npz"
+    return save_task(simulate("waterbirds", scale=0.1, width=48), file)
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory):
+    file = tmp_path_factory.mktemp("task") / "gallery.npz"
+    return save_task(simulate("gallery", scale=0.2, width=48), file)
+
+
+def refused(result, *words):
+    code, out, err = result
+    assert code == 2, (out, err)
+    assert len(err.strip().splitlines()) == 1, err
+    assert err.startswith("fairerclip: ")
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+    return True
+
+
+def test_version_and_help(run):
+    assert run("--version")[1].strip() == f"fairerclip {__version__}"
+    code, out, _ = run("--help")
+    assert code == 0
+    for command in ("demo", "fit", "path", "apply"):
+        assert command in out
+        assert "--json" in run(command, "--help")[1]
+
+
+def test_fit_writes_a_model_and_compares_with_zero_shot(run, task, tmp_path):
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", *FAST, "--set", "class_weight=balanced")
+    assert code == 0
+    assert "zero-shot" in out
+    assert "waterbird × land background, n=64" in out
+    assert FairerCLIP.load(tmp_path / "m").classes_.tolist() == ["landbird", "waterbird"]
+
+
+def test_fit_prints_json_for_machines(run, task, tmp_path):
+    code, out, _ = run(
+        "fit", task, "-o", tmp_path / "m", *FAST, "--labels", "none", "--json", "--set", "max_iter=1"
+    )
+    assert code == 0
+    result = json.loads(out)
+    assert result["labels"] == "none"
+    assert result["simulated"] is True
+    assert set(result["reports"]) == {"zero-shot", "FairerCLIP"}
+    assert result["diagnostics"]["pseudo_labels"]["rows"] > 0
+
+
+def test_fit_with_options_and_preset(run, task, tmp_path):
+    run(
+        "fit",
+        task,
+        "-o",
+        tmp_path / "m",
+        *FAST,
+        "--tau",
+        "0.4",
+        "--tau-z",
+        "0.2",
+        "--criterion",
+        "conditional",
+    )
+    model = FairerCLIP.load(tmp_path / "m")
+    assert (model.tau, model.tau_z, model.criterion) == (0.4, 0.2, "conditional")
+    arguments = ("fit", task, "-o", tmp_path / "p", "--preset", "waterbirds/released/RN50", *FAST)
+    assert run(*arguments)[0] == 0
+    preset = FairerCLIP.load(tmp_path / "p")
+    assert preset.class_weight == {"waterbird": 0.4, "landbird": 0.9}
+    assert (preset.tau, preset.tau_z, preset.n_features) == (0.7, 0.3, 150)
+    assert run("fit", task, "-o", tmp_path / "q", "--preset", "waterbirds", *FAST)[0] == 0
+    assert FairerCLIP.load(tmp_path / "q").scaling == "paper"
+
+
+def test_fit_can_tune_on_the_validation_split(run, task, tmp_path):
+    code, out, _ = run(
+        "fit", task, "-o", tmp_path / "m", *FAST, "--set", "class_weight=balanced", "--tune", "--json"
+    )
+    assert code == 0
+    reports = json.loads(out)["reports"]
+    assert reports["FairerCLIP"]["worst"]["accuracy"] > reports["zero-shot"]["worst"]["accuracy"]
+
+
+def test_fit_reports_skew_where_there_is_no_target(run, gallery, tmp_path):
+    arguments = ("fit", gallery, "-o", tmp_path / "m", "--sensitive", "sex", "--classes", "good,evil", *FAST)
+    code, out, _ = run(*arguments, "--set", "max_iter=1")
+    assert code == 0
+    assert "MaxSkew@" in out
+    code, out, _ = run(*arguments, "--set", "max_iter=1", "--overwrite", "--json")
+    assert [r["prompt"] for r in json.loads(out)["skews"]] == ["good", "evil"]
+
+
+def test_path_shows_the_trade_off_and_marks_the_best(run, task, tmp_path):
+    code, out, _ = run("path", task, *FAST, "--taus", "0:0.9:4", "-o", tmp_path / "p.csv")
+    assert code == 0
+    assert "→" in out
+    rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
+    assert len(rows) == 8
+    assert {r["criterion"] for r in rows} == {"marginal", "conditional"}
+
+
+def test_path_over_the_plane_shows_the_front_and_says_it_is_one_curve(run, task):
+    code, out, _ = run(
+        "path", task, *FAST, "--taus", "0:0.9:4", "--tau-zs", "0,0.5", "--criterion", "marginal"
+    )
+    assert code == 0
+    assert "λ_eff" in out
+    code, out, _ = run(
+        "path", task, *FAST, "--taus", "0:0.9:4", "--tau-zs", "0,0.5", "--criterion", "marginal", "--json"
+    )
+    result = json.loads(out)
+    assert len(result["points"]) == 8
+    assert result["best"] in range(8)
+    averages = [result["points"][g]["average"] for g in result["front"]]
+    assert averages == sorted(averages)
+
+
+def test_path_can_refine_pseudo_labels_at_every_point(run, task):
+    code, out, _ = run("path", task, *FAST, "--labels", "none", "--taus", "0.2,0.6", "--refine", "--json")
+    assert code == 0
+    assert len(json.loads(out)["points"]) == 4
+
+
+def test_apply_writes_predictions_for_each_kind_of_file(run, task, tmp_path):
+    run("fit", task, "-o", tmp_path / "m", *FAST)
+    X = simulate("waterbirds", scale=0.1, width=48).test.X
+    np.save(tmp_path / "e.npy", X)
+    np.savez(tmp_path / "e.npz", embeddings=X, ids=np.arange(len(X)))
+    np.savez(tmp_path / "single.npz", whatever=X)
+    expected = FairerCLIP.load(tmp_path / "m").predict(X)
+    for name in (tmp_path / "e.npy", tmp_path / "e.npz", tmp_path / "single.npz", task):
+        code, out, _ = run("apply", tmp_path / "m", name, "-o", tmp_path / "o.npz", "--overwrite", "--json")
+        assert code == 0
+        assert json.loads(out)["rows"] == len(X)
+        with np.load(tmp_path / "o.npz") as written:
+            np.testing.assert_array_equal(written["prediction"], expected)
+    assert run("apply", tmp_path / "m", tmp_path / "e.npz", "-o", tmp_path / "o.csv")[0] == 0
+    rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
+    assert [r["prediction"] for r in rows] == expected.tolist()
+    assert [r["id"] for r in rows] == [str(i) for i in range(len(X))]
+
+
+def test_demo_tells_the_whole_story_and_leaves_a_model(run, tmp_path):
+    code, out, _ = run("demo", "-o", tmp_path / "d")
+    assert code == 0
+    assert "Simulated" in out
+    assert "zero-shot" in out
+    result = json.loads((tmp_path / "d" / "results.json").read_text())
+    assert result["simulated"] is True
+    reports = list(result["reports"].values())
+    assert reports[-1]["worst"]["accuracy"] > reports[0]["worst"]["accuracy"] + 0.1
+    assert result["dependence_on_s"]["chosen"] < result["dependence_on_s"]["tau_0"]
+    assert FairerCLIP.load(tmp_path / "d" / "model").n_features == 3000
+    assert len(list(csv.DictReader((tmp_path / "d" / "path.csv").read_text().splitlines()))) == len(
+        result["path"]
+    )
+    code, out, _ = run("demo", "-o", tmp_path / "d", "--json")  # an earlier demo's folder is replaced
+    assert code == 0
+    assert json.loads(out)["reports"] == result["reports"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--tau", "1.5"), ["tau must be a number in [0, 1)", "1.5"]),
+        (("--criterion", "fair"), ["criterion must be one of", "fair"]),
+        (("--labels", "some"), ["none, target, all", "some"]),
+        (("--set", "colour=red"), ["NAME=VALUE", "colour=red"]),
+        (("--set", "tau"), ["NAME=VALUE"]),
+        (("--preset", "imagenet/paper"), ["no preset imagenet/paper", "waterbirds/paper"]),
+        (("--classes", "penguin,landbird"), ["penguin", "landbird, waterbird"]),
+        (("--sensitive", "age"), ["age"]),
+        (("--set", "kernel=cubic"), ["kernel must be one of", "cubic"]),
+        (("--set", "bandwidth=wide"), ["bandwidth", "wide"]),
+        (("--set", "tau_text=0.95", "--set", "tau_z_text=0"), ["collapses", "Lower tau_text"]),
+    ],
+)
+def test_fit_refuses_bad_options_in_one_line(run, task, tmp_path, arguments, words):
+    assert refused(run("fit", task, "-o", tmp_path / "m", *arguments), *words)
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_existing_model_is_not_overwritten_unasked(run, task, tmp_path):
+    run("fit", task, "-o", tmp_path / "m", *FAST)
+    before = (tmp_path / "m" / "fairerclip.json").read_bytes()
+    assert refused(run("fit", task, "-o", tmp_path / "m", *FAST, "--tau", "0.2"), "exists", "--overwrite")
+    assert (tmp_path / "m" / "fairerclip.json").read_bytes() == before
+    assert run("fit", task, "-o", tmp_path / "m", *FAST, "--tau", "0.2", "--overwrite")[0] == 0
+    assert FairerCLIP.load(tmp_path / "m").tau == 0.2
+
+
+def test_bad_files_are_refused_in_one_line(run, task, tmp_path):
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 not a zip")
+    (tmp_path / "note.txt").write_text("hello")
+    np.save(tmp_path / "line.npy", np.arange(5.0))
+    np.savez(tmp_path / "two.npz", a=np.ones((3, 48)), b=np.ones((3, 48)))
+    np.savez(tmp_path / "ids.npz", embeddings=np.ones((3, 48)), ids=np.arange(2))
+    np.save(tmp_path / "narrow.npy", np.ones((3, 7)))
+    nan = np.ones((3, 48))
+    nan[1, 0] = np.nan
+    np.save(tmp_path / "nan.npy", nan)
+    out = tmp_path / "o.npz"
+    assert refused(run("fit", tmp_path / "missing.npz", "-o", out), "missing.npz")
+    assert refused(run("fit", tmp_path / "broken.npz", "-o", out), "broken.npz")
+    assert refused(run("path", tmp_path / "note.txt"), "note.txt")
+    assert refused(run("path", task, "--split", "holdout"), "holdout")
+    assert refused(run("path", task, "--taus", "a:b:c"), "--taus expects")
+    assert refused(run("path", task, *FAST, "--taus", "0.5", "--by", "beauty"), "worst_group")
+    assert refused(run("apply", tmp_path / "nowhere", task, "-o", out), "nowhere", "not a model folder")
+    run("fit", task, "-o", tmp_path / "m", *FAST)
+    model = tmp_path / "m"
+    assert refused(run("apply", model, tmp_path / "note.txt", "-o", out), ".npy or .npz")
+    assert refused(run("apply", model, tmp_path / "line.npy", "-o", out), "line.npy", "(5,)")
+    assert refused(run("apply", model, tmp_path / "two.npz", "-o", out), "one matrix")
+    assert refused(run("apply", model, tmp_path / "ids.npz", "-o", out), "ids of shape (2,)")
+    assert refused(run("apply", model, tmp_path / "narrow.npy", "-o", out), "7 features")
+    assert refused(run("apply", model, tmp_path / "nan.npy", "-o", out), "row 1")
+    assert refused(run("apply", model, task, "-o", tmp_path / "o.txt"), ".npz or .csv")
+    assert not out.exists()
+
+
+def test_a_folder_that_is_not_a_demo_is_left_alone(run, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    assert refused(run("demo", "-o", tmp_path), "not the folder of an earlier demo")
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_an_unwritable_place_is_one_line(run, task, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert refused(run("fit", task, "-o", tmp_path / "file" / "m", *FAST))
+
+
+def test_usage_errors_exit_with_two(run, task):
+    assert run("fit", task)[0] == 2
+    assert run("nonsense")[0] == 2
+
+
+def test_warnings_are_lines_on_standard_error(run, task, tmp_path):
+    code, out, err = run("fit", task, "-o", tmp_path / "m", *FAST, "--set", "n_components=3", "--json")
+    assert code == 0
+    assert "warning: RankWarning" in err
+    assert any("RankWarning" in w for w in json.loads(out)["warnings"])

@@ -1,0 +1,72 @@
+"""What importing, installing and the import contract promise."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairerclip
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def modules_after(code):
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert not modules_after("import fairerclip") & {"numpy", "scipy", "sklearn", "torch", "pandas", "rich"}
+
+
+def test_the_estimator_loads_neither_torch_nor_pandas_nor_a_plotting_library():
+    loaded = modules_after("from fairerclip import FairerCLIP")
+    assert "sklearn" in loaded
+    assert not loaded & {"torch", "pandas", "matplotlib", "typer"}
+
+
+def test_help_loads_no_numerical_library():
+    code = (
+        "sys.argv = ['fairerclip', '--help']\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    assert not modules_after(code) & {"numpy", "scipy", "sklearn", "rich"}
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "path", "apply"])
+def test_the_help_of_a_command_loads_no_numerical_library(command):
+    code = (
+        f"sys.argv = ['fairerclip', '{command}', '--help']\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    assert not modules_after(code) & {"numpy", "scipy", "sklearn"}
+
+
+def test_public_names_exist_and_are_sorted():
+    assert fairerclip.__all__ == sorted(fairerclip.__all__)
+    for name in fairerclip.__all__:
+        assert getattr(fairerclip, name) is not None
+    assert dir(fairerclip) == sorted(fairerclip.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = fairerclip.nonsense
+
+
+def test_modules_stay_small():
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in (ROOT / "src").rglob("*.py")
+        if (n := len(f.read_text().splitlines())) > 500
+    }
+    assert not long
+
+
+def test_the_project_speaks_of_itself_alone():
+    words = ("/work/", "/" + "tmp/", "TODO", "FIXME", "issue #")
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        text = file.read_text()
+        assert not [w for w in words if w in text], file

@@ -1,0 +1,99 @@
+import csv
+
+import numpy as np
+import pytest
+
+from fairerclip.errors import OutputExistsError, ParameterError
+from fairerclip.files import atomic_file
+from fairerclip.tables import csv_bytes, front, parse_grid, write_predictions, write_table
+
+
+def test_a_grid_is_a_range_or_a_list():
+    assert parse_grid(None, "taus") is None
+    np.testing.assert_allclose(parse_grid("0:0.9:4", "taus"), [0, 0.3, 0.6, 0.9])
+    assert parse_grid("0.1, 0.2", "taus") == [0.1, 0.2]
+
+
+@pytest.mark.parametrize("text", ["", "a,b", "0:1", "0:1:x", "0:1:0", "1:2:3:4"])
+def test_a_bad_grid_says_what_is_expected(text):
+    with pytest.raises(ParameterError, match="--taus expects START:STOP:COUNT"):
+        parse_grid(text, "--taus")
+
+
+def test_the_front_holds_what_no_other_point_beats():
+    rng = np.random.default_rng(0)
+    table = [
+        {"average": a, "worst_group": w, "failure": None}
+        for a, w in rng.integers(0, 20, size=(60, 2)).tolist()
+    ]
+    table.append({"average": None, "worst_group": None, "failure": "collapsed"})
+    chosen = front(table)
+    solved = [(row["average"], row["worst_group"]) for row in table[:-1]]
+    best = {
+        point
+        for point in solved
+        if not any(o != point and o[0] >= point[0] and o[1] >= point[1] for o in solved)
+    }
+    assert {solved[g] for g in chosen} == best
+    assert len(chosen) == len(best)
+    assert [solved[g][0] for g in chosen] == sorted(solved[g][0] for g in chosen)
+
+
+def test_cells_that_a_spreadsheet_would_run_are_defused():
+    text = csv_bytes([{"name": "=cmd()", "value": -1.5}, {"name": "plain", "value": 2}]).decode()
+    rows = list(csv.reader(text.splitlines()))
+    assert rows == [["name", "value"], ["'=cmd()", "-1.5"], ["plain", "2"]]
+
+
+def test_a_table_is_not_overwritten_unasked(tmp_path):
+    file = tmp_path / "new" / "t.csv"
+    write_table([{"a": 1}], file)
+    with pytest.raises(OutputExistsError, match="exists"):
+        write_table([{"a": 2}], file)
+    write_table([{"a": 3}], file, overwrite=True)
+    assert file.read_text().split() == ["a", "3"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    file = tmp_path / "t.txt"
+    file.write_text("old")
+
+    def fail_half_way():
+        with atomic_file(file, overwrite=True) as handle:
+            handle.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_is_never_replaced_by_a_file(tmp_path):
+    with pytest.raises(OutputExistsError, match="folder"), atomic_file(tmp_path, overwrite=True):
+        pass
+
+
+@pytest.mark.parametrize("scores", [np.array([0.5, -1.0]), np.array([[0.1, 0.2, 0.3], [1, 2, 3]])])
+def test_predictions_are_written_as_csv_and_npz(tmp_path, scores):
+    result = {
+        "id": np.array(["a.jpg", "b.jpg"]),
+        "prediction": np.array(["cat", "=dog"], dtype=object),
+        "score": scores,
+        "embedding": np.ones((2, 3)),
+    }
+    write_predictions(result, tmp_path / "p.csv")
+    rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
+    assert [r["id"] for r in rows] == ["a.jpg", "b.jpg"]
+    assert rows[1]["prediction"] == "'=dog"
+    name = "score" if scores.ndim == 1 else "score_2"
+    assert float(rows[1][name]) == scores[1] if scores.ndim == 1 else scores[1, 2]
+    write_predictions(result, tmp_path / "p.npz")
+    with np.load(tmp_path / "p.npz", allow_pickle=False) as back:
+        np.testing.assert_array_equal(back["embedding"], result["embedding"])
+        assert back["prediction"].tolist() == ["cat", "=dog"]
+
+
+def test_an_unknown_ending_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match=r"\.npz or \.csv"):
+        write_predictions({}, tmp_path / "p.txt")

@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP
+from fairerclip.data import simulate
+from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
+from fairerclip.metrics import group_report
+from fairerclip.workflow import Experiment, apply_model, effective_strength, tune_on_validation
+
+
+@pytest.fixture(scope="module")
+def birds():
+    return simulate("waterbirds", scale=0.1, width=64)
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    return simulate("gallery", scale=0.2, width=64)
+
+
+def small(**params):
+    return FairerCLIP(n_features=200, random_state=0, **params)
+
+
+def test_labels_are_names_and_unknown_ones_are_empty(birds):
+    split = replace(birds.train, y=np.where(np.arange(len(birds.train)) < 5, -1, birds.train.y))
+    names = Experiment.of(birds).target(split)
+    assert set(names[:5]) == {""}
+    assert set(names[5:]) == set(birds.class_names)
+
+
+@pytest.mark.parametrize("labels", ["none", "target", "all"])
+def test_a_fit_uses_only_the_labels_it_is_allowed(birds, labels):
+    experiment = Experiment.of(birds)
+    arguments = experiment.arguments(labels)
+    assert (arguments["y"] is None) == (labels == "none")
+    assert (arguments["sensitive_features"] is None) == (labels != "all")
+    model = experiment.fit(small(class_weight="balanced", max_iter=1), labels)
+    assert model.classes_.tolist() == list(birds.class_names)
+    assert (model.pseudo_labels_ is None) == (labels != "none")
+
+
+def test_the_positive_class_is_the_second_prompt_whatever_the_names(birds):
+    renamed = replace(birds, class_names=("zebra", "aardvark"))  # sorted, they swap
+    predicted = Experiment.of(birds).zero_shot(birds.test)
+    expected = group_report(
+        birds.test.y, np.array([0, 1])[(predicted == "waterbird").astype(int)], birds.test.sensitive()
+    )
+    swapped = {"landbird": "zebra", "waterbird": "aardvark"}
+    report = Experiment.of(renamed).report(birds.test, np.array([swapped[p] for p in predicted]))
+    assert report.eod == pytest.approx(expected.eod)
+    assert report.average == pytest.approx(expected.average)
+
+
+def test_the_train_weighted_average_uses_the_training_groups(birds):
+    experiment = Experiment.of(birds)
+    report = experiment.report(birds.test, experiment.zero_shot(birds.test))
+    y, s = experiment.target(birds.train), experiment.groups(birds.train)
+    expected = sum(g.accuracy * np.sum((y == g.y) & (s == g.s)) for g in report.groups) / len(y)
+    assert report.train_weighted_average == pytest.approx(expected)
+
+
+def test_tuning_looks_at_the_validation_split_only(birds):
+    experiment = Experiment.of(birds)
+    model = tune_on_validation(experiment, experiment.fit(small(class_weight="balanced"), "target"))
+    other = replace(birds, splits={k: v for k, v in birds.splits.items() if k != "test"})
+    same = tune_on_validation(
+        Experiment.of(other), Experiment.of(other).fit(small(class_weight="balanced"), "target")
+    )
+    assert (model.tau, model.criterion) == (same.tau, same.criterion)
+    report = experiment.report(birds.test, model.predict(birds.test.X))
+    before = experiment.report(birds.test, experiment.zero_shot(birds.test))
+    assert report.worst.accuracy > before.worst.accuracy
+
+
+def test_several_attributes_are_joined_for_the_report(gallery):
+    experiment = Experiment.of(gallery, ["sex", "race"], ["good", "evil"])
+    groups = experiment.groups(gallery.test)
+    assert len(set(groups)) == 14
+    assert all(", " in g for g in set(groups))
+
+
+def test_skew_falls_for_the_attribute_that_is_mitigated(gallery):
+    experiment = Experiment.of(gallery, ["sex"], ["good", "evil"])
+    rows = experiment.skews(experiment.fit(small(max_iter=1), "none"), "test")
+    assert [r["prompt"] for r in rows] == ["good", "evil"]
+    assert np.mean([r["after"] for r in rows]) < np.mean([r["before"] for r in rows])
+
+
+def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):
+    model = Experiment.of(birds).fit(small(), "target")
+    result = apply_model(model, birds.test.X, ids=np.arange(len(birds.test)))
+    assert result["prediction"].tolist() == model.predict(birds.test.X).tolist()
+    assert result["embedding"].shape == (len(birds.test), 1)
+    assert result["id"].shape == result["score"].shape == (len(birds.test),)
+
+
+def test_lambda_eff_is_all_that_two_classes_depend_on(birds):
+    experiment = Experiment.of(birds)
+    a = experiment.fit(small(tau=0.7, tau_z=0.7), "target")
+    lam = effective_strength(0.7, 0.7)
+    b = experiment.fit(small(tau=lam / (1 + lam), tau_z=0.0), "target")
+    assert np.mean(a.predict(birds.test.X) == b.predict(birds.test.X)) == 1.0
+
+
+def test_unknown_names_are_errors_that_list_what_there_is(birds, gallery):
+    with pytest.raises(ParameterError, match="landbird, waterbird"):
+        Experiment.of(birds, classes=["penguin", "landbird"])
+    with pytest.raises(ParameterError, match="'race', 'sex'|'sex', 'race'"):
+        Experiment.of(gallery)
+    with pytest.raises(ParameterError, match="none, target, all"):
+        Experiment.of(birds).arguments("some")
+    with pytest.raises(LabelError, match="at least 2 classes"):
+        Experiment.of(birds, classes=["landbird"])
+
+
+def test_what_a_task_lacks_is_said(birds, gallery):
+    with pytest.raises(LabelError, match="use labels 'none'"):
+        Experiment.of(gallery, ["sex"]).arguments("target")
+    no_text = replace(birds, text_target=None)
+    with pytest.raises(PromptError, match="no text_target"):
+        Experiment.of(no_text).arguments("none")
+    with pytest.raises(PromptError, match="no zero-shot"):
+        Experiment.of(no_text).zero_shot(birds.test)
+    attribute = replace(birds.sensitive_attribute(), text=None)
+    no_prompts = replace(birds, sensitive={attribute.name: attribute})
+    with pytest.raises(PromptError, match="use labels 'all'"):
+        Experiment.of(no_prompts).arguments("target")
+    no_val = replace(birds, splits={"train": birds.train})
+    model = Experiment.of(no_val).fit(small(), "target")
+    with pytest.raises(TaskFileError, match="val"):
+        tune_on_validation(Experiment.of(no_val), model)
+    assert Experiment.of(no_val).evaluation_split() == "train"
+    unlabelled = replace(birds, splits={"train": replace(birds.train, y=None)})
+    assert Experiment.of(unlabelled).evaluation_split() is None
+    with pytest.raises(LabelError, match="cannot be evaluated"):
+        Experiment.of(unlabelled).report(unlabelled.train, np.array(["landbird"] * len(birds.train)))
