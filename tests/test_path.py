@@ -178,16 +178,16 @@ def test_rows_without_a_label_are_left_out(embeddings):
     assert path.evaluate(e.X, y, s) == path.evaluate(e.X[rest], e.y[rest], e.s[rest])
 
 
-def test_a_class_seen_in_one_group_only_has_no_spread(embeddings):
+def test_eod_is_none_where_the_positive_class_has_one_group_only(embeddings):
     e = embeddings(n=300)
     path = labelled(e).path([0.3])
     only = (e.y == 0) | (e.s == 0)
     row = path.evaluate(e.X[only], e.y[only], e.s[only])[0]
-    accuracy = path.predict(e.X)[0] == e.y
-    zeros = [accuracy[(e.y == 0) & (e.s == k)].mean() for k in (0, 1)]
-    assert row["eod"] == pytest.approx(abs(zeros[0] - zeros[1]))
-    one = (e.y == 0) & (e.s == 0)
-    assert path.evaluate(e.X[one], e.y[one], e.s[one])[0]["eod"] == 0
+    assert row["eod"] is None
+    assert row["worst_group"] is not None
+    assert path.best_index("gap") == 0
+    with pytest.raises(LabelError, match="eod is not defined on these rows: no class has two groups"):
+        path.best("eod")
 
 
 @pytest.mark.parametrize("by", CHOOSE)

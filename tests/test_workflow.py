@@ -137,3 +137,15 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     assert Experiment.of(unlabelled).evaluation_split() is None
     with pytest.raises(LabelError, match="cannot be evaluated"):
         Experiment.of(unlabelled).report(unlabelled.train, np.array(["landbird"] * len(birds.train)))
+
+
+def test_rows_without_labels_are_left_out_of_the_report(birds):
+    y = birds.test.y.copy()
+    y[:40] = -1
+    s = {name: np.where(np.arange(len(y)) < 60, -1, values) for name, values in birds.test.s.items()}
+    split = replace(birds.test, y=y, s=s)
+    experiment = Experiment.of(birds)
+    report = experiment.report(split, experiment.zero_shot(split))
+    assert report.dropped == 60
+    assert report.n == len(y) - 60
+    assert len(report.groups) == 4

@@ -17,7 +17,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise OutputExistsError(f"{path} is a folder; give the name of a file")
     if path.exists() and not overwrite:
-        raise OutputExistsError(f"{path} exists; choose another name or ask to overwrite")
+        raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
 
 
 @contextmanager

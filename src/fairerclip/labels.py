@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ def _is_missing(value: Any, missing_label: Any) -> bool:
 def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | None = None) -> Encoded:
     """Encode labels of any hashable type; None, NaN and ``missing_label`` are missing.
 
-    Classes are sorted where they can be and in order of appearance where they cannot, unless given.
+    Classes are sorted, by type and text where they have no order in common, unless given.
 
     Examples
     --------
@@ -82,14 +81,22 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
     return _recode(full, found, as_labels(list(classes)))
 
 
+def sort_labels(labels: Iterable[Any]) -> list[Any]:
+    """Distinct labels in their own order, or by type and text where they have none in common."""
+    distinct = list(dict.fromkeys(labels))
+    try:
+        return sorted(distinct)
+    except TypeError:
+        return sorted(distinct, key=lambda label: (type(label).__name__, str(label)))
+
+
 def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:
     present = [(i, v) for i, v in enumerate(values.tolist()) if not _is_missing(v, missing_label)]
     try:
         seen = list(dict.fromkeys(v for _, v in present))
     except TypeError as error:
         raise LabelError(f"labels must be hashable; {error}") from None
-    with contextlib.suppress(TypeError):  # mixed types have no order: they stay as they came
-        seen = sorted(seen)
+    seen = sort_labels(seen)
     index = {v: k for k, v in enumerate(seen)}
     codes = np.full(len(values), -1, dtype=np.int64)
     for i, v in present:

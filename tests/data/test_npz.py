@@ -380,11 +380,13 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path):
     for arrays in ({"a/b": np.eye(2)}, {"x": np.array([None])}, {"x": np.zeros(1, dtype=complex)}):
         with pytest.raises(TaskFileError):
             write_npz(tmp_path / "a.npz", arrays)
-    with pytest.raises(TaskFileError, match="existing folder"):
-        write_npz(tmp_path / "none" / "a.npz", {"x": np.eye(2)})
     with pytest.raises(OutputExistsError, match="folder"):
         write_npz(tmp_path, {"x": np.eye(2)}, overwrite=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_absent_folder_is_made(tmp_path):
+    assert write_npz(tmp_path / "new" / "a.npz", {"x": np.eye(2)}).is_file()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")

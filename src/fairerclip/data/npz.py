@@ -7,7 +7,6 @@ Everything a file declares is checked before memory is taken for it: a file can 
 import io
 import math
 import os
-import secrets
 import struct
 import sys
 import tokenize
@@ -23,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.limits import DEFAULT_LIMITS, Limits
-from fairerclip.errors import OutputExistsError, TaskFileError
+from fairerclip.errors import TaskFileError
+from fairerclip.files import atomic_file
 
 Array = NDArray[Any]
 
@@ -160,7 +160,7 @@ def write_npz(
     Parameters
     ----------
     path : path-like
-        Where to; the folder must exist.
+        Where to; a folder that is absent is made.
     arrays : mapping of str to ndarray
         Plain arrays; keys are the member names.
     overwrite : bool
@@ -178,7 +178,7 @@ def write_npz(
     OutputExistsError
         The path is taken and `overwrite` is false.
     TaskFileError
-        An array or its name could not be read back, or the folder is absent.
+        An array or its name could not be read back.
 
     Examples
     --------
@@ -192,34 +192,16 @@ def write_npz(
     for name, array in arrays.items():
         _check_name(str(file), f"{name}.npy")
         _check_dtype(f"{file}: array {name!r}", np.asarray(array).dtype)
-    _check_free(file, overwrite)
-    if not file.parent.is_dir():
-        raise TaskFileError(f"{file}: expected an existing folder {file.parent}, found none; create it first")
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as handle:
-            method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-            with zipfile.ZipFile(handle, "w", compression=method) as archive:
-                for name, array in arrays.items():
-                    # ZipInfo has a fixed date, so that equal arrays make equal files.
-                    info = zipfile.ZipInfo(f"{name}.npy")
-                    info.compress_type = method
-                    with archive.open(info, "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-            handle.flush()
-            os.fsync(handle.fileno())
-        _check_free(file, overwrite)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(file, overwrite=overwrite) as handle:
+        method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+        with zipfile.ZipFile(handle, "w", compression=method) as archive:
+            for name, array in arrays.items():
+                # ZipInfo has a fixed date, so that equal arrays make equal files.
+                info = zipfile.ZipInfo(f"{name}.npy")
+                info.compress_type = method
+                with archive.open(info, "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
     return file
-
-
-def _check_free(file: Path, overwrite: bool) -> None:
-    if file.is_dir():
-        raise OutputExistsError(f"{file}: is a folder; give the path of a file")
-    if os.path.lexists(file) and not overwrite:
-        raise OutputExistsError(f"{file}: exists; pass overwrite=True to replace it")
 
 
 def _regular(path: str | os.PathLike[str]) -> Path:

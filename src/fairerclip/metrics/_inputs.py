@@ -1,11 +1,12 @@
 """Checks and label codes that every metric shares."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip import labels
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 
 FloatArray = NDArray[np.float64]
@@ -43,9 +44,7 @@ def matrix(values: Any, name: str) -> FloatArray:
 def as_labels(values: Any, name: str) -> NDArray[Any]:
     """``values`` as an array (n,) or (n, m), of objects where numpy would change a label."""
     try:
-        array = np.asarray(values)
-        if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-            array = np.asarray(values, dtype=object)  # numpy would turn the 1 of ["a", 1] into "1"
+        array = labels.as_labels(values)
     except (TypeError, ValueError) as error:
         raise ShapeError(f"{name} must be a sequence of labels: {error}") from error
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] == 0):
@@ -68,24 +67,6 @@ def refuse_missing(array: NDArray[Any], name: str) -> None:
         raise NonFiniteError(f"{name} is missing (None, NaN or infinity) in {rows}; drop those rows")
 
 
-def sort_labels(labels: Iterable[Hashable]) -> list[Any]:
-    """Distinct ``labels`` in their own order, or by type and text where they have none in common."""
-    distinct: list[Any] = list(dict.fromkeys(labels))
-    try:
-        return sorted(distinct)
-    except TypeError:
-        return sorted(distinct, key=lambda label: (type(label).__name__, str(label)))
-
-
-def _encode_column(column: NDArray[Any]) -> tuple[IntArray, list[Any]]:
-    if column.dtype.kind != "O":
-        values, codes = np.unique(column, return_inverse=True)
-        return codes.astype(np.intp, copy=False), values.tolist()
-    labels = sort_labels(column.tolist())
-    index = {label: code for code, label in enumerate(labels)}
-    return np.fromiter((index[v] for v in column.tolist()), dtype=np.intp, count=len(column)), labels
-
-
 def encode(values: Any, name: str) -> tuple[IntArray, list[Any]]:
     """Codes (n,) and the sorted labels they stand for; several columns (n, m) are intersected.
 
@@ -94,20 +75,22 @@ def encode(values: Any, name: str) -> tuple[IntArray, list[Any]]:
     array = as_labels(values, name)
     refuse_missing(array, name)
     if array.ndim == 1:
-        return _encode_column(array)
+        encoded = labels.encode(array)
+        return encoded.codes.astype(np.intp, copy=False), encoded.classes.tolist()
     codes, tuples = np.zeros(len(array), dtype=np.intp), [()]
     for column in array.T:
-        new, labels = _encode_column(column)
+        encoded = labels.encode(column)
+        values, k = encoded.classes.tolist(), len(encoded.classes)
         # Renumbered after each column: a product of all cardinalities could overflow.
-        pairs, codes = np.unique(codes * len(labels) + new, return_inverse=True)
-        tuples = [(*tuples[pair // len(labels)], labels[pair % len(labels)]) for pair in pairs.tolist()]
+        pairs, codes = np.unique(codes * k + encoded.codes, return_inverse=True)
+        tuples = [(*tuples[pair // k], values[pair % k]) for pair in pairs.tolist()]
     return codes.astype(np.intp, copy=False), tuples
 
 
-def recode(codes: IntArray, labels: Sequence[Any], order: Sequence[Any]) -> IntArray:
-    """``codes`` into ``labels`` turned into codes into ``order``, which holds every one of them."""
+def recode(codes: IntArray, given: Sequence[Any], order: Sequence[Any]) -> IntArray:
+    """``codes`` into ``given`` turned into codes into ``order``, which holds every one of them."""
     index = {label: code for code, label in enumerate(order)}
-    table = np.array([index[label] for label in labels], dtype=np.intp)
+    table = np.array([index[label] for label in given], dtype=np.intp)
     return table[codes]
 
 
@@ -127,38 +110,39 @@ def one_of(value: Any, allowed: Sequence[str], name: str) -> None:
         raise ParameterError(f"{name} must be one of {listed}; got {value!r}")
 
 
-def is_missing(array: NDArray[Any], missing: int | None) -> NDArray[np.bool_]:
-    """Rows (n,) that hold the integer ``missing``; labels that are not integers are never missing."""
+def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:
+    """Rows (n,) that hold the label ``missing``, in any column; a label of another type never does."""
     rows = array[:, None] if array.ndim == 1 else array
-    if missing is None or array.dtype.kind not in "iuO":
+    if missing is None:
         return np.zeros(len(array), dtype=bool)
+    same_kind = isinstance(missing, str) == (array.dtype.kind in "US")
     if array.dtype.kind == "O":
-        integers = (int, np.integer)
         return np.array(
-            [any(isinstance(v, integers) and v == missing for v in row) for row in rows], dtype=bool
+            [any(type(v) is type(missing) and v == missing for v in row) for row in rows], dtype=bool
         )
-    found: NDArray[np.bool_] = np.any(rows == missing, axis=1)
-    return found
+    if not same_kind or (array.dtype.kind == "f") != isinstance(missing, float):
+        return np.zeros(len(array), dtype=bool)
+    return np.asarray(np.any(rows == missing, axis=1))
 
 
-def name_labels(labels: list[Any], names: Names | None, axis: str) -> tuple[list[Any], list[str]]:
+def name_labels(given: list[Any], names: Names | None, axis: str) -> tuple[list[Any], list[str]]:
     """All labels of an axis and how to print them; names may add labels that have no row."""
     if names is None:
-        return labels, [v if isinstance(v, str) else f"{axis}={v}" for v in labels]
+        return given, [v if isinstance(v, str) else f"{axis}={v}" for v in given]
     if isinstance(names, Mapping):
-        unknown = [label for label in labels if label not in names]
+        unknown = [label for label in given if label not in names]
         if unknown:
             raise LabelError(f"no name is given for {axis} label {unknown[0]!r}; names are for {list(names)}")
-        labels = sort_labels([*labels, *names])
-        return labels, [str(names[label]) for label in labels]
-    if all(isinstance(label, int) for label in labels):
-        beyond = [label for label in labels if not 0 <= label < len(names)]
+        every = labels.sort_labels([*given, *names])
+        return every, [str(names[label]) for label in every]
+    if all(isinstance(label, int) for label in given):
+        beyond = [label for label in given if not 0 <= label < len(names)]
         if beyond:
             raise LabelError(
                 f"a list of {len(names)} names is for {axis} labels 0..{len(names) - 1}; got label "
                 f"{beyond[0]}: pass a mapping from label to name, or missing={beyond[0]} to drop such rows"
             )
         return list(range(len(names))), [str(name) for name in names]
-    if len(names) != len(labels):
-        raise LabelError(f"{len(names)} names are given for {len(labels)} {axis} labels {labels}")
-    return labels, [str(name) for name in names]
+    if len(names) != len(given):
+        raise LabelError(f"{len(names)} names are given for {len(given)} {axis} labels {given}")
+    return given, [str(name) for name in names]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ParameterError
+from fairerclip.labels import sort_labels
 from fairerclip.metrics._inputs import (
     Names,
     as_labels,
@@ -20,7 +21,6 @@ from fairerclip.metrics._inputs import (
     name_labels,
     recode,
     same_length,
-    sort_labels,
 )
 from fairerclip.metrics.cells import Counts, cell_accuracies
 from fairerclip.metrics.intervals import Pair, clopper_pearson, newcombe, widest
@@ -237,7 +237,7 @@ def group_report(
     class_names: Names | None = None,
     sensitive_names: Names | None = None,
     positive: Hashable | None = None,
-    missing: int | None = None,
+    missing: Any = None,
     confidence: float = 0.95,
 ) -> GroupReport:
     """Accuracy in every cell of class and sensitive value, and the differences between them.
@@ -257,8 +257,8 @@ def group_report(
         labels: of the labels 0, 1, 2 …, so that values without rows are reported as empty).
     positive : label, optional
         The class on which ``eod`` is taken; the second of two classes unless given.
-    missing : int, optional
-        Rows where ``y_true`` or a sensitive value is this integer are dropped and counted.
+    missing : label, optional
+        Rows where ``y_true`` or a sensitive value is this label are dropped and counted.
     confidence : float, default=0.95
         Of the exact binomial intervals.
 

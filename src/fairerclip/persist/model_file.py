@@ -90,7 +90,7 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
     """Write a fitted model; the folder appears whole or not at all."""
     if path.exists() and not overwrite:
-        raise OutputExistsError(f"{path} exists; choose another name or ask to overwrite")
+        raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
     if path.exists() and not (path.is_dir() and (path / MANIFEST).is_file()):
         raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
     tensors = {name: np.ascontiguousarray(getattr(model, name), dtype=np.float64) for name in ARRAYS}

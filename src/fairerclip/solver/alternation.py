@@ -21,7 +21,7 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.features import FourierFeatures
-from fairerclip.solver.decision import Decision
+from fairerclip.solver.decision import Decision, unit_rows
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
 
@@ -348,7 +348,8 @@ def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:
 
 
 def _collapse_notes(decision: Decision) -> list[Note]:
-    similar = decision.directions @ decision.directions.T - 2 * np.eye(len(decision.directions))
+    unit = unit_rows(decision.directions)
+    similar = unit @ unit.T - 2 * np.eye(len(unit))
     i, j = np.unravel_index(int(np.argmax(similar)), similar.shape)
     if similar[i, j] <= 1 - 1e-9:
         return []

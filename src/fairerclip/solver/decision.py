@@ -29,7 +29,7 @@ class Decision:
     zero: F64
     """(r,)"""
     directions: F64
-    """(c, r) unit vectors z_T(class) − zero_T."""
+    """(c, r) unit vectors along z_T(class) − zero_T."""
 
     @classmethod
     def of(cls, image_means: F64, text_means: F64, present: NDArray[np.bool_], kind: str) -> Decision:
@@ -38,7 +38,9 @@ class Decision:
             zero, text_zero = image_means[present].mean(axis=0), text_means[present].mean(axis=0)
         else:
             zero, text_zero = np.zeros(image_means.shape[1]), np.zeros(text_means.shape[1])
-        return cls(zero=zero, directions=unit_rows(text_means - text_zero))
+        directions = unit_rows(text_means - text_zero)
+        directions[~present] *= 1 - 1e-7  # a class that no row has loses a tie against one that has rows
+        return cls(zero=zero, directions=directions)
 
     def scores(self, Z: Floats) -> F64:
         """Inner products with the class directions (n, c); their argmax is the cosine's argmax."""

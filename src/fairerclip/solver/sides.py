@@ -104,8 +104,9 @@ class Side:
         RA = self.reduced.coordinates @ A  # (q, k)
         MtM = A.T @ self._gram @ A  # (k, k)
         norm = float(np.linalg.eigvalsh((MtM + MtM.T) / 2)[-1]) if A.shape[1] else 0.0
-        bound = VANISHED * self.trace * self.table.variance(A) if A.shape[1] else 0.0
-        return Term(name, RA @ RA.T, A, norm, bool(A.shape[1] == 0 or np.trace(MtM) <= bound))
+        variance = self.table.variance(A)
+        vanished = variance == 0 or float(np.trace(MtM)) <= VANISHED * self.trace * variance
+        return Term(name, RA @ RA.T, A, norm, vanished)
 
     def label_terms(self, criterion: str) -> list[Term]:
         """Dep(Z, Y) first, then one term per sensitive attribute; kept per criterion."""

@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+ROUNDING = 1e-12
+"""A variance below this share of the second moment is what rounding leaves of a constant."""
+
 
 @dataclass(frozen=True)
 class Attribute:
@@ -126,8 +129,10 @@ class LabelTable:
         return G.reshape(K, K) - np.outer(sums, sums)
 
     def variance(self, A: F64) -> float:
-        """Tr Cov(J A): the total variance of the label factor behind a map."""
-        return max(float(np.sum(A * (self.covariance @ A))), 0.0)
+        """Tr Cov(J A): the total variance of the label factor behind a map; rounding counts as zero."""
+        mean = self.gram[:, 0, :].reshape(-1) @ A
+        variance = float(np.sum(A * (self.covariance @ A)))
+        return variance if variance > ROUNDING * (variance + float(mean @ mean)) else 0.0
 
 
 def target_map(table: LabelTable) -> F64:
@@ -159,7 +164,7 @@ def conditional_map(table: LabelTable, attribute: slice) -> F64:
             continue
         second = np.diagonal(table.gram[y])[attribute] / share
         spread = float(np.sum(second - means**2))
-        if spread <= 1e-12 * max(float(np.sum(second)), 1e-300):
+        if spread <= ROUNDING * float(np.sum(second)):
             continue
         A = np.zeros((table.n_classes, table.width, q))
         A[y, attribute, :] = np.eye(q)
