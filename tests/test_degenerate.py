@@ -141,10 +141,6 @@ def test_group_weights_without_groups(embeddings):
         small(class_weight="group").fit(e.X, e.y, text=e.text)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="solver/sides.py: a label factor without variance has a bound of 0, so rounding noise counts as a term",
-)
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.ConstantSensitiveWarning")
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.DroppedTermWarning")
 def test_a_group_without_weight_leaves_a_term_that_is_dropped(embeddings):

@@ -74,11 +74,14 @@ def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings):
 
 
 def test_without_refinement_the_labels_of_the_fit_stay(embeddings):
-    e = embeddings(correlation=0.3, n=300)
+    e = embeddings(seed=3, correlation=0.3, n=300)
     m = small(max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     path = m.path([0.0, 0.5])
     fixed = small(tau=0.5).fit(e.X, m.pseudo_labels_, text=e.text, sensitive_features=m.pseudo_sensitive_)
     assert_array_equal(path.predict(e.X)[1], fixed.predict(e.X))
+    zero_shot = (e.X @ e.text.T).argmax(axis=1)
+    assert np.any(zero_shot != m.pseudo_labels_)
+    assert_allclose(path.model(1).decision_function(e.X), fixed.decision_function(e.X), atol=1e-6)
 
 
 def test_a_path_leaves_its_model_alone(embeddings):

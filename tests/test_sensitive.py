@@ -131,6 +131,17 @@ def test_dependence_on_a_continuous_attribute_falls(embeddings):
     assert values[2] < 0.2 * values[0]
 
 
+def test_a_quantity_of_rows_without_weight_takes_no_part(embeddings):
+    e = embeddings(n=200)
+    age = np.random.default_rng(0).integers(20, 30, size=200) + 0.5
+    weight = (np.arange(200) % 4 > 0).astype(float)
+    kept = weight > 0
+    age[~kept] = np.arange(50) * 1000.0 + 0.5
+    a = small(tau=0.3).fit(e.X, e.y, sensitive_features=age, text=e.text, sample_weight=weight)
+    b = small(tau=0.3).fit(e.X[kept], e.y[kept], sensitive_features=age[kept], text=e.text)
+    assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-6)
+
+
 def test_a_mix_of_categories_and_quantities(embeddings):
     e = embeddings()
     age = e.X[:, 0] + 0.01

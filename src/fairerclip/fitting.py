@@ -104,6 +104,7 @@ def resolve_target(
 ) -> Target:
     """Complete the target: known labels stay, missing ones are read zero-shot from the prompts."""
     prompts = None if text is None else prompt_groups(text, X.shape[1], "text")
+    origin: Any = 0.0
     encoded = _encode_target(X, y, prompts, classes, missing_label)
     missing = encoded.missing
     if prompts is None:
@@ -112,9 +113,11 @@ def resolve_target(
                 f"y must have at least 2 classes; got {len(encoded.classes)} class: {encoded.classes.tolist()}"
             )
         prompts = _class_means(X, encoded, sample_weight)
+        # Class means share the mean of all images, which says nothing of the class.
+        origin = np.mean(np.concatenate(prompts), axis=0)
     codes, guess = encoded.codes, None
     if missing.any():
-        guessed, margins = zero_shot(X, prompts)
+        guessed, margins = zero_shot(X, prompts, origin)
         codes = np.where(missing, guessed, codes)
         guess = Guess(missing, margins)
     present = np.bincount(codes, weights=sample_weight, minlength=len(encoded.classes)) > 0

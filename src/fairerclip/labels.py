@@ -229,23 +229,26 @@ def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
     return _unit(np.stack(means))
 
 
-def zero_shot(X: Any, prompts: Sequence[NDArray[np.floating]]) -> tuple[Ints, F64]:
+def zero_shot(
+    X: Any, prompts: Sequence[NDArray[np.floating]], origin: NDArray[np.floating] | float = 0.0
+) -> tuple[Ints, F64]:
     """Zero-shot classes by cosine and their margins, best minus second best. O(n·p·c) time.
 
     Parameters
     ----------
     X : (n, p) embeddings; read by blocks.
     prompts : c arrays (m, p) of prompt embeddings.
+    origin : (p,) point from which angles are measured; subtracted from rows and prompts.
 
     Returns
     -------
     codes (n,), margins (n,) in cosine units.
     """
-    T = prototypes(prompts).T  # (p, c)
+    T = prototypes([p - origin for p in prompts]).T  # (p, c)
     n = int(X.shape[0])
     codes, margins = np.empty(n, dtype=np.int64), np.empty(n)
     for start in range(0, n, BLOCK_ROWS):
-        block = np.asarray(X[start : start + BLOCK_ROWS], dtype=np.float32)
+        block = np.asarray(X[start : start + BLOCK_ROWS], dtype=np.float32) - np.float32(origin)
         norms = np.linalg.norm(block, axis=1)
         cosines = (block @ T.astype(np.float32)) / np.where(norms > 0, norms, 1.0)[:, None]
         codes[start : start + BLOCK_ROWS] = cosines.argmax(axis=1)

@@ -238,9 +238,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             params["random_state"] = check_random_state(self.random_state)
         except ValueError as error:
             raise ParameterError(f"random_state: {error}") from None
-        self._prepared = prepared = fitting.prepare(X, target, sensitive, params, weight)
-        self.classes_ = target.classes
-        return self._solve(prepared.y, prepared.free)
+        prepared = fitting.prepare(X, target, sensitive, params, weight)
+        return self._solve(prepared, prepared.y, prepared.free)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
@@ -333,7 +332,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             raise StateError(
                 "this model no longer holds its training data (it was loaded or unpickled): call fit first"
             )
-        grid = path_grid(self._setting(), taus, tau_zs, criterion)
+        grid = path_grid(self._setting(self._prepared), taus, tau_zs, criterion)
         return TauPath(
             self, solve_path(self._prepared, self._codes, grid, refine=refine, progress=progress), refine
         )
@@ -344,8 +343,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
         other.set_params(tau=setting.tau, tau_z=setting.tau_z, criterion=setting.criterion)
         if refine:
-            return other._solve(self._prepared.y, self._prepared.free)
-        return other._solve(self._codes, None)
+            return other._solve(self._prepared, self._prepared.y, self._prepared.free)
+        return other._solve(self._prepared, self._codes, None)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
@@ -391,8 +390,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     def _decision(self) -> Decision:
         return Decision(zero=self.zero_, directions=self.directions_)
 
-    def _setting(self) -> Setting:
-        r = self.n_components if self.n_components is not None else len(self.classes_) - 1
+    def _setting(self, prepared: fitting.Prepared) -> Setting:
+        r = self.n_components if self.n_components is not None else len(np.unique(prepared.y)) - 1
         return Setting(
             tau=float(self.tau),
             tau_z=float(self.tau_z),
@@ -404,12 +403,16 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             zero=self.decision_zero,
             n_components=int(r),
             max_iter=int(self.max_iter),
-            seed=self._prepared.seed,
+            seed=prepared.seed,
         )
 
-    def _solve(self, y: NDArray[np.int64], free: NDArray[np.bool_] | None) -> FairerCLIP:
-        result = alternate(self._prepared.problem, y, self._setting(), free)
-        self._codes = result.last.sides.y
+    def _solve(
+        self, prepared: fitting.Prepared, y: NDArray[np.int64], free: NDArray[np.bool_] | None
+    ) -> FairerCLIP:
+        result = alternate(prepared.problem, y, self._setting(prepared), free)
+        # Only now that there is a solution: a fit that fails leaves the model as it was.
+        self._prepared, self._codes = prepared, result.last.sides.y
+        self.classes_ = prepared.target.classes
         self._store(result.last.encoders())
         self._record(result)
         for kind, message in result.notes:

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Note = tuple[type[FairerClipWarning], str]
 
-CONVERGED = 1e-8
+CONVERGED = 1e-6
 """Relative change of the text encoder below which the alternation has arrived."""
 ALIGNMENT_FEATURES = 256
 """Random features of the RBF alignment kernel; its input has r dimensions, so few are enough."""
@@ -266,16 +266,16 @@ def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> Sid
     )
     if solution.n_positive:
         return solution
+    if "y" in solution.dropped:
+        raise NoSolutionError(
+            "the embeddings do not depend on the target at all (Dep(Z, Y) vanishes): check that rows and labels "
+            "are in the same order and that at least two classes have rows"
+        )
     if which == "text":
         raise TextCollapseError(
             f"the text encoder collapses: at tau_text={setting.tau_text:g}, tau_z_text={setting.tau_z_text:g} and "
             f"scaling={setting.scaling!r} the S term outweighs the target, so every class would get the same "
             "vector. Lower tau_text, raise tau_z_text, or use scaling='paper'"
-        )
-    if "y" in solution.dropped:
-        raise NoSolutionError(
-            "the embeddings do not depend on the target at all (Dep(Z, Y) vanishes): check that rows and labels "
-            "are in the same order and that at least two classes have rows"
         )
     raise NoSolutionError(
         f"no direction has a positive objective at tau={setting.tau:g} with scaling={setting.scaling!r}: the S "

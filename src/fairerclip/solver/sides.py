@@ -105,7 +105,8 @@ class Side:
         MtM = A.T @ self._gram @ A  # (k, k)
         norm = float(np.linalg.eigvalsh((MtM + MtM.T) / 2)[-1]) if A.shape[1] else 0.0
         variance = self.table.variance(A)
-        vanished = variance == 0 or float(np.trace(MtM)) <= VANISHED * self.trace * variance
+        constant = variance == 0 or self.trace <= VANISHED * float(self.mean @ self.mean)
+        vanished = constant or float(np.trace(MtM)) <= VANISHED * self.trace * variance
         return Term(name, RA @ RA.T, A, norm, vanished)
 
     def label_terms(self, criterion: str) -> list[Term]:
