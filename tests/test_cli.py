@@ -65,7 +65,7 @@ def test_fit_writes_a_model_and_compares_with_zero_shot(run, task, tmp_path):
     code, out, _ = run("fit", task, "-o", tmp_path / "m", *FAST, "--set", "class_weight=balanced")
     assert code == 0
     assert "zero-shot" in out
-    assert "waterbird × land background, n=64" in out
+    assert "waterbird × land background, n=64" in out.replace("\n", " ")
     assert FairerCLIP.load(tmp_path / "m").classes_.tolist() == ["landbird", "waterbird"]
 
 
@@ -247,7 +247,7 @@ def test_bad_files_are_refused_in_one_line(run, task, tmp_path):
     assert refused(run("apply", model, tmp_path / "line.npy", "-o", out), "line.npy", "(5,)")
     assert refused(run("apply", model, tmp_path / "two.npz", "-o", out), "one matrix")
     assert refused(run("apply", model, tmp_path / "ids.npz", "-o", out), "ids of shape (2,)")
-    assert refused(run("apply", model, tmp_path / "narrow.npy", "-o", out), "7 features")
+    assert refused(run("apply", model, tmp_path / "narrow.npy", "-o", out), "7 wide", "narrow.npy")
     assert refused(run("apply", model, tmp_path / "nan.npy", "-o", out), "row 1")
     assert refused(run("apply", model, task, "-o", tmp_path / "o.txt"), ".npz or .csv")
     assert not out.exists()
@@ -256,6 +256,7 @@ def test_bad_files_are_refused_in_one_line(run, task, tmp_path):
 def test_a_folder_that_is_not_a_demo_is_left_alone(run, tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
     assert refused(run("demo", "-o", tmp_path), "not the folder of an earlier demo")
+    assert refused(run("demo", "-o", tmp_path / "precious.txt"), "not the folder of an earlier demo")
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
@@ -264,9 +265,62 @@ def test_an_unwritable_place_is_one_line(run, task, tmp_path):
     assert refused(run("fit", task, "-o", tmp_path / "file" / "m", *FAST))
 
 
-def test_usage_errors_exit_with_two(run, task):
-    assert run("fit", task)[0] == 2
-    assert run("nonsense")[0] == 2
+def test_usage_errors_are_one_line_and_exit_with_two(run, task, tmp_path):
+    assert refused(run("fit", task), "Missing option", "output")
+    assert refused(run("nonsense"), "No such command", "nonsense")
+    assert refused(run("fit", task, "-o", tmp_path / "m", "--tau", "much"), "number")
+    assert refused(run("fit", task, "-o", tmp_path / "m", "--bogus"), "--bogus")
+
+
+def test_no_command_shows_the_help(run):
+    code, out, _ = run()
+    assert code == 0
+    assert "Commands" in out
+
+
+def test_what_would_fail_after_the_work_is_said_before_it(run, task, tmp_path, monkeypatch):
+    monkeypatch.setattr(FairerCLIP, "fit", lambda *a, **k: pytest.fail("the work was begun"))
+    (tmp_path / "taken").write_text("mine")
+    no_val = tmp_path / "no_val.npz"
+    with np.load(task) as arrays:
+        np.savez(no_val, **{k: v for k, v in arrays.items() if not k.endswith("_val")})
+    assert refused(run("path", task, "--by", "beauty"), "worst_group")
+    assert refused(run("path", no_val), "val")
+    assert refused(run("fit", no_val, "-o", tmp_path / "m", "--tune"), "val")
+    assert refused(run("fit", task, "-o", tmp_path / "taken", "--overwrite"), "not a fairerclip model")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_a_preset_keeps_its_seed_unless_another_is_given(run, task, tmp_path):
+    run("fit", task, "-o", tmp_path / "a", "--preset", "waterbirds/released", *FAST)
+    run("fit", task, "-o", tmp_path / "b", "--preset", "waterbirds/released", *FAST, "--seed", "5")
+    run("fit", task, "-o", tmp_path / "c", *FAST)
+    assert [FairerCLIP.load(tmp_path / n).random_state for n in "abc"] == [2, 5, 0]
+
+
+def test_unknown_sensitive_labels_are_read_from_the_prompts(run, task, tmp_path):
+    with np.load(task) as arrays:
+        changed = dict(arrays)
+    changed["s_train"] = np.where(np.arange(len(changed["s_train"])) % 3 == 0, -1, changed["s_train"])
+    np.savez(tmp_path / "partly.npz", **changed)
+    code, out, err = run(
+        "fit", tmp_path / "partly.npz", "-o", tmp_path / "m", *FAST, "--labels", "all", "--json"
+    )
+    assert code == 0, err
+    guessed = json.loads(out)["diagnostics"]["pseudo_sensitive"]["s"]
+    assert guessed["rows"] == (changed["s_train"] < 0).sum()
+    assert set(guessed["counts"]) == {"land background", "water background"}
+
+
+def test_tables_fit_a_narrow_terminal(run, task, tmp_path, monkeypatch):
+    from fairerclip.cli import show
+
+    monkeypatch.setattr(show.out, "width", 80)
+    for arguments in (("fit", task, "-o", tmp_path / "m"), ("path", task, "--taus", "0.2,0.7")):
+        code, out, _ = run(*arguments, *FAST)
+        assert code == 0
+        assert max(map(len, out.splitlines())) <= 80
+        assert "…" not in out
 
 
 def test_warnings_are_lines_on_standard_error(run, task, tmp_path):

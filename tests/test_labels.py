@@ -282,3 +282,24 @@ def test_subsampling_never_draws_a_row_of_weight_zero(class_weight):
 def test_group_weights_need_groups():
     with pytest.raises(ParameterError, match="'group' needs a categorical sensitive attribute"):
         row_weights("group", np.array([0, 1]), None, np.array([0, 1]), np.ones(2), np.random.RandomState(0))
+
+
+def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
+    e = embeddings()
+    y = np.array(["water", "land"], dtype=object)[e.y]
+    y[::2] = None
+    mapping = {"water": e.text[0], "land": e.text[1]}
+    m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=mapping)
+    assert m.classes_.tolist() == ["water", "land"]
+    assert np.mean(m.predict(e.X) == np.array(["water", "land"])[e.y]) > 0.8
+    with pytest.raises(PromptError, match="the prompts of the target seem to be in another order"):
+        small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
+    with pytest.raises(PromptError, match="drop classes="):
+        small().fit(e.X, y, sensitive_features=e.s, text=mapping, classes=["land", "water"])
+
+
+def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddings):
+    e = embeddings(n=400)
+    m = small(class_weight="subsample:0.5", max_iter=1).fit(e.X, text=e.text, sensitive_features=e.s)
+    assert m.diagnostics_["rows"] < 300
+    assert_array_equal(m.pseudo_labels_, m.predict(e.X))

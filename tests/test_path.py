@@ -32,7 +32,7 @@ def test_the_models_own_point_gives_the_models_predictions(embeddings, n_classes
     e = embeddings(n_classes=n_classes, n=500)
     X = e.X.astype(dtype)
     m = FairerCLIP(n_features=40, random_state=0).fit(X, e.y, sensitive_features=e.s, text=e.text)
-    codes = m.path([m.tau], [m.tau_z]).predict(X)
+    codes = m.path([m.tau], [m.tau_z]).predict_codes(X)
     assert codes.shape == (1, 500)
     assert_array_equal(m.classes_[codes[0]], m.predict(X))
 
@@ -49,7 +49,7 @@ def test_each_point_equals_a_fresh_fit_with_labels(embeddings, n_classes, scalin
     for g, point in enumerate(path):
         tau, tau_z, criterion = point.setting.tau, point.setting.tau_z, point.setting.criterion
         fresh = labelled(e, tau=tau, tau_z=tau_z, criterion=criterion, **common)
-        assert_array_equal(path.predict(e.X)[g], np.searchsorted(fresh.classes_, fresh.predict(e.X)))
+        assert_array_equal(path.predict_codes(e.X)[g], np.searchsorted(fresh.classes_, fresh.predict(e.X)))
         at = path.model(g)
         assert (at.tau, at.tau_z, at.criterion) == (tau, tau_z, criterion)
         assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
@@ -63,7 +63,7 @@ def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings):
     m = small(max_iter=30).fit(e.X, **given)
     taus = [0.0, 0.3, 0.6]
     path = m.path(taus, refine=True)
-    codes = path.predict(e.X)
+    codes = path.predict_codes(e.X)
     for g, tau in enumerate(taus):
         fresh = small(tau=tau, max_iter=30).fit(e.X, **given)
         assert_array_equal(codes[g], fresh.predict(e.X))
@@ -78,7 +78,7 @@ def test_without_refinement_the_labels_of_the_fit_stay(embeddings):
     m = small(max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     path = m.path([0.0, 0.5])
     fixed = small(tau=0.5).fit(e.X, m.pseudo_labels_, text=e.text, sensitive_features=m.pseudo_sensitive_)
-    assert_array_equal(path.predict(e.X)[1], fixed.predict(e.X))
+    assert_array_equal(path.predict_codes(e.X)[1], fixed.predict(e.X))
     zero_shot = (e.X @ e.text.T).argmax(axis=1)
     assert np.any(zero_shot != m.pseudo_labels_)
     assert_allclose(path.model(1).decision_function(e.X), fixed.decision_function(e.X), atol=1e-6)
@@ -95,14 +95,14 @@ def test_a_path_leaves_its_model_alone(embeddings):
     assert_array_equal(m.decision_function(e.X), before[0])
     assert m.get_params() == before[1]
     assert_array_equal(m.pseudo_labels_, before[2])
-    again = m.path([m.tau]).predict(e.X)[0]
+    again = m.path([m.tau]).predict_codes(e.X)[0]
     assert_array_equal(again, m.predict(e.X))
 
 
 def test_a_model_of_the_path_has_a_path_of_its_own_and_can_be_saved(embeddings, tmp_path):
     e = embeddings()
     best = labelled(e).path([0.2]).model(0)
-    assert_array_equal(best.path([0.2]).predict(e.X)[0], best.predict(e.X))
+    assert_array_equal(best.path([0.2]).predict_codes(e.X)[0], best.predict(e.X))
     back = FairerCLIP.load(best.save(tmp_path / "model"))
     assert back.tau == 0.2
     assert_array_equal(back.predict(e.X), best.predict(e.X))
@@ -231,7 +231,7 @@ def test_a_point_without_solution_is_kept_with_its_reason(embeddings):
     assert path.points[0].failure is None
     assert path.points[1].encoders is None
     assert "Lower tau" in path.points[1].failure
-    assert_array_equal(path.predict(e.X)[1], -1)
+    assert_array_equal(path.predict_codes(e.X)[1], -1)
     table = path.evaluate(e.X, e.y, e.s)
     assert table[1]["failure"] == path.points[1].failure
     assert table[1]["worst_group"] is None
@@ -293,3 +293,35 @@ def test_evaluate_names_what_does_not_fit(embeddings):
     X[3, 2] = np.nan
     with pytest.raises(NonFiniteError, match="row 3"):
         path.evaluate(X, e.y, e.s)
+
+
+def test_several_attributes_are_crossed_for_the_table(embeddings):
+    e = embeddings(n=400)
+    other = np.random.default_rng(0).integers(2, size=400)
+    m = small().fit(e.X, e.y, sensitive_features={"a": e.s, "b": other}, text=e.text)
+    crossed = 2 * e.s + other
+    by_columns = m.path([0.3]).evaluate(e.X, e.y, np.column_stack([e.s, other]))[0]
+    by_mapping = m.path([0.3]).evaluate(e.X, e.y, {"a": e.s, "b": other})[0]
+    by_code = m.path([0.3]).evaluate(e.X, e.y, crossed)[0]
+    for row in (by_columns, by_mapping):
+        assert row["worst_group"] == by_code["worst_group"]
+        assert row["eod"] == by_code["eod"]
+
+
+def test_a_quantity_is_no_group(embeddings):
+    e = embeddings()
+    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    with pytest.raises(LabelError, match="bin it first"):
+        m.path([0.3]).evaluate(e.X, e.y, e.X[:, 0])
+
+
+def test_the_missing_label_of_the_fit_is_remembered(embeddings):
+    e = embeddings()
+    s = np.where(np.arange(240) % 4 == 0, -1, e.s)
+    m = small().fit(
+        e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text, missing_label=-1
+    )
+    row = m.path([0.3]).evaluate(e.X, e.y, s)[0]
+    known = s >= 0
+    assert row["average"] == np.mean(m.path([0.3]).predict_codes(e.X)[0][known] == e.y[known])
+    assert "-1" not in row["worst_group_name"]

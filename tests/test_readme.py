@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_the_readme_example_runs_and_prints_what_it_computes():
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 13
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})  # noqa: S102 - our own README

@@ -93,7 +93,7 @@ def test_each_attribute_is_a_term_of_its_own(embeddings):
     two = Two(embeddings)
     e = two.e
     m = small().fit(e.X, e.y, sensitive_features={"sex": e.s, "race": two.t}, text=e.text)
-    assert {"sex", "race"} <= set(m.diagnostics_["objective"][-1]["image"])
+    assert {"s:sex", "s:race"} <= set(m.diagnostics_["objective"][-1]["image"])
     both = {"sex": e.s, "race": two.t}
     for name, values in both.items():
         before, after = (
@@ -146,7 +146,7 @@ def test_a_mix_of_categories_and_quantities(embeddings):
     e = embeddings()
     age = e.X[:, 0] + 0.01
     m = small().fit(e.X, e.y, sensitive_features={"sex": e.s, "age": age}, text=e.text)
-    assert {"sex", "age"} <= set(m.diagnostics_["objective"][-1]["image"])
+    assert {"s:sex", "s:age"} <= set(m.diagnostics_["objective"][-1]["image"])
     groups = small(class_weight="group")  # the cells are those of the categories
     groups.fit(e.X, e.y, sensitive_features={"sex": e.s, "age": age}, text=e.text)
 
@@ -318,3 +318,64 @@ def test_a_value_that_no_row_is_read_as_is_a_warning(embeddings):
 def test_a_shape_that_cannot_be_is_named(embeddings, s, error, message):
     with pytest.raises(error, match=message):
         scores(embeddings(), s)
+
+
+# The order of prompts --------------------------------------------------------------------------------
+
+
+def test_prompts_may_be_a_mapping_from_value(embeddings):
+    e = embeddings()
+    names = np.array(["water", "land"], dtype=object)[e.s]
+    names[::3] = None
+    mapping = {"water": e.sensitive_text[0], "land": e.sensitive_text[1]}
+    m = small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=mapping)
+    assert np.mean(m.pseudo_sensitive_ == np.array(["water", "land"])[e.s]) > 0.85
+    nested = small().fit(
+        e.X, e.y, sensitive_features={"place": names}, text=e.text, sensitive_text={"place": mapping}
+    )
+    assert_array_equal(nested.pseudo_sensitive_, m.pseudo_sensitive_)
+    unlabelled = small().fit(e.X, e.y, text=e.text, sensitive_text=mapping)
+    assert set(unlabelled.pseudo_sensitive_) == {"water", "land"}
+
+
+def test_prompts_in_another_order_than_the_sorted_values_are_noticed(embeddings):
+    e = embeddings()
+    names = np.array(["water", "land"], dtype=object)[e.s]
+    names[::3] = None
+    with pytest.raises(PromptError, match="another order than its values .*'land', 'water'.*mapping"):
+        small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=e.sensitive_text)
+    m = small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=e.sensitive_text[::-1])
+    assert np.mean(m.pseudo_sensitive_ == np.array(["water", "land"])[e.s]) > 0.85
+
+
+def test_a_value_without_prompts_is_named(embeddings):
+    e = embeddings()
+    names = np.array(["water", "land"], dtype=object)[e.s]
+    names[::3] = None
+    names[1] = "sky"
+    with pytest.raises(PromptError, match="'sky'|names"):
+        small().fit(
+            e.X,
+            e.y,
+            sensitive_features=names,
+            text=e.text,
+            sensitive_text={"water": e.sensitive_text[0], "land": e.sensitive_text[1]},
+        )
+
+
+def test_attributes_called_y_and_z_do_not_hide_the_objectives_terms(embeddings):
+    two = Two(embeddings)
+    e = two.e
+    m = small().fit(e.X, e.y, sensitive_features={"y": e.s, "z": two.t}, text=e.text)
+    parts = m.diagnostics_["objective"][-1]["image"]
+    assert set(parts) == {"y", "s:y", "s:z", "z"}
+    assert sum(parts.values()) == pytest.approx(m.objective_)
+
+
+def test_an_intersection_still_says_how_its_guesses_were_made(embeddings):
+    two = Two(embeddings)
+    e = two.e
+    m = small(sensitive_terms="intersection").fit(
+        e.X, e.y, text=e.text, sensitive_text={"sex": e.sensitive_text, "race": two.text_t}
+    )
+    assert set(m.diagnostics_["pseudo_sensitive"]) == {"sex", "race"}

@@ -100,7 +100,8 @@ def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):
 def test_lambda_eff_is_all_that_two_classes_depend_on(birds):
     experiment = Experiment.of(birds)
     a = experiment.fit(small(tau=0.7, tau_z=0.7), "target")
-    lam = effective_strength(0.7, 0.7)
+    lam = effective_strength(experiment, a, 0.7, 0.7)
+    assert effective_strength(experiment, small(scaling="paper"), 0.7, 0.7) is None
     b = experiment.fit(small(tau=lam / (1 + lam), tau_z=0.0), "target")
     assert np.mean(a.predict(birds.test.X) == b.predict(birds.test.X)) == 1.0
 
@@ -135,7 +136,7 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     assert Experiment.of(no_val).evaluation_split() == "train"
     unlabelled = replace(birds, splits={"train": replace(birds.train, y=None)})
     assert Experiment.of(unlabelled).evaluation_split() is None
-    with pytest.raises(LabelError, match="cannot be evaluated"):
+    with pytest.raises(LabelError, match="cannot be evaluated or chosen by"):
         Experiment.of(unlabelled).report(unlabelled.train, np.array(["landbird"] * len(birds.train)))
 
 

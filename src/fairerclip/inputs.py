@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from fairerclip.errors import NonFiniteError, PromptError, ShapeError, ZeroRowError, ZeroRowWarning
 
 BLOCK_ROWS = 16384
-SMALLEST, LARGEST = 1e-30, 1e30
-"""Magnitudes of X between which sums and products stay within float32."""
+"""Rows of embeddings that are looked at together."""
+SMALLEST, LARGEST = 1e-15, 1e15
+"""Magnitudes of X between which squares and their sums stay within float32."""
 Floats = NDArray[np.floating]
 
 
@@ -46,16 +48,14 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
         warnings.warn(message, ZeroRowWarning, stacklevel=3)
 
 
-def check_scale(X: Any, dtype: str) -> None:
-    """Refuse magnitudes that the working precision cannot hold, which would turn into NaN. O(n·p), by blocks."""
-    if dtype != "float32" or X.dtype != np.float64:
-        return
+def check_scale(X: Any) -> None:
+    """Refuse magnitudes whose squares single precision cannot hold: they would turn into NaN. O(n·p)."""
     blocks = range(0, int(X.shape[0]), BLOCK_ROWS)
     largest = max(float(np.abs(X[start : start + BLOCK_ROWS]).max()) for start in blocks)
     if largest > 0 and not SMALLEST <= largest <= LARGEST:
         raise NonFiniteError(
-            f"the largest magnitude in X is {largest:.3g}, beyond what dtype='float32' can work with; "
-            "rescale X or use dtype='float64'"
+            f"the largest magnitude in X is {largest:.3g}; embeddings must lie between {SMALLEST:g} and {LARGEST:g}: "
+            "rescale X"
         )
 
 
@@ -103,13 +103,54 @@ def _refuse_repeated(groups: list[Floats], name: str) -> None:
                 )
 
 
-def sensitive_prompts(sensitive_text: Any, width: int) -> dict[str | None, list[Floats]]:
-    """Prompts of each sensitive attribute by name; None is the name of a single unnamed one."""
+@dataclass(frozen=True)
+class PromptValues:
+    """Prompts of one sensitive attribute: an array (m, p) per value, and the values where they were named."""
+
+    groups: list[Floats]
+    values: tuple[Any, ...] | None
+
+
+def sensitive_prompts(
+    sensitive_text: Any, width: int, columns: Mapping[str, Sequence[Any]] | None
+) -> dict[str, PromptValues]:
+    """Prompts of each sensitive attribute by its name, ``"s"`` where it has none.
+
+    ``sensitive_text`` holds the prompts of one attribute, or is a mapping from attribute to its prompts.
+    The prompts of an attribute are (v, p), v arrays (m, p), or a mapping from value to (p,) or (m, p).
+    ``columns`` are the attributes that were given, with the values that were seen; None where none were.
+    """
     if sensitive_text is None:
         return {}
-    if isinstance(sensitive_text, Mapping):
-        return {
-            str(name): prompt_groups(text, width, f"sensitive_text[{name!r}]")
-            for name, text in sensitive_text.items()
-        }
-    return {None: prompt_groups(sensitive_text, width, "sensitive_text")}
+    only = "s" if columns is None else next(iter(columns))
+    if not isinstance(sensitive_text, Mapping):
+        if columns is not None and len(columns) > 1:
+            raise PromptError(
+                f"sensitive_features has {len(columns)} columns {list(columns)}; "
+                "give sensitive_text as a mapping from column name to prompts"
+            )
+        by_name = {only: sensitive_text}
+    elif _maps_values(sensitive_text, columns):
+        by_name = {only: sensitive_text}
+    else:
+        by_name = {str(k): v for k, v in sensitive_text.items()}
+        unknown = [] if columns is None else [k for k in by_name if k not in columns]
+        if unknown and columns is not None:
+            raise PromptError(f"sensitive_text names {unknown}, sensitive_features has {list(columns)}")
+    return {name: _prompt_values(text, width, name) for name, text in by_name.items()}
+
+
+def _maps_values(text: Mapping[Any, Any], columns: Mapping[str, Sequence[Any]] | None) -> bool:
+    """Whether a mapping's keys are values of the one attribute, and not attributes."""
+    if columns is not None:
+        (seen, *more) = columns.values()
+        return not more and bool(seen) and not set(map(str, text)) <= set(columns) and set(seen) <= set(text)
+    # One vector per key is one value per key; anything larger is an attribute per key.
+    return all(not isinstance(v, Mapping) and np.ndim(v) == 1 for v in text.values())
+
+
+def _prompt_values(text: Any, width: int, name: str) -> PromptValues:
+    what = "sensitive_text" if name == "s" else f"sensitive_text[{name!r}]"
+    if isinstance(text, Mapping):
+        return PromptValues(prompt_groups(list(text.values()), width, what), tuple(text))
+    return PromptValues(prompt_groups(text, width, what), None)

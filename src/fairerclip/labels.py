@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ManyCategoriesWarning, ParameterError, PromptError
+from fairerclip.inputs import BLOCK_ROWS
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK_ROWS = 8192
 MANY_CATEGORIES = 50
 """A categorical attribute with more values than this is probably a quantity."""
 

@@ -31,10 +31,12 @@ from fairerclip.labels import as_labels
 from fairerclip.parameters import check_parameters, preset
 from fairerclip.path import TauPath, path_grid, solve_path
 from fairerclip.persist.model_file import read_model, write_model
+from fairerclip.sensitive import resolve_sensitive
 from fairerclip.solver.alternation import Alternation, Encoders, Setting, alternate
 from fairerclip.solver.calibration import fit_temperature, softmax
 from fairerclip.solver.decision import Decision
 from fairerclip.solver.rows import BLOCK_ROWS
+from fairerclip.targets import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,7 +115,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     n_iter_ : rounds of Algorithm 1 that were run.
     pseudo_labels_ : (n,) labels after the last refinement, or None where y was complete.
-    pseudo_sensitive_ : guessed and known sensitive values, or None where they were complete.
+    pseudo_sensitive_ : (n,) sensitive values, known and guessed, a mapping of them for several
+        attributes, or None where they were complete.
     diagnostics_ : residual, condition number, ranks, objective and label changes per round, margins.
 
     References
@@ -208,25 +211,26 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             Unknown labels are read from ``text`` and refined; known ones stay.
         sensitive_features : (n,) or (n, a) or mapping name → (n,), categorical or continuous; missing
             categories are read from ``sensitive_text`` and never refined.
-        text : (c, p) prompt embeddings in the order of ``classes``, or c arrays (m, p) with several
-            prompts each. None: class means of X stand in.
-        sensitive_text : (v, p) prompts of the sensitive values, or a mapping name → prompts.
+        text : (c, p) prompt embeddings in the order of ``classes`` (sorted, unless given), c arrays (m, p)
+            with several prompts each, or a mapping class → prompts. None: class means of X stand in.
+        sensitive_text : prompts of the sensitive values: (v, p) in sorted order of the values, v arrays
+            (m, p), or a mapping value → prompts; for several attributes a mapping name → any of these.
         sample_weight : (n,) row weights.
         classes : class labels in the order of ``text``, where y does not show them all.
-        missing_label : overrides the constructor's for this call.
+        missing_label : overrides the constructor's; what was used is kept as ``missing_label_``.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
         X = self._embeddings(X, reset=True)
         check_rows(X, "X", zero_is_error=text is not None or sensitive_text is not None)
-        check_scale(X, self.dtype)
+        check_scale(X)
         weight = fitting.check_weights(sample_weight, X.shape[0])
         missing = self.missing_label if missing_label is None else missing_label
         if y is not None:
             y = as_labels(y)
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-        target = fitting.resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
-        sensitive = fitting.resolve_sensitive(
+        target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
+        sensitive = resolve_sensitive(
             X,
             sensitive_features,
             sensitive_text,
@@ -238,6 +242,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             params["random_state"] = check_random_state(self.random_state)
         except ValueError as error:
             raise ParameterError(f"random_state: {error}") from None
+        self.missing_label_ = missing
         prepared = fitting.prepare(X, target, sensitive, params, weight)
         return self._solve(prepared, prepared.y, prepared.free)
 
@@ -434,13 +439,17 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         self.n_iter_ = len(result.history)
         labels = target.codes.copy()
         labels[self._prepared.rows] = result.labels
+        if target.guess is not None:
+            self._guess_left_out(labels, target.guess.rows)
         self.pseudo_labels_ = None if target.guess is None else self.classes_[labels]
-        self.pseudo_sensitive_ = fitting.pseudo_sensitive(sensitive)
+        values = sensitive.values
+        self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
         last = result.last
         self.diagnostics_: dict[str, Any] = {
             "residual": last.sides.image.residual(last.image),
             "condition": problem.factor.condition,
             "solver": problem.solver,
+            "solver_steps": problem.factor.steps,
             "rows": problem.rows.n_rows,
             "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
             "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
@@ -450,12 +459,16 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             "pseudo_labels": None
             if target.guess is None
             else target.guess.summary(target.codes, self.classes_),
-            "pseudo_sensitive": {
-                c.name: sensitive.guesses[c.name].summary(c.codes, c.categories)
-                for c in sensitive.columns
-                if c.name in sensitive.guesses and c.codes is not None and c.categories is not None
-            },
+            "pseudo_sensitive": sensitive.trust,
         }
+
+    def _guess_left_out(self, labels: NDArray[np.int64], guessed: NDArray[np.bool_]) -> None:
+        """Rows that sub-sampling or weights left out took no part in refinement: they get predictions."""
+        left = guessed.copy()
+        left[self._prepared.rows] = False
+        if left.any():
+            Phi = self._prepared.problem.rows.raw(np.flatnonzero(left))
+            labels[left] = self._decision.scores((Phi - self.mean_) @ self.components_).argmax(axis=1)
 
     def _calibrate(self) -> None:
         problem = self._prepared.problem

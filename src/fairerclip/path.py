@@ -18,7 +18,7 @@ from fairerclip.errors import (
     TextCollapseError,
 )
 from fairerclip.inputs import check_rows
-from fairerclip.labels import encode
+from fairerclip.labels import Encoded, encode, intersect, sensitive_columns
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.parameters import CHOICES, check_strength
 from fairerclip.solver.alternation import Encoders, Setting, alternate, with_strengths
@@ -77,6 +77,12 @@ def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[
         for tau_z in tau_z_list
         for tau in tau_list
     ]
+
+
+def check_by(by: str) -> None:
+    """Refuse what `TauPath.best` cannot choose by."""
+    if by not in CHOOSE:
+        raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
 
 
 def _as_list(value: str | Iterable[str]) -> list[str]:
@@ -146,7 +152,7 @@ class TauPath:
         """The fitted model at one point."""
         return self._model._at(self.points[index].setting, refine=self.refine)
 
-    def predict(self, X: Any) -> Ints:
+    def predict_codes(self, X: Any) -> Ints:
         """Class codes at every point (g, n); -1 where a point has no solution. O(n·D·g·r) time."""
         X = self._model._embeddings(X, reset=False)
         check_rows(X, "X", zero_is_error=False)
@@ -167,11 +173,13 @@ class TauPath:
     def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:
         """Average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
 
-        ``sensitive_features`` is (n,) categories. Rows whose label is missing are left out.
+        ``sensitive_features`` as `FairerCLIP.fit` takes it; several attributes are crossed, a quantity must
+        be binned first. Rows whose label is missing are left out.
         """
-        encoded = encode(y, missing_label=self._model.missing_label, classes=self._model.classes_)
-        groups = encode(sensitive_features, missing_label=self._model.missing_label)
-        predicted = self.predict(X)
+        missing = self._model.missing_label_
+        encoded = encode(y, missing_label=missing, classes=self._model.classes_)
+        groups = _groups(sensitive_features, missing)
+        predicted = self.predict_codes(X)
         sizes = [predicted.shape[1], len(encoded.codes), len(groups.codes)]
         if len(set(sizes)) > 1:
             raise ShapeError(f"X, y and sensitive_features must have as many rows each; got {sizes}")
@@ -202,8 +210,7 @@ class TauPath:
 
     def best_index(self, by: str = "worst_group") -> int:
         """Which point `best` takes."""
-        if by not in CHOOSE:
-            raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
+        check_by(by)
         if self.table is None:
             raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
         table = self.table
@@ -213,6 +220,20 @@ class TauPath:
         if not solved:
             raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
+
+
+def _groups(sensitive_features: Any, missing_label: Any) -> Encoded:
+    columns = sensitive_columns(sensitive_features, missing_label=missing_label)
+    quantities = [c.name for c in columns if c.continuous]
+    if quantities:
+        raise LabelError(f"groups need categories; {', '.join(quantities)} is a quantity: bin it first")
+    if len(columns) == 1 and columns[0].codes is not None and columns[0].categories is not None:
+        return Encoded(columns[0].codes, columns[0].categories)
+    missing = np.any([c.codes < 0 for c in columns if c.codes is not None], axis=0)
+    crossed = intersect(columns)
+    if crossed.codes is None or crossed.categories is None:
+        raise AssertionError("an intersection of categories has codes")
+    return Encoded(np.where(missing, -1, crossed.codes), crossed.categories)
 
 
 def _row(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairerclip.data.npz import write_npz
 from fairerclip.errors import ParameterError
-from fairerclip.files import atomic_file
+from fairerclip.files import atomic_file, check_free
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A text cell that begins so would be run by a spreadsheet."""
@@ -75,14 +75,20 @@ def write_table(rows: Sequence[Mapping[str, Any]], path: Path, *, overwrite: boo
         handle.write(csv_bytes(rows))
 
 
+def check_predictions_path(path: Path, overwrite: bool) -> None:
+    """Refuse an ending that `write_predictions` does not write, and a path that is taken."""
+    if path.suffix not in (".npz", ".csv"):
+        raise ParameterError(f"the output must end in .npz or .csv; got {path.name!r}")
+    check_free(path, overwrite)
+
+
 def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
     """Write what `apply_model` gave: everything as ``.npz``, or predictions and scores as ``.csv``."""
+    check_predictions_path(path, overwrite)
     if path.suffix == ".npz":
         plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
         write_npz(path, plain, overwrite=overwrite)
         return
-    if path.suffix != ".csv":
-        raise ParameterError(f"the output must end in .npz or .csv; got {path.name!r}")
     scores = np.atleast_2d(result["score"].T).T  # (n, 1) or (n, c)
     names = ["score"] if scores.shape[1] == 1 else [f"score_{k}" for k in range(scores.shape[1])]
     ids = result.get("id")

@@ -107,7 +107,8 @@ class Experiment:
             given = {}
         texts = {name: self.task.sensitive[name].text for name in self.sensitive}
         without = [name for name, text in texts.items() if text is None]
-        if labels != "all" and without:
+        guessing = labels != "all" or any((rows.s[name] < 0).any() for name in given)
+        if guessing and without:
             raise PromptError(
                 f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be read from "
                 "prompts: use labels 'all'"
@@ -118,9 +119,14 @@ class Experiment:
             "text": self.text,
             "classes": self.classes,
             "sensitive_features": given or None,
-            "sensitive_text": None if given else texts or None,
+            "sensitive_text": self._sensitive_text(texts) if guessing else None,
             "missing_label": UNKNOWN,
         }
+
+    def _sensitive_text(self, texts: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+        """Attribute → value → prompt, so that no order has to be guessed."""
+        values = {name: self.task.sensitive[name].names for name in texts}
+        return {name: dict(zip(values[name], text, strict=True)) for name, text in texts.items()} or None
 
     def fit(self, model: FairerCLIP, labels: str) -> FairerCLIP:
         """Fit a model on the training split."""
@@ -134,13 +140,18 @@ class Experiment:
         codes, _ = zero_shot(split.X, [t[None] for t in self.text])
         return np.array(self.classes)[codes]
 
-    def report(self, split: Split, predicted: NDArray[Any]) -> GroupReport:
-        """Accuracy by group of predictions on a split; rows without labels are left out."""
+    def labels(self, split: Split) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+        """Class and group names of a split's rows, or an error where it has none."""
         y, groups = self.target(split), self.groups(split)
         if y is None or groups is None:
             raise LabelError(
-                f"{self.task.name}: a split without target and sensitive labels cannot be evaluated"
+                f"{self.task.name}: a split without target and sensitive labels cannot be evaluated or chosen by"
             )
+        return y, groups
+
+    def report(self, split: Split, predicted: NDArray[Any]) -> GroupReport:
+        """Accuracy by group of predictions on a split; rows without labels are left out."""
+        y, groups = self.labels(split)
         # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
         positive = self.classes[1] if len(self.classes) == 2 else None
         return group_report(
@@ -203,17 +214,9 @@ class Experiment:
     def evaluate_path(self, path: TauPath, split: str) -> list[dict[str, Any]]:
         """The trade-off table of a path on one split."""
         rows = self.task.split(split)
-        y, groups = self.target(rows), self.groups(rows)
-        if y is None or groups is None:
-            raise LabelError(
-                f"{self.task.name}: the {split} split has no target or sensitive labels to choose by"
-            )
+        y, groups = self.labels(rows)
         known = (y != UNKNOWN) & (groups != UNKNOWN)
         return path.evaluate(rows.X[known], y[known], groups[known])
-
-    def one_curve(self) -> bool:
-        """Whether the (τ, τ_z) plane is one curve: two classes with one prompt each."""
-        return len(self.classes) == 2
 
 
 def tune_on_validation(experiment: Experiment, model: FairerCLIP) -> FairerCLIP:
@@ -231,11 +234,13 @@ def apply_model(model: FairerCLIP, X: Any, ids: NDArray[Any] | None = None) -> d
     return result if ids is None else {"id": ids, **result}
 
 
-def effective_strength(tau: float, tau_z: float) -> float:
-    """λ_eff = λ_s / (1 + λ_z): all that a model of two classes, one prompt each, depends on.
+def effective_strength(experiment: Experiment, model: FairerCLIP, tau: float, tau_z: float) -> float | None:
+    """λ_eff = λ_s / (1 + λ_z), where the (τ, τ_z) plane is one curve in it; None where it is not.
 
-    See docs/math.md#one-step.
+    So it is for two classes with one prompt each, as tasks have them, and spectral scaling; docs/math.md#one-step.
     """
+    if len(experiment.classes) != 2 or model.scaling != "spectral":
+        return None
     return (tau / (1 - tau)) / (1 + tau_z / (1 - tau_z))
 
 

@@ -26,15 +26,19 @@ def apply(
     """Write predictions, scores and mitigated embeddings for new images."""
     from fairerclip.cli import show
     from fairerclip.data.embeddings import read_embeddings
-    from fairerclip.errors import OutputExistsError
+    from fairerclip.errors import ShapeError
     from fairerclip.model import FairerCLIP
-    from fairerclip.tables import write_predictions
+    from fairerclip.tables import check_predictions_path, write_predictions
     from fairerclip.workflow import apply_model
 
-    if output.exists() and not overwrite:
-        raise OutputExistsError(f"{output} exists; choose another name or pass --overwrite")
+    check_predictions_path(output, overwrite)
     fitted = FairerCLIP.load(model)
     X, ids = read_embeddings(embeddings, split)
+    if X.shape[1] != fitted.n_features_in_:
+        raise ShapeError(
+            f"{embeddings}: {X.shape[1]} wide, but {model} was fitted on embeddings {fitted.n_features_in_} wide; "
+            "embed with the same CLIP model"
+        )
     with show.warnings_as_lines() as warned:
         result = apply_model(fitted, X, ids)
     write_predictions(result, output, overwrite=overwrite)
@@ -43,4 +47,4 @@ def apply(
         show.print_json({"rows": len(X), "predicted": counts, "output": str(output), "warnings": warned})
         return
     shown = ", ".join(f"{name}: {n}" for name, n in counts.items())
-    show.out.print(f"{len(X)} rows; predicted {shown}; written to {output}", markup=False)
+    show.say(f"{len(X)} rows; predicted {shown}; written to {output}")

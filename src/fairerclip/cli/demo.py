@@ -15,17 +15,17 @@ def demo(
         Path,
         typer.Option("--output", "-o", help="Folder for the results; replaced if an earlier demo made it."),
     ] = Path("fairerclip-demo"),
-    seed: options.Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Audit, mitigate and compare on the embedded default: simulated Waterbirds-like embeddings."""
     from fairerclip.cli import show
     from fairerclip.demo import run_demo
 
-    with show.warnings_as_lines(), show.progress("demo") as advance:
+    with show.warnings_as_lines() as warned, show.progress("demo") as advance:
         result = run_demo(output, seed=seed, progress=advance)
     if json:
-        show.print_json(result.as_dict())
+        show.print_json({**result.as_dict(), "warnings": warned})
         return
     show.out.print(
         f"{result.task_name}: {result.rows['train']} / {result.rows['val']} / {result.rows['test']} rows. Simulated "
@@ -38,5 +38,5 @@ def demo(
     )
     show.out.print(show.path_table("The trade-off, validation split, per cent", result.table, result.best))
     for line in result.findings:
-        show.out.print(f"• {line}", markup=False)
-    show.out.print(f"Results, the table of the path and the model are in {output}", markup=False)
+        show.say(f"• {line}")
+    show.say(f"Results, the table of the path and the model are in {output}")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.model import FairerCLIP
+    from fairerclip.workflow import Experiment
 
 
 def fit(
@@ -25,18 +29,19 @@ def fit(
         bool,
         typer.Option("--tune", help="Choose τ and the criterion on the validation split by its worst group."),
     ] = False,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
-    from fairerclip.errors import OutputExistsError
+    from fairerclip.persist.model_file import check_model_path
     from fairerclip.workflow import tune_on_validation
 
-    if output.exists() and not overwrite:  # said before the work, not after it
-        raise OutputExistsError(f"{output} exists; choose another name or pass --overwrite")
+    check_model_path(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
+    if tune:
+        experiment.labels(experiment.task.val)
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(
         experiment, preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion
@@ -46,37 +51,49 @@ def fit(
         if tune:
             model = tune_on_validation(experiment, model)
     model.save(output, overwrite=overwrite)
-    split = experiment.evaluation_split()
-    reports = [] if split is None else experiment.before_after(model, split)
-    skews = experiment.skews(model, ranked) if not reports and (ranked := experiment.ranked_split()) else []
+    result = _result(experiment, model, chosen, output)
     if json:
-        show.print_json(
-            {
-                "task": experiment.task.name,
-                "simulated": experiment.task.simulated,
-                "labels": chosen,
-                "model": str(output),
-                "tau": model.tau,
-                "tau_z": model.tau_z,
-                "criterion": model.criterion,
-                "n_iter": model.n_iter_,
-                "split": split,
-                "reports": {name: report.as_dict() for name, report in reports},
-                "skews": skews,
-                "diagnostics": model.diagnostics_,
-                "warnings": warned,
-            }
-        )
-        return
-    if reports:
-        seen = " (the rows it was fitted on)" if split == "train" else ""
-        title = f"{experiment.task.name}, {split} split{seen}, per cent; labels used: {chosen}"
-        show.out.print(show.report_table(title, reports))
-    elif skews:
-        show.out.print(show.skew_table(f"{experiment.task.name}, {ranked} split", skews))
+        show.print_json({**_plain(result), "warnings": warned})
     else:
-        show.out.print("No split has sensitive labels: nothing to evaluate on.", markup=False)
-    show.out.print(
-        f"τ={model.tau:g}, τ_z={model.tau_z:g}, {model.criterion}; rounds: {model.n_iter_}; written to {output}",
-        markup=False,
+        _print(result)
+
+
+def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
+    split = experiment.evaluation_split()
+    ranked = experiment.ranked_split() if split is None else None
+    return {
+        "task": experiment.task.name,
+        "simulated": experiment.task.simulated,
+        "labels": labels,
+        "model": str(output),
+        "tau": model.tau,
+        "tau_z": model.tau_z,
+        "criterion": model.criterion,
+        "n_iter": model.n_iter_,
+        "split": split or ranked,
+        "reports": dict(experiment.before_after(model, split)) if split else {},
+        "skews": experiment.skews(model, ranked) if ranked else [],
+        "diagnostics": model.diagnostics_,
+    }
+
+
+def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result, "reports": {name: report.as_dict() for name, report in result["reports"].items()}}
+
+
+def _print(result: dict[str, Any]) -> None:
+    from fairerclip.cli import show
+
+    seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
+    title = f"{result['task']}, {result['split']} split{seen}"
+    if result["reports"]:
+        rows = list(result["reports"].items())
+        show.out.print(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
+    elif result["skews"]:
+        show.out.print(show.skew_table(title, result["skews"]))
+    else:
+        show.say("No split has sensitive labels: nothing to evaluate on.")
+    show.say(
+        f"τ={result['tau']:g}, τ_z={result['tau_z']:g}, {result['criterion']}; rounds: {result['n_iter']}; "
+        f"written to {result['model']}"
     )

@@ -45,7 +45,7 @@ Preset = Annotated[
 Criterion = Annotated[
     str | None, typer.Option(help="marginal, or conditional: dependence on S inside each class.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random. Default: the preset's, else 0.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
@@ -84,19 +84,19 @@ def _value(text: str) -> Any:
 
 
 def build_model(
-    experiment: Experiment, preset: str | None, parameters: list[str] | None, seed: int, **named: Any
+    experiment: Experiment, preset: str | None, parameters: list[str] | None, seed: int | None, **named: Any
 ) -> FairerCLIP:
     """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
     from fairerclip.errors import ParameterError
     from fairerclip.model import FairerCLIP
 
-    model = FairerCLIP()
+    model = FairerCLIP(random_state=0)
     if preset is not None:
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))
         if isinstance(model.class_weight, dict):  # published by class number
             model.class_weight = {experiment.classes[k]: v for k, v in model.class_weight.items()}
-    given: dict[str, Any] = {"random_state": seed}
+    given: dict[str, Any] = {"random_state": model.random_state or 0 if seed is None else seed}
     for item in parameters or []:
         name, equals, text = item.partition("=")
         if not equals or name.strip() not in model.get_params():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,53 +35,60 @@ def path(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also write the table as CSV to this file.")
     ] = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Solve the (τ, τ_z) plane from one factorisation and show the accuracy-fairness trade-off."""
     from fairerclip.cli import show
-    from fairerclip.errors import OutputExistsError
+    from fairerclip.files import check_free
+    from fairerclip.path import check_by
     from fairerclip.tables import front, parse_grid, write_table
+    from fairerclip.workflow import effective_strength
 
-    if output is not None and output.exists() and not overwrite:
-        raise OutputExistsError(f"{output} exists; choose another name or pass --overwrite")
+    if output is not None:
+        check_free(output, overwrite)
+    check_by(by)
     tau_values, tau_z_values = parse_grid(taus, "--taus"), parse_grid(tau_zs, "--tau-zs")
-    experiment = options.load_experiment(task, sensitive, classes)
-    experiment.task.split(split)  # an unknown split is said before the work
-    model = options.build_model(experiment, preset, parameters, seed)
     criteria = ["marginal", "conditional"] if criterion == "both" else [criterion]
+    experiment = options.load_experiment(task, sensitive, classes)
+    experiment.labels(experiment.task.split(split))  # what would fail after the work is said before it
+    model = options.build_model(experiment, preset, parameters, seed, criterion=criteria[0])
     with show.warnings_as_lines() as warned:
         experiment.fit(model, options.default_labels(labels, experiment))
         with show.progress("path") as advance:
             plane = model.path(tau_values, tau_z_values, criterion=criteria, refine=refine, progress=advance)
     table = experiment.evaluate_path(plane, split)
-    best = plane.best_index(by)
-    on_front = front(table)
+    for row in table:
+        row["lambda_eff"] = effective_strength(experiment, model, row["tau"], row["tau_z"])
     if output is not None:
         write_table(table, output, overwrite=overwrite)
+    result = {
+        "task": experiment.task.name,
+        "simulated": experiment.task.simulated,
+        "split": split,
+        "chosen_by": by,
+        "best": plane.best_index(by),
+        "front": front(table),
+        "points": table,
+    }
     if json:
-        show.print_json(
-            {
-                "task": experiment.task.name,
-                "simulated": experiment.task.simulated,
-                "split": split,
-                "chosen_by": by,
-                "best": best,
-                "front": on_front,
-                "points": table,
-                "warnings": warned,
-            }
-        )
-        return
-    several = tau_z_values is not None and len(tau_z_values) > 1
-    shown = sorted({*on_front, best}) if several else list(range(len(table)))
-    title = f"{experiment.task.name}, {split} split, per cent; → best by {by}"
+        show.print_json({**result, "warnings": warned})
+    else:
+        _print(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    from fairerclip.cli import show
+
+    table, best = result["points"], result["best"]
+    several = len({row["tau_z"] for row in table}) > 1
+    shown = sorted({*result["front"], best}) if several else list(range(len(table)))
+    title = f"{result['task']}, {result['split']} split, per cent; → best by {result['chosen_by']}"
     if several:
-        title += f"; the {len(shown)} points of {len(table)} on the accuracy-fairness front"
+        title += f"; on the accuracy-fairness front: {len(shown)} of {len(table)} points"
     show.out.print(show.path_table(title, [table[g] for g in shown], shown.index(best)))
-    if several and experiment.one_curve():
-        show.out.print(
-            "Two classes with one prompt each: the plane is one curve, in λ_eff = (τ/(1−τ)) / (1 + τ_z/(1−τ_z)).",
-            markup=False,
+    if several and table[0]["lambda_eff"] is not None:
+        show.say(
+            "Two classes with one prompt each: the plane is one curve, in λ_eff = (τ/(1−τ)) / (1 + τ_z/(1−τ_z))."
         )

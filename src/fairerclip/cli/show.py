@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +16,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 PLAIN_WIDTH = 110
-"""Columns where standard output is not a terminal that says how wide it is."""
-out = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+"""Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
+WIDE = 100
+"""Columns from which tables have room for everything."""
+out = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH)
 err = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def say(text: str) -> None:
+    """One line of plain text."""
+    out.print(text, markup=False)
 
 
 def percent(value: float | None) -> str:
@@ -37,21 +45,22 @@ def interval(low: float, high: float) -> str:
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("model")
-    table.add_column("average", justify="right")
-    table.add_column("train-\nweighted", justify="right")
-    table.add_column("worst group [95 %]", justify="right", no_wrap=True)
-    table.add_column("which")
-    table.add_column("gap", justify="right")
-    table.add_column("EOD", justify="right")
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1 if out.width >= WIDE else 0)
+    )
+    table.add_column("model", overflow="fold")
+    for column in ("average", "train-\nweighted"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("worst group [95 %]", overflow="fold")
+    for column in ("gap", "EOD"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, report in rows:
         worst = report.worst
         table.add_row(
             name,
             percent(report.average),
             percent(report.train_weighted_average),
-            f"{percent(worst.accuracy)} {interval(worst.low, worst.high)}",
+            f"{percent(worst.accuracy)} {interval(worst.low, worst.high)}\n"
             f"{worst.name}, n={worst.n}{' (small)' if worst.small else ''}",
             percent(report.gap),
             percent(report.eod),
@@ -71,18 +80,20 @@ def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
     """The trade-off along a path, with a bar for the worst group; the chosen point is marked."""
+    constant = len({row["tau_z"] for row in rows}) == 1
+    columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), "average", "worst", "gap", "EOD"]
+    bars = out.width >= WIDE
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("", "criterion", "τ", "τ_z", "average", "worst group", "gap", "EOD"):
+    for column in columns:
         table.add_column(column, justify="left" if column == "criterion" else "right", no_wrap=True)
-    table.add_column("worst group, 0 to 100", no_wrap=True)
+    if bars:
+        table.add_column("worst group, 0 to 100", no_wrap=True)
     for index, row in enumerate(rows):
-        values = [row["criterion"], f"{row['tau']:.3g}", f"{row['tau_z']:.3g}"]
-        if row["failure"] is not None:
-            values += ["–", "–", "–", "–", "no solution"]
-        else:
-            values += [percent(row[k]) for k in ("average", "worst_group", "gap", "eod")]
-            values.append("█" * round(20 * row["worst_group"]))
-        table.add_row("→" if index == mark else "", *values)
+        strengths = [f"{row['tau']:.3g}", *([] if constant else [f"{row['tau_z']:.3g}"])]
+        figures = [percent(row[k]) for k in ("average", "worst_group", "gap", "eod")]
+        worst = row["worst_group"]
+        bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
+        table.add_row("→" if index == mark else "", row["criterion"], *strengths, *figures, *bar)
     return table
 
 

@@ -278,6 +278,11 @@ def group_report(
     given = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
     arrays = {name: as_labels(values, name) for name, values in given.items()}
     total = same_length(**arrays)
+    groups = arrays["sensitive_features"]
+    if groups.dtype.kind == "f" and np.any(groups[np.isfinite(groups)] % 1):
+        raise LabelError(
+            "sensitive_features holds fractional numbers: groups need categories; bin them first"
+        )
     keep = ~(is_missing(arrays["y_true"], missing) | is_missing(arrays["sensitive_features"], missing))
     if not keep.any():
         raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")

@@ -87,12 +87,17 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
     return params
 
 
-def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
-    """Write a fitted model; the folder appears whole or not at all."""
+def check_model_path(path: Path, *, overwrite: bool) -> None:
+    """Refuse a path that is taken, unless it holds a model that may be replaced."""
     if path.exists() and not overwrite:
         raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
     if path.exists() and not (path.is_dir() and (path / MANIFEST).is_file()):
         raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
+
+
+def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
+    """Write a fitted model; the folder appears whole or not at all."""
+    check_model_path(path, overwrite=overwrite)
     tensors = {name: np.ascontiguousarray(getattr(model, name), dtype=np.float64) for name in ARRAYS}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():

@@ -92,7 +92,6 @@ class Encoders:
     decision: Decision
     eigenvalues: F64
     """(r,) of the image side; their sum is its objective."""
-    text_eigenvalues: F64
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,6 @@ class Round:
             text_components=text.reduced.basis @ (self.text.coefficients @ self.rotation),
             decision=self.decision,
             eigenvalues=self.image.eigenvalues,
-            text_eigenvalues=self.text.eigenvalues,
         )
 
     def predict(self) -> Ints:

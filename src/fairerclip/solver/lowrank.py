@@ -44,6 +44,9 @@ class Solution:
 class Factor(Protocol):
     """Whatever can solve with C = Φ_cᵀWΦ_c + γI."""
 
+    steps: int
+    """Iterations of the latest solve; 0 for a direct one."""
+
     @property
     def condition(self) -> float:
         """An estimate of the condition number of C."""
@@ -63,6 +66,8 @@ class CholeskyFactor:
 
     Equal to ``scipy.linalg.eigh(B, C)`` on the span of B (see `fairerclip.solver.dense`).
     """
+
+    steps = 0
 
     def __init__(self, covariance: F64, gamma: float) -> None:
         # LAPACK reads and writes one triangle only: the other keeps C, which prices residuals

@@ -77,8 +77,11 @@ class FeatureRows:
 
     def take(self, rows: NDArray[np.int64]) -> Floats:
         """Φ of the given rows (m, D)."""
-        where = rows if self._rows is None else self._rows[rows]
-        return self.features.transform(np.asarray(self._X[where], dtype=self.dtype))
+        return self.raw(rows if self._rows is None else self._rows[rows])
+
+    def raw(self, rows: NDArray[np.int64]) -> Floats:
+        """Φ of rows of X by their number in X, whether they take part or not."""
+        return self.features.transform(np.asarray(self._X[rows], dtype=self.dtype))
 
     def project(self, mean: F64, basis: F64) -> F64:
         """(Φ − mean) @ basis for every row: (n, q), in one pass."""

@@ -1,0 +1,190 @@
+"""The target, complete: labels that are known, and guesses read from the prompts where they are not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
+from fairerclip.inputs import BLOCK_ROWS, Floats, prompt_groups
+from fairerclip.labels import Encoded, encode, zero_shot
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ORDER_ROWS, ORDER_MARGIN = 20, 0.2
+"""With so many known labels, prompts that fit them so much better in another order are in another order."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """How far pseudo-labels can be trusted: where they were needed and by how much they won."""
+
+    rows: NDArray[np.bool_]
+    margins: F64
+
+    def summary(self, codes: Ints, names: NDArray[Any]) -> dict[str, Any]:
+        """Counts and margin quantiles in cosine units, ready for JSON."""
+        chosen = self.margins[self.rows]
+        counts = np.bincount(codes[self.rows], minlength=len(names))
+        levels = (0.05, 0.25, 0.5, 0.75, 0.95)
+        return {
+            "rows": int(self.rows.sum()),
+            "counts": {str(n): int(c) for n, c in zip(names.tolist(), counts, strict=True)},
+            "margin_quantiles": dict(
+                zip(map(str, levels), np.quantile(chosen, levels).round(6).tolist(), strict=True)
+            ),
+        }
+
+
+def check_order(known: Ints, guessed: Ints, names: NDArray[Any], what: str) -> None:
+    """Refuse prompts that agree with the known labels far better in another order."""
+    if len(known) < ORDER_ROWS:
+        return
+    confusion = np.zeros((len(names), len(names)))
+    np.add.at(confusion, (known, guessed), 1.0)
+    rows, columns = linear_sum_assignment(-confusion)
+    best, given = confusion[rows, columns].sum() / len(known), np.trace(confusion) / len(known)
+    if best - given > ORDER_MARGIN:
+        raise PromptError(
+            f"the prompts of {what} seem to be in another order than its values {names.tolist()[:10]}: read zero-shot "
+            f"they agree with {given:.0%} of the known labels, in another order with {best:.0%}. Give a mapping from "
+            "value to prompts"
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """Class codes of every row, which of them are guesses, and the prompts of each class."""
+
+    codes: Ints
+    classes: NDArray[Any]
+    prompts: list[Floats]
+    guess: Guess | None
+
+
+def resolve_target(
+    X: Any,
+    y: Any,
+    text: Any,
+    sample_weight: F64,
+    *,
+    classes: Any = None,
+    missing_label: Any = None,
+) -> Target:
+    """Complete the target: known labels stay, missing ones are read zero-shot from the prompts."""
+    if isinstance(text, Mapping):
+        if classes is not None and list(classes) != list(text):
+            raise PromptError(
+                f"text is a mapping from {list(text)[:10]}, which is the order of classes; drop classes="
+            )
+        classes, text = list(text), list(text.values())
+    prompts = None if text is None else prompt_groups(text, X.shape[1], "text")
+    origin: Any = 0.0
+    encoded = _encode_target(X, y, prompts, classes, missing_label)
+    missing = encoded.missing
+    if prompts is None:
+        if len(encoded.classes) < 2:
+            raise LabelError(
+                f"y must have at least 2 classes; got {len(encoded.classes)} class: {encoded.classes.tolist()}"
+            )
+        prompts = _class_means(X, encoded, sample_weight)
+        # Class means share the mean of all images, which says nothing of the class.
+        origin = np.mean(np.concatenate(prompts), axis=0)
+    codes, guess = encoded.codes, None
+    if missing.any():
+        guessed, margins = zero_shot(X, prompts, origin)
+        if classes is None and encoded.classes.dtype.kind not in "iuf":
+            check_order(codes[~missing], guessed[~missing], encoded.classes, "the target")
+        codes = np.where(missing, guessed, codes)
+        guess = Guess(missing, margins)
+    present = np.bincount(codes, weights=sample_weight, minlength=len(encoded.classes)) > 0
+    if present.sum() < 2:
+        source = "zero-shot predictions have" if guess is not None else "y has"
+        raise LabelError(
+            f"{source} one class only ({encoded.classes[present].tolist()}): there is nothing to tell apart. "
+            "Check the prompts and that image and text embeddings come from the same model"
+        )
+    if not present.all():
+        warnings.warn(
+            f"classes {encoded.classes[~present].tolist()} have no rows; they are kept through their prompts alone",
+            VanishedLabelWarning,
+            stacklevel=3,
+        )
+    return Target(codes, encoded.classes, prompts, guess)
+
+
+def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, missing_label: Any) -> Encoded:
+    n = int(X.shape[0])
+    if y is None:
+        if prompts is None:
+            raise LabelError(
+                "FairerCLIP requires y to be passed, but the target y is None and there are no prompts: give y, "
+                "or text= (one embedding per class) to read pseudo-labels from"
+            )
+        return _unlabelled(n, len(prompts), classes)
+    encoded = encode(y, missing_label=missing_label, classes=classes)
+    if len(encoded.codes) != n:
+        raise ShapeError(f"X has {n} rows but y has {len(encoded.codes)}")
+    if prompts is not None and encoded.missing.all():
+        return _unlabelled(n, len(prompts), classes)
+    _refuse_regression(encoded)
+    if prompts is None or len(encoded.classes) == len(prompts):
+        return encoded
+    # Whole floats too: NaN for a missing label makes floats of integers.
+    indexes = encoded.classes.dtype.kind in "iuf" and len(encoded.classes) <= len(prompts)
+    if classes is None and indexes and encoded.classes.min() >= 0 and encoded.classes.max() < len(prompts):
+        return encode(y, missing_label=missing_label, classes=range(len(prompts)))
+    raise PromptError(
+        f"y has {len(encoded.classes)} classes {encoded.classes.tolist()[:10]} but text has {len(prompts)} entries; "
+        "give one entry per class in the order of classes=, or integer labels that index the prompts"
+    )
+
+
+def _unlabelled(n: int, n_prompts: int, classes: Any) -> Encoded:
+    """No label is known: every row is to be read from the prompts."""
+    encoded = encode([None] * n, classes=range(n_prompts) if classes is None else classes)
+    if len(encoded.classes) != n_prompts:
+        raise PromptError(f"{len(encoded.classes)} classes were named but text has {n_prompts} entries")
+    return encoded
+
+
+def _refuse_regression(encoded: Encoded) -> None:
+    classes = encoded.classes
+    if classes.dtype.kind == "f":
+        if not np.all(np.isfinite(classes)):
+            raise LabelError("Input y contains infinity; labels must be finite, None or NaN where unknown")
+        if np.any(classes != np.floor(classes)):
+            raise LabelError(
+                f"Unknown label type: continuous. y has {len(classes)} distinct float values; the target must be "
+                "categorical: bin it first"
+            )
+
+
+def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
+    """Class means stand in for prompts where there are none."""
+    sums = np.zeros((len(encoded.classes), X.shape[1]))
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        codes = encoded.codes[block]
+        onehot = np.zeros((len(encoded.classes), len(codes)))
+        known = np.flatnonzero(codes >= 0)
+        onehot[codes[known], known] = sample_weight[block][known]
+        sums += onehot @ np.asarray(X[block], dtype=np.float64)
+    totals = np.bincount(
+        encoded.codes[~encoded.missing],
+        weights=sample_weight[~encoded.missing],
+        minlength=len(encoded.classes),
+    )
+    if not np.all(totals > 0):
+        raise LabelError(
+            f"classes {encoded.classes[totals <= 0].tolist()} have no labelled rows and there are no prompts to know "
+            "them by; give text=, or leave them out of classes="
+        )
+    return [m[None, :] for m in sums / totals[:, None]]
