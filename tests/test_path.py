@@ -297,7 +297,7 @@ def test_evaluate_names_what_does_not_fit(embeddings):
 
 def test_several_attributes_are_crossed_for_the_table(embeddings):
     e = embeddings(n=400)
-    other = np.random.default_rng(0).integers(2, size=400)
+    other = np.random.default_rng(99).integers(2, size=400)
     m = small().fit(e.X, e.y, sensitive_features={"a": e.s, "b": other}, text=e.text)
     crossed = 2 * e.s + other
     by_columns = m.path([0.3]).evaluate(e.X, e.y, np.column_stack([e.s, other]))[0]
