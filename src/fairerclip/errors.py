@@ -61,6 +61,38 @@ class ModelFileError(FairerClipError, ValueError):
     """A saved model is damaged, of an unknown version, or not a model."""
 
 
+class StoreError(FairerClipError, ValueError):
+    """Embeddings on disk cannot be used: damaged, of mixed widths, or not what was expected."""
+
+
+class JoinError(FairerClipError, ValueError):
+    """Labels and embeddings do not meet: ids repeat, a column is missing, or nothing matches."""
+
+
+class ProvenanceError(FairerClipError, ValueError):
+    """Image and text embeddings come from different models."""
+
+
+class DatasetError(FairerClipError, OSError):
+    """A dataset is not on disk in its official layout."""
+
+
+class PromptFileError(FairerClipError, ValueError):
+    """A prompt file cannot be used, or there is none of that name."""
+
+
+class ImageError(FairerClipError, ValueError):
+    """An image cannot be decoded, or is one that must not be."""
+
+
+class EncoderError(FairerClipError, ValueError):
+    """A CLIP encoder cannot be loaded or used."""
+
+
+class MissingExtraError(FairerClipError, ImportError):
+    """A library that is not installed is needed; the message names the extra."""
+
+
 class OutputExistsError(FairerClipError, FileExistsError):
     """The output path is taken and overwriting was not asked for."""
 

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fairerclip import fitting
+from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import (
     ConstantPredictionWarning,
     FreeQueryError,
@@ -382,6 +383,8 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     def _embeddings(self, X: Any, *, reset: bool) -> Any:
         # Finiteness is checked by check_rows, which names the rows.
         try:
+            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+                return validate_data(self, X, reset=reset, skip_check_array=True)
             return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
         except ValueError as error:
             raise ShapeError(str(error)) from None

@@ -241,12 +241,12 @@ def test_absent_split_and_attribute_are_named_with_those_there_are(write):
         Split(np.eye(2, dtype=np.float32)).sensitive()
 
 
-@pytest.mark.parametrize("name", ["task.safetensors", "task.pkl", "task"])
+@pytest.mark.parametrize("name", ["task.pt", "task.pkl", "task"])
 def test_other_formats_are_refused_by_name(tmp_path, write, name):
     task = load_task(write())
-    with pytest.raises(TaskFileError, match=r"expected a task file \(.npz\)"):
+    with pytest.raises(TaskFileError, match=r"expected a task file \(.npz, .safetensors\)"):
         load_task(tmp_path / name)
-    with pytest.raises(TaskFileError, match=r"expected a task file \(.npz\)"):
+    with pytest.raises(TaskFileError, match=r"expected a task file \(.npz, .safetensors\)"):
         save_task(task, tmp_path / name)
 
 

@@ -1,11 +1,37 @@
-"""What comes in: task files, read without trusting them, and simulated tasks.
+"""What comes in: embeddings, labels and task files, read without trusting them, and simulated tasks.
 
-A `Task` holds the `Split`s, the prompts' embeddings and the `Sensitive` attributes of one experiment.
+`open_store` reads embeddings in the layouts people have, `preflight` looks at them, `read_labels` and `join`
+bring labels to them by id. A `Task` holds the `Split`s, the prompts' embeddings and the `Sensitive` attributes
+of one experiment.
 """
 
-# Not lazy: these need numpy alone, and a lazy `simulate` would be the function or the submodule of that name
-# depending on who imports first.
+# Not lazy: these need numpy alone, and a lazy `simulate`, `join` or `preflight` would be the function or the
+# submodule of that name depending on who imports first.
+from fairerclip.data.join import Join, join
+from fairerclip.data.label_table import LabelTable, read_labels
+from fairerclip.data.preflight import Preflight, preflight
+from fairerclip.data.provenance import Provenance
 from fairerclip.data.simulate import simulate
+from fairerclip.data.store_writer import StoreWriter, read_text
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import Sensitive, Split, Task, load_task, save_task
 
-__all__ = ["Sensitive", "Split", "Task", "load_task", "save_task", "simulate"]
+__all__ = [
+    "EmbeddingStore",
+    "Join",
+    "LabelTable",
+    "Preflight",
+    "Provenance",
+    "Sensitive",
+    "Split",
+    "StoreWriter",
+    "Task",
+    "join",
+    "load_task",
+    "open_store",
+    "preflight",
+    "read_labels",
+    "read_text",
+    "save_task",
+    "simulate",
+]

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from fairerclip.data import fields
 from fairerclip.data.fields import SPLITS, UNNAMED, part_key, s_key
 from fairerclip.data.limits import DEFAULT_LIMITS, Limits
-from fairerclip.data.npz import read_npz, write_npz
+from fairerclip.data.task_formats import check_suffix, read_arrays, write_arrays
 from fairerclip.errors import ParameterError, TaskFileError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-
-READ = (".npz",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +137,8 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     Parameters
     ----------
     path : path-like
-        An ``.npz`` with ``image_train``, ``y_train``, ``s_train``, ``text_target`` and so on.
+        An ``.npz`` or ``.safetensors`` with ``image_train``, ``y_train``, ``s_train``, ``text_target`` and so
+        on, or a folder whose ``task.toml`` names its parts.
     limits : Limits
         What the file may declare.
 
@@ -164,8 +163,7 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     >>> folder.cleanup()
     """
     file = Path(path)
-    _check_suffix(file)
-    return _from_arrays(read_npz(file, limits=limits), file)
+    return _from_arrays(read_arrays(file, limits), file)
 
 
 def save_task(
@@ -178,11 +176,11 @@ def save_task(
     task : Task
         What to write; it is checked first, as `load_task` would.
     path : path-like
-        An ``.npz``; it appears whole or not at all.
+        An ``.npz`` or ``.safetensors``; it appears whole or not at all.
     overwrite : bool
         Replace a file that is there.
     compress : bool
-        Deflate the arrays.
+        Deflate the arrays of an ``.npz``.
 
     Returns
     -------
@@ -206,17 +204,10 @@ def save_task(
     >>> folder.cleanup()
     """
     file = Path(path)
-    _check_suffix(file)
+    check_suffix(file, "to write to")
     arrays = _to_arrays(task, file)
     _from_arrays(arrays, file)
-    return write_npz(file, arrays, overwrite=overwrite, compress=compress)
-
-
-def _check_suffix(file: Path) -> None:
-    if file.suffix.lower() not in READ:
-        raise TaskFileError(
-            f"{file}: expected a task file ({', '.join(READ)}), got {file.suffix or 'no suffix'}"
-        )
+    return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 
 def _pick(name: str | None, there: Mapping[str, Any], where: str) -> str:

@@ -1,0 +1,199 @@
+"""Labels from a table: one row per id, categories as codes."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.parquet import open_parquet, text_batches
+from fairerclip.errors import JoinError, LabelError
+
+Ints = NDArray[np.int64]
+MISSING = -1
+MAX_CATEGORIES = 10_000
+"""More distinct values than this and a column is an id or a quantity, not a category."""
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A categorical column: codes (n,), -1 where missing, and the names that they stand for."""
+
+    name: str
+    codes: Ints
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTable:
+    """Ids (n,) and the categorical columns that were asked for."""
+
+    ids: NDArray[np.str_]
+    columns: dict[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_labels(
+    path: Any, *, id_column: str, columns: Sequence[str], allow_constant: Sequence[str] = ()
+) -> LabelTable:
+    r"""Read ids and categorical columns from a CSV, TSV or parquet file.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv``, ``.tsv`` or ``.parquet`` with a header.
+    id_column : str
+        Column of ids, present in every row.
+    columns : sequence of str
+        Columns of text or integers; an empty field is missing (-1). Names are in sorted order, numbers in
+        the order of numbers.
+    allow_constant : sequence of str
+        Columns that may have one value only, such as that of the splits.
+
+    Returns
+    -------
+    LabelTable
+        Memory: the ids and 8 bytes per label; rows are read in blocks.
+
+    Raises
+    ------
+    JoinError
+        The file cannot be read, or has no such column.
+    LabelError
+        A column has one value only, or so many that it is no category.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = Path(folder.name) / "labels.csv"
+    >>> _ = file.write_text("image,age\na.jpg,10\nb.jpg,9\nc.jpg,\n")
+    >>> table = read_labels(file, id_column="image", columns=["age"])
+    >>> table.columns["age"].names, table.columns["age"].codes.tolist()
+    (('9', '10'), [1, 0, -1])
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    wanted = [id_column, *(name for name in columns if name != id_column)]
+    if file.suffix.lower() == ".parquet":
+        _check_columns(open_parquet(file, JoinError).schema_arrow.names, wanted, file)
+        batches = text_batches(file, wanted, JoinError)
+    elif file.suffix.lower() in (".csv", ".tsv"):
+        batches = _csv_batches(file, wanted)
+    else:
+        raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
+    encoders = {name: _Encoder(name, file) for name in columns}
+    ids: list[NDArray[np.str_]] = []
+    row = 0
+    for batch in batches:
+        by_name = dict(zip(wanted, batch, strict=True))
+        names = by_name[id_column]
+        blank = next((i for i, name in enumerate(names) if not name), None)
+        if blank is not None:
+            raise JoinError(
+                f"{file}: expected an id in every row of {id_column!r}, row {row + blank} has none"
+            )
+        ids.append(np.array(names, dtype=np.str_))
+        for name, encoder in encoders.items():
+            encoder.update(by_name[name])
+        row += len(names)
+    if not row:
+        raise JoinError(f"{file}: expected rows after the header, found none")
+    return LabelTable(
+        np.concatenate(ids),
+        {name: encoder.finalise(name in allow_constant) for name, encoder in encoders.items()},
+    )
+
+
+class _Encoder:
+    """Codes of one column in the order in which values are met, put in order at the end."""
+
+    def __init__(self, name: str, file: Path) -> None:
+        self._name, self._file = name, file
+        self._codes: dict[str, int] = {}
+        self._parts: list[NDArray[np.int32]] = []
+
+    def update(self, values: Sequence[str | None]) -> None:
+        codes = self._codes
+        part = np.empty(len(values), dtype=np.int32)
+        for i, value in enumerate(values):
+            part[i] = MISSING if not value else codes.setdefault(value, len(codes))
+        self._parts.append(part)
+        if len(codes) > MAX_CATEGORIES:
+            raise LabelError(
+                f"{self._file}: column {self._name!r} has more than {MAX_CATEGORIES:,} distinct values; a label is a "
+                "category: bin a quantity first"
+            )
+
+    def finalise(self, allow_constant: bool) -> Column:
+        if len(self._codes) < (1 if allow_constant else 2):
+            came = f"the value {next(iter(self._codes))!r} only" if self._codes else "missing values only"
+            raise LabelError(
+                f"{self._file}: column {self._name!r} has {came}; a label needs at least two values to tell apart"
+            )
+        names = sorted(self._codes, key=_order(self._codes))
+        rank = np.empty(len(names) + 1, dtype=np.int64)
+        rank[MISSING] = MISSING
+        rank[[self._codes[name] for name in names]] = np.arange(len(names))
+        return Column(self._name, rank[np.concatenate(self._parts)], tuple(names))
+
+
+def _order(names: Any) -> Any:
+    try:
+        if all(np.isfinite(float(name)) for name in names):
+            return lambda name: (float(name), name)
+    except ValueError:
+        pass
+    return str
+
+
+def _csv_batches(file: Path, wanted: list[str]) -> Iterator[list[list[str | None]]]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as handle:
+            reader = csv.reader(handle, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", strict=True)
+            header = next(reader, [])
+            _check_columns(header, wanted, file)
+            places = [header.index(name) for name in wanted]
+            out: list[list[str | None]] = [[] for _ in wanted]
+            for fields in reader:
+                if len(fields) != len(header):
+                    if not fields:
+                        continue  # a blank line
+                    raise JoinError(
+                        f"{file}, line {reader.line_num}: expected {len(header)} fields as in the header, got "
+                        f"{len(fields)}"
+                    )
+                for values, place in zip(out, places, strict=True):
+                    values.append(fields[place])
+                if len(out[0]) >= _BLOCK:
+                    yield out
+                    out = [[] for _ in wanted]
+            if out[0]:
+                yield out
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise JoinError(
+            f"{file}: expected a readable table in UTF-8, got {type(error).__name__}: {error}"
+        ) from error
+
+
+def _check_columns(header: Sequence[str], wanted: Sequence[str], file: Path) -> None:
+    for name in wanted:
+        if name not in header:
+            near = difflib.get_close_matches(name, header, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise JoinError(
+                f"{file}: no column {name!r}{hint} It has: {', '.join(header[:50]) or 'no columns'}"
+            )
+        if list(header).count(name) > 1:
+            raise JoinError(
+                f"{file}: expected column {name!r} once, it is there {list(header).count(name)} times"
+            )

@@ -1,0 +1,341 @@
+"""`EmbeddingStore`: embeddings on disk in the layouts people have, read by blocks and by id.
+
+A store is a list of parts laid end to end. Rows come as float32 whatever the files hold, and nothing is read
+before it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.provenance import Provenance
+from fairerclip.errors import FairerClipError, ShapeError, StoreError
+
+Array = NDArray[Any]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+BLOCK_ROWS = 8192
+UNIT_TOLERANCE = 1e-3
+"""A row this near to unit length was normalised before it was rounded: float16 moves norms by up to 1e-4."""
+
+
+class Rows(Protocol):
+    """What a part is read from."""
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start to stop (m, p), as on disk."""
+
+    def take(self, rows: Ints) -> Array:
+        """Rows (m, p) of sorted numbers, as on disk."""
+
+
+class Part:
+    """Consecutive rows of a store: where they come from, how many, how wide, and their ids."""
+
+    def __init__(
+        self,
+        where: str,
+        source: Rows,
+        shape: tuple[int, int],
+        dtype: str,
+        ids: Callable[[], Array] | None = None,
+    ) -> None:
+        self.where, self.source, self.shape, self.dtype, self.ids = where, source, shape, dtype, ids
+
+
+class ArrayRows:
+    """Rows of an array or memory map, which is opened when rows are asked for."""
+
+    def __init__(self, array: Callable[[], Array]) -> None:
+        self._array = array
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start to stop (m, p), as on disk."""
+        return self._array()[start:stop]
+
+    def take(self, rows: Ints) -> Array:
+        """Rows (m, p) of sorted numbers, as on disk."""
+        return self._array()[rows]
+
+
+class EmbeddingStore:
+    """Embeddings (n, p) on disk, with the shape of an array and the memory of a block.
+
+    It can be given as ``X`` to `FairerCLIP.fit`, ``predict`` and ``transform``: rows are then streamed.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        Laid end to end; `open_store` finds them.
+    path : str
+        For messages.
+    provenance : Provenance or None
+        Where the embeddings come from, if known.
+
+    Examples
+    --------
+    >>> store = EmbeddingStore.from_array(np.eye(3), ids=["a", "b", "c"])
+    >>> store.shape, store[1:].shape, store.ids.tolist()
+    ((3, 3), (2, 3), ['a', 'b', 'c'])
+    """
+
+    ndim = 2
+    dtype = np.dtype(np.float32)
+
+    def __init__(
+        self, parts: Sequence[Part], *, path: str = "store", provenance: Provenance | None = None
+    ) -> None:
+        if not parts or not sum(part.shape[0] for part in parts):
+            raise StoreError(f"{path}: expected embeddings, found none")
+        parts = [part for part in parts if part.shape[0]]
+        for part in parts:
+            if part.shape[1] != parts[0].shape[1]:
+                raise StoreError(
+                    f"{path}: expected one width, {part.where} has {part.shape[1]} and {parts[0].where} "
+                    f"{parts[0].shape[1]}"
+                )
+            if (part.ids is None) != (parts[0].ids is None):
+                bare, named = (part, parts[0]) if part.ids is None else (parts[0], part)
+                raise StoreError(
+                    f"{path}: expected ids for all rows, {named.where} has ids, {bare.where} none"
+                )
+        if provenance is not None and provenance.width != parts[0].shape[1]:
+            raise StoreError(
+                f"{path}: its provenance says width {provenance.width}, the embeddings have {parts[0].shape[1]}"
+            )
+        self.path, self.provenance = path, provenance
+        self._parts = list(parts)
+        self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
+        self.shape = (int(self._starts[-1]), parts[0].shape[1])
+        self._ids: Array | None = None
+
+    @classmethod
+    def from_array(
+        cls, X: Any, ids: Any = None, *, provenance: Provenance | None = None, path: str = "array"
+    ) -> EmbeddingStore:
+        """A store over an array (n, p) or memory map, with ids (n,) or without."""
+        array = np.asarray(X) if not isinstance(X, np.ndarray) else X
+        rows = None if ids is None else np.asarray(ids).astype(np.str_)
+        part = array_part(
+            path, lambda: array, array.shape, array.dtype, None if rows is None else lambda: rows
+        )
+        return cls([part], path=path, provenance=provenance)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"EmbeddingStore({self.path!r}, shape={self.shape}, on disk {self.dtype_on_disk})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise StoreError(f"{self.path}: a store is read from disk and cannot be an array without a copy")
+        rows = self[:]
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
+    @property
+    def dtype_on_disk(self) -> str:
+        """The types that the files hold, such as ``"float16"``."""
+        return ", ".join(dict.fromkeys(part.dtype for part in self._parts))
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether rows have ids, without reading them."""
+        return self._parts[0].ids is not None
+
+    @property
+    def ids(self) -> Array | None:
+        """Ids (n,) of str, read once, or None; row numbers are never taken for ids."""
+        if self._ids is None and self.has_ids:
+            self._ids = np.concatenate([_part_ids(part) for part in self._parts])
+        return self._ids
+
+    def __getitem__(self, rows: slice | Sequence[int] | Array) -> Floats:
+        """Rows (m, p) as float32, for a slice or an array of row numbers."""
+        return self._rows(rows, _float32)
+
+    def raw(self, rows: slice | Sequence[int] | Array) -> Array:
+        """Rows (m, p) in the widest float type of their files: neither cast nor brought to unit length."""
+        return self._rows(rows, _as_stored)
+
+    def _rows(self, rows: slice | Sequence[int] | Array, convert: Callable[[Part, Array], Array]) -> Array:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._range(start, max(start, stop), convert)
+            rows = np.arange(start, stop, step)
+        numbers = np.asarray(rows)
+        if numbers.dtype == np.bool_ and numbers.shape == (len(self),):
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):
+            raise ShapeError(
+                f"{self.path}: expected a slice or row numbers (m,), got {numbers.dtype} of shape {numbers.shape}"
+            )
+        return self._take(numbers.astype(np.int64), convert)
+
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[Array, Floats]]:
+        """Yield (ids, or row numbers where there are none; X (m, p) float32), in order."""
+        for start in range(0, len(self), rows):
+            stop = min(start + rows, len(self))
+            ids = self.ids
+            yield (np.arange(start, stop) if ids is None else ids[start:stop]), self[start:stop]
+
+    def _range(self, start: int, stop: int, convert: Callable[[Part, Array], Array]) -> Array:
+        pieces = []
+        first = int(np.searchsorted(self._starts, start, side="right")) - 1
+        for part, begin in zip(self._parts[first:], self._starts[first:], strict=False):
+            low, high = max(start - int(begin), 0), min(stop - int(begin), part.shape[0])
+            if low >= high:
+                break
+            pieces.append(convert(part, part.source.read(low, high)))
+        return _joined(pieces, self.shape[1])
+
+    def _take(self, numbers: Ints, convert: Callable[[Part, Array], Array]) -> Array:
+        n = len(self)
+        outside = (numbers < -n) | (numbers >= n)
+        if outside.any():
+            raise ShapeError(f"{self.path}: row {int(numbers[outside][0])} of {n} was asked for")
+        numbers = np.where(numbers < 0, numbers + n, numbers)
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]  # a part is visited once, and read in its own order
+        edges = np.searchsorted(ascending, self._starts)
+        pieces = [
+            convert(part, part.source.take(ascending[low:high] - int(begin)))
+            for part, begin, low, high in zip(
+                self._parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
+            )
+            if low < high
+        ]
+        rows = _joined(pieces, self.shape[1])
+        out = np.empty_like(rows)
+        out[order] = rows
+        return out
+
+
+def _joined(pieces: list[Array], width: int) -> Array:
+    if not pieces:
+        return np.empty((0, width), dtype=np.float32)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _as_stored(part: Part, rows: Array) -> Array:
+    if rows.shape[1:] != (part.shape[1],):
+        raise StoreError(
+            f"{part.where}: expected width {part.shape[1]}, got shape {rows.shape}; has it changed?"
+        )
+    if part.dtype == "bfloat16":
+        from fairerclip.data.tensors import widen_bfloat16
+
+        return widen_bfloat16(rows)
+    return rows
+
+
+def _float32(part: Part, rows: Array) -> Floats:
+    """Rows as a float32 array of their own; those of 16 bits are brought back to unit length."""
+    with np.errstate(over="ignore"):  # what overflows float32 is reported as not finite by who uses it
+        out = np.array(_as_stored(part, rows), dtype=np.float32, order="C")
+    return unit_again(out) if part.dtype in ("float16", "bfloat16") else out
+
+
+def _part_ids(part: Part) -> Array:
+    ids = np.asarray(part.ids() if part.ids is not None else [])
+    if ids.dtype.kind != "U" or ids.shape != (part.shape[0],):
+        raise StoreError(
+            f"{part.where}: {part.shape[0]:,} embeddings but ids of shape {ids.shape} ({ids.dtype}); each row "
+            "needs one"
+        )
+    return ids
+
+
+def unit_again(rows: Floats) -> Floats:
+    """Undo the rounding of unit rows, in place; rows that are not near unit length were never normalised."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        near = np.abs(norms - 1.0) <= UNIT_TOLERANCE
+    rows /= np.where(near, norms, 1.0).astype(np.float32)[:, None]
+    return rows
+
+
+def array_part(
+    where: str,
+    array: Callable[[], Array],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any] | str,
+    ids: Callable[[], Array] | None = None,
+) -> Part:
+    """A part over one matrix, refused here unless it is one of floats."""
+    bfloat = isinstance(dtype, str) and dtype == "bfloat16"
+    if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
+        raise StoreError(
+            f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
+        )
+    name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
+    return Part(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    modality: str = "image",
+    key: str | None = None,
+    id_column: str | None = None,
+    provenance: Provenance | None = None,
+    incomplete: bool = False,
+) -> EmbeddingStore:
+    """Open embeddings in whatever layout they have.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval wrote
+        (``img_emb``, ``text_emb``, ``metadata``); a folder of shards of one kind, also beside parquet files
+        of the same names (DataComp); or a store that ``fairerclip embed`` wrote.
+    modality : "image" or "text"
+        Which side of a folder that holds both.
+    key : str or None
+        Array, tensor or column to read where a file holds several, such as ``"l14_img"`` of DataComp.
+    id_column : str or None
+        Parquet column of ids; None takes ``id``, ``image_path``, ``path``, ``key`` or ``uid``.
+    provenance : Provenance or None
+        What you know about the embeddings, for layouts that do not say.
+    incomplete : bool
+        Take a store whose embedding has not finished.
+
+    Returns
+    -------
+    EmbeddingStore
+        O(parts) memory; rows are read when asked for.
+
+    Raises
+    ------
+    StoreError
+        Nothing that can be read is there; the message names path, expectation and finding.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> np.save(Path(folder.name) / "x.npy", np.eye(4, dtype=np.float16))
+    >>> open_store(Path(folder.name) / "x.npy")
+    EmbeddingStore('...x.npy', shape=(4, 4), on disk float16)
+    >>> folder.cleanup()
+    """
+    from fairerclip.data import store_layouts
+
+    if modality not in ("image", "text"):
+        raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
+    ask = store_layouts.Ask(modality, key, id_column, incomplete)
+    try:
+        parts, own = store_layouts.find_parts(Path(path), ask)
+    except FairerClipError:
+        raise
+    except (OSError, ValueError) as error:  # no permission, a NUL in the name
+        raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
+    return EmbeddingStore(parts, path=str(path), provenance=provenance or own)

@@ -1,0 +1,333 @@
+"""A task as a folder: ``task.toml`` names its parts, which lie beside it.
+
+::
+
+    name = "my birds"
+    class_names = ["landbird", "waterbird"]      # optional: the order of the classes
+    target_prompts = ["a landbird", "a waterbird"]
+    text_target = "text.npy"                     # any store
+
+    [sensitive.place]
+    prompts = ["on land", "on water"]
+    text = "place.npy"
+
+    [images]                                     # one store, split by a column of the labels …
+    store = "embeddings"
+    # [splits.train]                             # … or a store per split
+    # store = "train.npy"
+    # y = "y_train.npy"                          # labels as arrays, instead of a table
+    # s = { place = "place_train.npy" }
+
+    [labels]
+    file = "labels.csv"
+    id = "image"
+    target = "bird"
+    sensitive = ["place"]
+    split = "split"
+    split_values = { train = "0", val = "1", test = "2" }   # where they are not called train, val and test
+    unmatched = "error"                          # or "drop": embeddings without a label
+
+An embedding whose split is empty in the table takes no part.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.fields import SPLITS, part_key, s_key
+from fairerclip.data.join import join
+from fairerclip.data.label_table import Column, LabelTable, read_labels
+from fairerclip.data.npz import read_npy
+from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.task_formats import TOML
+from fairerclip.errors import FairerClipError, JoinError, TaskFileError
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+MAX_TOML_BYTES = 1024**2
+_STORE_KEYS = {"store", "key", "id"}
+_KEYS: dict[str, set[str]] = {
+    "": {
+        "name",
+        "simulated",
+        "class_names",
+        "target_prompts",
+        "text_target",
+        "sensitive",
+        "images",
+        "splits",
+        "labels",
+    },
+    "images": _STORE_KEYS,
+    "splits.*": _STORE_KEYS | {"y", "s"},
+    "sensitive.*": {"names", "prompts", "text"},
+    "labels": {"file", "id", "target", "sensitive", "split", "split_values", "unmatched"},
+}
+
+
+def read_folder(path: Path) -> dict[str, Array]:
+    """Arrays of a task folder by the keys of a task file; anything that cannot be used is a `TaskFileError`."""
+    reader = _Folder(path)
+    try:
+        return reader.arrays()
+    except TaskFileError:
+        raise
+    except FairerClipError as error:  # of a store, a table or a join: the same cause, seen from the task
+        raise TaskFileError(f"{path / TOML}: {error}") from error
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self.path, self.where = path, str(path / TOML)
+        self.spec = _read_toml(path)
+        self._check()
+        self.labels: Mapping[str, Any] = self.spec.get("labels", {})
+
+    def arrays(self) -> dict[str, Array]:
+        spec = self.spec
+        arrays: dict[str, Array] = {
+            "name": np.array(self._of(spec, "name", str, self.path.resolve().name)),
+            "simulated": np.array(self._of(spec, "simulated", bool, False)),
+        }
+        sensitive = spec.get("sensitive", {})
+        for name, entry in sensitive.items():
+            for key, part in (("prompts", "sensitive_prompts"), ("names", "sensitive_names")):
+                if key in entry:
+                    arrays[part_key(part, name)] = self._strings(entry, key)
+            if "text" in entry:
+                arrays[part_key("text_sensitive", name)] = self._text(entry["text"])
+        for key in ("target_prompts", "class_names"):
+            if key in spec:
+                arrays[key] = self._strings(spec, key)
+        if "text_target" in spec:
+            arrays["text_target"] = self._text(spec["text_target"])
+        table = self._table()
+        if table is not None:
+            self._name_values(table, arrays)
+        stores = {name: self._store(entry) for name, entry in spec.get("splits", {}).items()}
+        for name, store in stores.items():
+            self._split_by_file(name, store, table, arrays)
+        if "images" in spec:
+            self._split_by_column(self._store(spec["images"]), table, arrays)
+        return arrays
+
+    def _check(self) -> None:
+        self._known("", self.spec)
+        for section in ("images", "labels"):
+            if section in self.spec:
+                self._known(section, self.spec[section])
+        for section in ("splits", "sensitive"):
+            for name, entry in _table_of(self.spec.get(section, {}), self.where, section).items():
+                self._known(f"{section}.*", entry, name)
+                for key in ("key", "id") if section == "splits" else ():
+                    self._of(entry, key, str, "")
+        for section, key in (("images", "key"), ("images", "id"), ("labels", "target"), ("labels", "split")):
+            if key in self.spec.get(section, {}):
+                self._of(self.spec[section], key, str)
+        if "sensitive" in self.spec.get("labels", {}):
+            self._strings(self.spec["labels"], "sensitive")
+        if ("images" in self.spec) == bool(self.spec.get("splits")):
+            raise TaskFileError(
+                f"{self.where}: expected [images], split by a column, or [splits.*]; not both"
+            )
+        unknown = set(self.spec.get("splits", {})) - set(SPLITS)
+        if unknown:
+            raise TaskFileError(f"{self.where}: expected splits {', '.join(SPLITS)}, got {sorted(unknown)}")
+
+    def _known(self, section: str, entry: Any, name: str = "") -> None:
+        title = section.replace("*", name) or "the top"
+        for key in _table_of(entry, self.where, title):
+            if key not in _KEYS[section]:
+                near = difflib.get_close_matches(key, _KEYS[section], n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TaskFileError(
+                    f"{self.where}: unknown key {key!r} in {title}{hint} It may have {sorted(_KEYS[section])}"
+                )
+
+    def _of(self, entry: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
+        value = entry.get(key, default)
+        if not isinstance(value, kind):
+            raise TaskFileError(f"{self.where}: expected {key} to be {kind.__name__}, got {value!r:.80}")
+        return value
+
+    def _strings(self, entry: Mapping[str, Any], key: str) -> Array:
+        values = self._of(entry, key, list)
+        if not values or not all(isinstance(value, str) for value in values):
+            raise TaskFileError(f"{self.where}: expected {key} to be a list of strings, got {values!r:.80}")
+        return np.array(values, dtype=np.str_)
+
+    def _store(self, entry: Mapping[str, Any]) -> EmbeddingStore:
+        path = inside(self.path, self._of(entry, "store", str), self.where)
+        return open_store(path, key=entry.get("key"), id_column=entry.get("id"))
+
+    def _text(self, name: Any) -> Array:
+        path = inside(self.path, name, self.where)
+        return np.asarray(open_store(path, modality="text"))
+
+    def _table(self) -> LabelTable | None:
+        if not self.labels:
+            return None
+        columns = [self.labels[key] for key in ("target", "split") if key in self.labels]
+        columns += self.labels.get("sensitive", [])
+        file = inside(self.path, self._of(self.labels, "file", str), self.where)
+        return read_labels(
+            file,
+            id_column=self._of(self.labels, "id", str),
+            columns=columns,
+            allow_constant=[self.labels["split"]] if "split" in self.labels else [],
+        )
+
+    def _name_values(self, table: LabelTable, arrays: dict[str, Array]) -> None:
+        """Names of classes and values: those of ``task.toml``, or else those of the columns."""
+        pairs = [(self.labels["target"], "class_names", "target_prompts")] if "target" in self.labels else []
+        pairs += [
+            (name, part_key("sensitive_names", name), part_key("sensitive_prompts", name))
+            for name in self.labels.get("sensitive", [])
+        ]
+        for column, names, prompts in pairs:
+            if names not in arrays:
+                values = table.columns[column].names
+                if prompts in arrays and len(arrays[prompts]) != len(values):
+                    raise TaskFileError(
+                        f"{self.where}: column {column!r} has the values {', '.join(values[:10])} but there are "
+                        f"{len(arrays[prompts])} prompts; give the names in the order of the prompts"
+                    )
+                arrays[names] = np.array(values, dtype=np.str_)
+
+    def _codes(self, column: Column, names: Array) -> Ints:
+        """Codes of a column in the order of the names; numbers index the names."""
+        place = {str(name): i for i, name in enumerate(names)}
+        if set(column.names) <= set(place):
+            to = [place[name] for name in column.names]
+        elif all(name.isdecimal() and int(name) < len(names) for name in column.names):
+            to = [int(name) for name in column.names]
+        else:
+            raise TaskFileError(
+                f"{self.where}: column {column.name!r} has the values {', '.join(column.names[:10])}, the names are "
+                f"{', '.join(place)}; they must be the same, or numbers from 0"
+            )
+        return np.array([*to, -1], dtype=np.int64)[column.codes]
+
+    def _rows(self, store: EmbeddingStore, table: LabelTable) -> Ints:
+        met = join(store.ids, table.ids)
+        choice = self.labels.get("unmatched", "error")
+        if choice not in ("error", "drop"):
+            raise TaskFileError(f"{self.where}: expected unmatched to be 'error' or 'drop', got {choice!r}")
+        if met.unmatched_embeddings and choice == "error":
+            raise JoinError(
+                f'{" ".join(met.lines())} Give them a label, or set unmatched = "drop" in [labels] to leave these '
+                "embeddings out"
+            )
+        return met.rows_in_labels
+
+    def _fill(
+        self, split: str, store: EmbeddingStore, rows: Ints, table: LabelTable, arrays: dict[str, Array]
+    ) -> None:
+        """Arrays of one split: the embeddings ``chosen`` by rows ≥ 0, and their labels."""
+        chosen = np.flatnonzero(rows >= 0)
+        arrays[f"image_{split}"] = store[chosen] if len(chosen) < len(store) else store[:]
+        if store.ids is not None:
+            arrays[f"ids_{split}"] = store.ids[chosen]
+        at = rows[chosen]
+        if "target" in self.labels:
+            column = table.columns[self.labels["target"]]
+            arrays[f"y_{split}"] = self._codes(column, arrays["class_names"])[at]
+        for name in self.labels.get("sensitive", []):
+            names = arrays[part_key("sensitive_names", name)]
+            arrays[s_key(name, split)] = self._codes(table.columns[name], names)[at]
+
+    def _split_by_file(
+        self, split: str, store: EmbeddingStore, table: LabelTable | None, arrays: dict[str, Array]
+    ) -> None:
+        entry = self.spec["splits"][split]
+        if table is not None:
+            self._fill(split, store, self._rows(store, table), table, arrays)
+        else:
+            arrays[f"image_{split}"] = store[:]
+            if store.ids is not None:
+                arrays[f"ids_{split}"] = store.ids
+        given = {f"y_{split}": entry["y"]} if "y" in entry else {}
+        given |= {
+            s_key(name, split): file for name, file in _table_of(entry.get("s", {}), self.where, "s").items()
+        }
+        for key, file in given.items():
+            if key in arrays:
+                raise TaskFileError(f"{self.where}: {key} is given both as an array and in the labels' table")
+            arrays[key] = read_npy(inside(self.path, file, self.where))
+
+    def _split_by_column(
+        self, store: EmbeddingStore, table: LabelTable | None, arrays: dict[str, Array]
+    ) -> None:
+        if table is None or "split" not in self.labels:
+            raise TaskFileError(f"{self.where}: [images] needs [labels] with a column split")
+        column = table.columns[self._of(self.labels, "split", str)]
+        values = _table_of(self.labels.get("split_values", {}), self.where, "split_values")
+        named = {str(value): split for split, value in values.items()} or {split: split for split in SPLITS}
+        _refuse_others(column.names, named, values, self.where, column.name)
+        rows = self._rows(store, table)
+        code = np.where(rows >= 0, column.codes[rows], -1)
+        for value, split in named.items():
+            if value in column.names:
+                mine = np.where(code == column.names.index(value), rows, -1)
+                if (mine >= 0).any():
+                    self._fill(split, store, mine, table, arrays)
+
+
+def _refuse_others(
+    found: Sequence[str], named: Collection[str], values: Mapping[str, Any], where: str, column: str
+) -> None:
+    strange = [name for name in found if name not in named]
+    if strange or set(values) - set(SPLITS):
+        raise TaskFileError(
+            f"{where}: expected the split column {column!r} to hold {', '.join(named)}, got also {strange[:5]}; say "
+            'what its values mean, as in split_values = { train = "0", test = "2" }'
+        )
+
+
+def _table_of(value: Any, where: str, title: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TaskFileError(f"{where}: expected {title} to be a table, got {value!r:.80}")
+    return value
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    file = inside(path, TOML, str(path))
+    if not file.is_file():
+        raise TaskFileError(f"{file}: expected a regular file, found a folder or a device")
+    raw = file.read_bytes()[: MAX_TOML_BYTES + 1]
+    if len(raw) > MAX_TOML_BYTES:
+        raise TaskFileError(f"{file}: expected at most {MAX_TOML_BYTES} bytes")
+    try:
+        return tomllib.loads(raw.decode())
+    except (ValueError, RecursionError) as error:
+        raise TaskFileError(f"{file}: expected TOML, got {type(error).__name__}: {error}") from error
+
+
+def inside(folder: Path, name: Any, where: str) -> Path:
+    """The path of a part: relative, below the folder, there, and no symbolic link on the way or in it."""
+    if not isinstance(name, str) or not name or "\\" in name or ":" in name or "\0" in name:
+        raise TaskFileError(f"{where}: expected the relative path of a part, with /, got {name!r:.80}")
+    parts = PurePosixPath(name).parts
+    if PurePosixPath(name).is_absolute() or ".." in parts or not parts:
+        raise TaskFileError(f"{where}: expected a path inside the folder, got {name!r}")
+    path = folder
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            raise TaskFileError(f"{where}: expected no symbolic links, {path} is one")
+    if not path.exists():
+        raise TaskFileError(f"{where}: expected {name} in the folder, found nothing at {path}")
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise TaskFileError(f"{where}: expected a path inside the folder, {name!r} leads out of it")
+    for below in path.rglob("*") if path.is_dir() else ():
+        if below.is_symlink():
+            raise TaskFileError(f"{where}: expected no symbolic links, {below} is one")
+    return path

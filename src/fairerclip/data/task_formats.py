@@ -1,0 +1,108 @@
+"""The files of a task: ``.npz``, ``.safetensors`` and a folder with ``task.toml``, all as arrays under keys.
+
+Only the form is checked here; what the arrays must be is checked in one place, by `load_task`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.limits import Limits
+from fairerclip.data.npz import read_npz, write_npz
+from fairerclip.data.strict_json import strict_loads
+from fairerclip.data.tensors import MAX_HEADER_BYTES, open_tensors, widen_bfloat16, write_tensors
+from fairerclip.errors import TaskFileError
+
+Array = NDArray[Any]
+
+WRITTEN = (".npz", ".safetensors")
+TOML = "task.toml"
+FORMAT = {"format": "fairerclip-task", "format_version": "1"}
+ORDER = "keys"
+"""Metadata that lists the keys in order: tensors lie widest first, and the order of attributes has a meaning."""
+
+
+def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:
+    """Arrays of a task file or folder by key, as they came."""
+    if path.is_dir():
+        from fairerclip.data.task_folder import read_folder  # needs the stores, which a file does not
+
+        return read_folder(path)
+    if check_suffix(path, "or a folder with task.toml") == ".npz":
+        return read_npz(path, limits=limits)
+    return _read_tensors(path)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array], *, overwrite: bool, compress: bool) -> Path:
+    """Write arrays as the ending says; the file appears whole or not at all."""
+    if check_suffix(path, "to write to") == ".npz":
+        return write_npz(path, arrays, overwrite=overwrite, compress=compress)
+    if compress:
+        raise TaskFileError(f"{path}: .safetensors is not compressed; use .npz, or leave compress out")
+    return _write_tensors(path, arrays, overwrite=overwrite)
+
+
+def check_suffix(path: Path, more: str) -> str:
+    """The ending in lower case, if it is one of a task file."""
+    suffix = path.suffix.lower()
+    if suffix not in WRITTEN:
+        raise TaskFileError(
+            f"{path}: expected a task file ({', '.join(WRITTEN)}) {more}, got {path.suffix or 'no suffix'}"
+        )
+    return suffix
+
+
+def _read_tensors(path: Path) -> dict[str, Array]:
+    tensors, metadata = open_tensors(path, TaskFileError)
+    arrays: dict[str, Array] = {}
+    ours = metadata.get("format") == FORMAT["format"]
+    if ours and metadata.get("format_version") != FORMAT["format_version"]:
+        raise TaskFileError(
+            f"{path}: expected format_version {FORMAT['format_version']}, got {metadata.get('format_version')!r}"
+        )
+    for key, text in metadata.items():
+        if key not in FORMAT and key != ORDER:
+            arrays[key] = _strings(text, f"{path}: metadata {key!r}")
+    for name, tensor in tensors.items():
+        if name in arrays:
+            raise TaskFileError(f"{path}: expected {name!r} once, it is both a tensor and metadata")
+        array = np.array(tensor.array())
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise TaskFileError(f"{path}: {name!r}: expected booleans of 0 or 1, got other bytes")
+        arrays[name] = widen_bfloat16(array) if tensor.kind == "BF16" else array
+    listed = _strings(metadata[ORDER], f"{path}: metadata {ORDER!r}").tolist() if ORDER in metadata else []
+    return {key: arrays[key] for key in dict.fromkeys([*listed, *arrays]) if key in arrays}
+
+
+def _strings(text: str, where: str) -> Array:
+    values = strict_loads(text, where, TaskFileError, limit=MAX_HEADER_BYTES)
+    listed = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, str) for value in listed):
+        raise TaskFileError(f"{where}: expected a JSON string or list of strings, got {text:.60}")
+    try:
+        "".join(listed).encode()
+    except UnicodeEncodeError as error:
+        raise TaskFileError(f"{where}: expected Unicode text, got {error}") from error
+    return np.array(values, dtype=np.str_)
+
+
+def _write_tensors(path: Path, arrays: Mapping[str, Array], *, overwrite: bool) -> Path:
+    """Numbers as tensors, text as JSON in the metadata."""
+    metadata, tensors = {**FORMAT, ORDER: json.dumps(list(arrays))}, {}
+    for key, array in arrays.items():
+        array = np.asarray(array)
+        if key in (*FORMAT, ORDER, "__metadata__"):
+            raise TaskFileError(f"{path}: {key!r} is a word of the format; give the array another name")
+        if array.dtype.kind == "U":
+            metadata[key] = json.dumps(array.tolist())
+        elif array.dtype.kind in "fiub":
+            tensors[key] = array
+        else:
+            raise TaskFileError(f"{path}: array {key!r}: expected numbers or text, got dtype {array.dtype}")
+    return write_tensors(path, tensors, metadata, overwrite=overwrite)

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from fairerclip.data import load_task, save_task
+from fairerclip.data.simulate import waterbirds
+from fairerclip.errors import TaskFileError
+
+
+@pytest.fixture
+def task():
+    return waterbirds(scale=0.01, width=48)
+
+
+def assert_same(one, two):
+    assert (one.name, one.simulated, one.class_names, one.target_prompts) == (
+        two.name,
+        two.simulated,
+        two.class_names,
+        two.target_prompts,
+    )
+    assert list(one.sensitive) == list(two.sensitive)
+    for name in one.sensitive:
+        assert one.sensitive[name].names == two.sensitive[name].names
+        np.testing.assert_array_equal(one.sensitive[name].text, two.sensitive[name].text)
+    np.testing.assert_array_equal(one.text_target, two.text_target)
+    assert list(one.splits) == list(two.splits)
+    for split in one.splits:
+        a, b = one.split(split), two.split(split)
+        np.testing.assert_array_equal(a.X, b.X)
+        np.testing.assert_array_equal(a.y, b.y)
+        for name in a.s:
+            np.testing.assert_array_equal(a.s[name], b.s[name])
+        np.testing.assert_array_equal(a.ids, b.ids)
+
+
+def test_a_task_comes_back_from_safetensors_as_from_npz(tmp_path, task):
+    npz = load_task(save_task(task, tmp_path / "t.npz"))
+    tensors = load_task(save_task(task, tmp_path / "t.safetensors"))
+    assert_same(npz, tensors)
+    assert_same(task, tensors)
+
+
+def test_equal_tasks_make_equal_safetensors_that_the_library_reads(tmp_path, task):
+    one, two = (save_task(task, tmp_path / name) for name in ("a.safetensors", "b.safetensors"))
+    assert one.read_bytes() == two.read_bytes()
+    np.testing.assert_array_equal(load_file(one)["image_train"], task.train.X)
+
+
+def test_a_task_written_by_the_library_is_read(tmp_path):
+    X = np.eye(4, dtype=np.float16)
+    arrays = {"image_train": X, "y_train": np.array([0, 1, 1, -1], dtype=np.int8)}
+    save_file(arrays, tmp_path / "t.safetensors", metadata={"class_names": '["cat", "dog"]', "format": "pt"})
+    task = load_task(tmp_path / "t.safetensors")
+    assert task.class_names == ("cat", "dog")
+    assert task.train.y.tolist() == [0, 1, 1, -1]
+
+
+@pytest.mark.parametrize("metadata", [{"class_names": "cat"}, {"class_names": "[1]"}, {"y_train": '"x"'}])
+def test_metadata_that_is_no_text_is_refused(tmp_path, metadata):
+    save_file(
+        {"image_train": np.eye(4), "y_train": np.arange(4)}, tmp_path / "t.safetensors", metadata=metadata
+    )
+    with pytest.raises(TaskFileError):
+        load_task(tmp_path / "t.safetensors")
+
+
+def test_safetensors_are_not_compressed_and_later_versions_not_guessed(tmp_path, task):
+    with pytest.raises(TaskFileError, match="not compressed"):
+        save_task(task, tmp_path / "t.safetensors", compress=True)
+    save_file(
+        {"image_train": np.eye(4), "y_train": np.arange(4)},
+        tmp_path / "t.safetensors",
+        metadata={"format": "fairerclip-task", "format_version": "2"},
+    )
+    with pytest.raises(TaskFileError, match="format_version 1"):
+        load_task(tmp_path / "t.safetensors")
+
+
+TOML = """
+name = "my birds"
+target_prompts = ["a landbird", "a waterbird"]
+text_target = "text.npy"
+[sensitive.place]
+prompts = ["on land", "on water"]
+text = "place.npy"
+[images]
+store = "emb.npz"
+[labels]
+file = "tables/labels.csv"
+id = "image"
+target = "bird"
+sensitive = ["place"]
+split = "part"
+split_values = { train = "0", test = "2" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Six birds whose table is in another order than their embeddings."""
+    root = tmp_path / "birds"
+    (root / "tables").mkdir(parents=True)
+    X = np.eye(6, dtype=np.float32)
+    np.savez(root / "emb.npz", embeddings=X, ids=np.array([f"{i}.jpg" for i in range(6)]))
+    np.save(root / "text.npy", X[:2])
+    np.save(root / "place.npy", X[2:4])
+    lines = [
+        f"{i}.jpg,{'land' if i % 2 else 'water'},{'' if i == 3 else i // 3},{0 if i < 4 else 2}"
+        for i in range(6)
+    ]
+    (root / "tables" / "labels.csv").write_text("image,bird,place,part\n" + "\n".join(lines[::-1]))
+    (root / "task.toml").write_text(TOML)
+    return root
+
+
+def test_a_folder_is_split_by_a_column_and_joined_by_id(folder):
+    task = load_task(folder)
+    assert task.name == "my birds"
+    assert task.class_names == ("land", "water")
+    assert task.train.ids.tolist() == ["0.jpg", "1.jpg", "2.jpg", "3.jpg"]
+    np.testing.assert_array_equal(task.train.X, np.eye(6)[:4])
+    assert task.train.y.tolist() == [1, 0, 1, 0]
+    assert task.train.sensitive("place").tolist() == [0, 0, 0, -1]
+    assert task.test.sensitive("place").tolist() == [1, 1]
+    assert task.sensitive["place"].prompts == ("on land", "on water")
+    assert list(task.splits) == ["train", "test"]
+
+
+def change(folder, old, new):
+    text = (folder / "task.toml").read_text()
+    assert old in text
+    (folder / "task.toml").write_text(text.replace(old, new))
+
+
+def test_class_names_give_the_order_of_the_classes(folder):
+    change(folder, 'name = "my', 'class_names = ["water", "land"]\nname = "my')
+    assert load_task(folder).train.y.tolist() == [0, 1, 0, 1]
+    change(folder, '["water", "land"]', '["sea", "land"]')
+    with pytest.raises(TaskFileError, match="values land, water, the names are sea, land"):
+        load_task(folder)
+
+
+def test_splits_may_be_files_with_labels_as_arrays(folder):
+    np.save(folder / "y.npy", np.array([0, 1, 0, 1, 0, -1]))
+    np.save(folder / "s.npy", np.array([0, 1, 0, 1, 0, 1]))
+    (folder / "task.toml").write_text(
+        '[splits.val]\nstore = "emb.npz"\ny = "y.npy"\ns = { place = "s.npy" }\n[sensitive.place]\nnames=["a","b"]'
+    )
+    task = load_task(folder)
+    assert task.name == "birds"
+    assert task.val.y.tolist() == [0, 1, 0, 1, 0, -1]
+    assert task.val.sensitive("place").tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_splits_may_be_files_with_labels_from_a_table(folder):
+    change(folder, "[images]", "[splits.train]")
+    change(folder, 'split = "part"\nsplit_values = { train = "0", test = "2" }\n', "")
+    task = load_task(folder)
+    assert len(task.train) == 6
+    assert task.train.y.tolist() == [1, 0, 1, 0, 1, 0]
+
+
+def test_embeddings_without_a_label_are_an_error_until_told_otherwise(folder):
+    file = folder / "tables" / "labels.csv"
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]))
+    with pytest.raises(TaskFileError, match=r"1 embeddings have no label: 0.jpg.*unmatched"):
+        load_task(folder)
+    change(folder, 'split = "part"', 'split = "part"\nunmatched = "drop"')
+    assert load_task(folder).train.ids.tolist() == ["1.jpg", "2.jpg", "3.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"text.npy"', '"../text.npy"', "inside the folder"),
+        ('"text.npy"', '"/etc/passwd"', "inside the folder"),
+        ('"text.npy"', '"a\\\\b"', "relative path"),
+        ('"text.npy"', '"none.npy"', "found nothing"),
+        ('"text.npy"', "3", "relative path"),
+        ("text_target", "text_targt", "did you mean 'text_target'"),
+        ('store = "emb.npz"', 'stor = "emb.npz"', "did you mean 'store'"),
+        ("[images]", "[images", "expected TOML"),
+        ('split = "part"\n', "", "needs .labels. with a column split"),
+        ('{ train = "0", test = "2" }', '{ train = "0" }', "got also"),
+        ('target = "bird"', 'target = "brid"', "did you mean 'bird'"),
+        ('["a landbird", "a waterbird"]', '"a bird"', "target_prompts to be list"),
+        ("[sensitive.place]", "[splits.dev]\n[sensitive.place]", "not both"),
+        ('sensitive = ["place"]', 'sensitive = "place"', "sensitive to be list"),
+        ('split = "part"', "split = 3", "split to be str"),
+        ('store = "emb.npz"', 'store = "emb.npz"\nkey = 3', "key to be str"),
+        ("[images]", "[splits.dev]", "splits train, val, test"),
+        ('["on land", "on water"]', '["on land"]', "1 prompts"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_says_why(folder, old, new, words):
+    change(folder, old, new)
+    with pytest.raises(TaskFileError, match=words):
+        load_task(folder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+@pytest.mark.parametrize("what", ["text.npy", "tables", "task.toml"])
+def test_symbolic_links_are_refused(folder, what):
+    (folder / what).rename(folder.parent / what)
+    (folder / what).symlink_to(folder.parent / what)
+    with pytest.raises(TaskFileError, match="symbolic link"):
+        load_task(folder)
+
+
+def test_a_folder_without_task_toml_is_refused(tmp_path):
+    with pytest.raises(TaskFileError, match=r"task.toml"):
+        load_task(tmp_path)
