@@ -1,0 +1,234 @@
+"""CelebA: 202,599 photographs of faces with forty attributes (Liu et al. 2015)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fairerclip.data.datasets import common
+from fairerclip.data.datasets.common import DatasetIndex, Ints, Origin, Strings
+from fairerclip.data.prompts.prompt_set import nearest
+from fairerclip.data.simulate import CELEBA_ROWS, CHEEKBONES, HAIR, SEXES
+from fairerclip.errors import DatasetError, LabelError
+
+FOLDERS = ("CelebA", "celeba", "celeba-dataset")
+ATTRIBUTES = "list_attr_celeba"
+PARTITION = "list_eval_partition"
+IMAGES = "img_align_celeba"
+ID_COLUMN, SPLIT_COLUMN = "image_id", "partition"
+SEX = "sex"
+VALUES = {"-1": 0, "1": 1}
+PUBLISHED = {split: sum(rows) for split, rows in CELEBA_ROWS.items()}
+ORIGIN = Origin(
+    "CelebA",
+    "the CelebA project page of MMLAB (Liu et al., Deep Learning Face Attributes in the Wild, ICCV 2015) "
+    "or as the Kaggle data set celeba-dataset",
+    "  Anno/list_attr_celeba.txt          or   list_attr_celeba.csv\n"
+    "  Eval/list_eval_partition.txt            list_eval_partition.csv\n"
+    "  Img/img_align_celeba/000001.jpg …       img_align_celeba/img_align_celeba/000001.jpg …",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target that is ready to use: its attribute, the names of -1 and 1, and its prompts."""
+
+    attribute: str
+    names: tuple[str, str]
+    prompts: str
+
+
+PRESETS = {
+    "blond": Target("Blond_Hair", (HAIR[0], HAIR[1]), "celeba-blond"),
+    "cheekbones": Target("High_Cheekbones", (CHEEKBONES[0], CHEEKBONES[1]), "celeba-cheekbones"),
+    "attractive": Target("Attractive", ("unattractive", "attractive"), "celeba-attractive"),
+}
+
+
+def read(
+    root: str | os.PathLike[str],
+    *,
+    target: str = "blond",
+    sensitive: str | Sequence[str] = "Male",
+    check_images: bool = False,
+) -> DatasetIndex:
+    """Read the lists of CelebA.
+
+    Parameters
+    ----------
+    root : path-like
+        The folder of the MMLAB or of the Kaggle layout, or the one that holds it.
+    target : str
+        ``blond``, ``cheekbones``, ``attractive``, or any attribute; case, spaces and ``_`` do not matter.
+        Class 1 is always the attribute's 1: for ``cheekbones``, high.
+    sensitive : str or sequence of str
+        One or more attributes. ``Male`` (or ``sex``) is named ``sex`` with values ``female`` and ``male``.
+    check_images : bool
+        Look for every image on disk.
+
+    Returns
+    -------
+    DatasetIndex
+        `ids` are ``000001.jpg`` … in either layout. Time and memory: one pass over the lists, with the columns
+        that are asked for in memory.
+
+    Raises
+    ------
+    LabelError
+        There is no such attribute (the nearest is named), or the target is also sensitive.
+    DatasetError
+        The data set is not there, or its lists are not as they should be.
+    """
+    folder = common.as_folder(root, ORIGIN)
+    homes = [folder, *(folder / name for name in FOLDERS)]
+    home, attributes = _list_file(homes, "Anno", ATTRIBUTES, folder)
+    _, partition = _list_file([home], "Eval", PARTITION, folder)
+    goal = PRESETS.get(_key(target))
+    asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    aliases = {_key(SEX): "Male"}
+    wanted = [goal.attribute if goal else target, *(aliases.get(_key(name), name) for name in asked)]
+    columns, names, table = _attributes(attributes, wanted)
+    ids = common.image_ids(names, attributes)
+    split = _splits(partition, ids)
+    goal = goal or _target(columns[0])
+    y, values = table[0], {_named(column): code for column, code in zip(columns[1:], table[1:], strict=True)}
+    images = _images(home, str(ids[0]))
+    if check_images:
+        common.check_images(images, ids, ORIGIN.title)
+    title = f"celeba-{_key(target)}" if _key(target) in PRESETS else f"celeba-{columns[0].lower()}"
+    return DatasetIndex(
+        title,
+        images,
+        ids,
+        split,
+        y,
+        goal.names,
+        {name: (code, _value_names(name)) for name, code in values.items()},
+        goal.prompts or None,
+        _notes(split, y, columns[0], values),
+    )
+
+
+def _list_file(homes: Iterable[Path], folder: str, stem: str, root: Path) -> tuple[Path, Path]:
+    names = [f"{folder}/{stem}.txt", f"{stem}.txt", f"{stem}.csv", f"{folder}/{stem}.csv"]
+    found = common.first_with(homes, names)
+    if found is None:
+        raise ORIGIN.missing(root, f"there is no {stem}.txt or {stem}.csv")
+    return found
+
+
+def _attributes(file: Path, wanted: Sequence[str]) -> tuple[list[str], list[str], list[Ints]]:
+    """Columns found for the names, image names (n,), and codes (n,) of each column."""
+    if file.suffix == ".csv":
+        _, header = next(common.csv_rows(file), (0, []))
+        there = [name.strip() for name in header if name.strip() != ID_COLUMN]
+        columns = _resolve(wanted, there)
+        table = common.read_columns(file, (ID_COLUMN, *columns))
+        names = table[ID_COLUMN]
+    else:
+        lines = common.text_lines(file)
+        if len(lines) < 3 or not lines[0].strip().isdecimal():
+            raise DatasetError(
+                f"{file}: expected the number of images, the attributes, and rows, got other text"
+            )
+        columns = _resolve(wanted, lines[1].split())
+        names, table = _text_rows(file, lines, columns)
+    return columns, names, [common.coded(table[column], VALUES, file, column) for column in columns]
+
+
+def _text_rows(
+    file: Path, lines: Sequence[str], columns: Sequence[str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    header, rows = lines[1].split(), lines[2:]
+    if len(rows) != int(lines[0]):
+        raise DatasetError(
+            f"{file}: expected the {lines[0].strip()} images that line 1 declares, got {len(rows)}"
+        )
+    places = {column: place + 1 for column, place in common.columns_of(header, columns, file).items()}
+    names: list[str] = []
+    table: dict[str, list[str]] = {column: [] for column in columns}
+    for number, line in enumerate(rows):
+        fields = line.split()
+        if len(fields) != len(header) + 1:
+            raise DatasetError(f"{file}, row {number}: expected {len(header) + 1} fields, got {len(fields)}")
+        names.append(fields[0])
+        for column, place in places.items():
+            table[column].append(fields[place])
+    return names, table
+
+
+def _resolve(wanted: Sequence[str], there: Sequence[str]) -> list[str]:
+    """Attributes as the file spells them; the first is the target."""
+    known = {_key(name): name for name in there}
+    columns = []
+    for name in wanted:
+        if _key(name) not in known:
+            close = [known[key] for key in nearest(_key(name), known)]
+            hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(there)}"
+            raise LabelError(f"CelebA has no attribute {name!r}; {hint}")
+        columns.append(known[_key(name)])
+    if len(set(columns)) != len(columns):
+        raise LabelError(f"expected a target and other sensitive attributes, got {', '.join(columns)}")
+    return columns
+
+
+def _splits(file: Path, ids: Strings) -> Strings:
+    """Split (n,) of each image, in the order of `ids`."""
+    if file.suffix == ".csv":
+        table = common.read_columns(file, (ID_COLUMN, SPLIT_COLUMN))
+        names, values = table[ID_COLUMN], table[SPLIT_COLUMN]
+    else:
+        rows = [line.split() for line in common.text_lines(file)]
+        bad = next((i for i, row in enumerate(rows) if len(row) != 2), None)
+        if bad is not None:
+            raise DatasetError(
+                f"{file}, row {bad}: expected an image and 0, 1 or 2, got {' '.join(rows[bad])!r}"
+            )
+        names, values = [row[0] for row in rows], [row[1] for row in rows]
+    common.image_ids(names, file)
+    splits = dict(zip(names, common.splits_of(values, file, SPLIT_COLUMN), strict=True))
+    absent = [str(one) for one in ids if str(one) not in splits]
+    if absent or len(splits) != len(ids):
+        raise DatasetError(
+            f"{file}: expected the {len(ids)} images of the attribute list, got {len(splits)}; "
+            f"{len(absent)} are missing{': ' + ', '.join(absent[: common.SHOWN]) if absent else ''}"
+        )
+    return np.array([splits[str(one)] for one in ids], dtype=np.str_)
+
+
+def _images(home: Path, first: str) -> Path:
+    """Folder of the images: Kaggle's archive nests it twice."""
+    folders = [home / "Img" / IMAGES, home / "Img" / IMAGES / IMAGES, home / IMAGES / IMAGES, home / IMAGES]
+    holding = [folder for folder in folders if (folder / first).is_file()]
+    standing = [folder for folder in folders if folder.is_dir()]
+    return (holding or standing or [home / IMAGES])[0]
+
+
+def _notes(split: Strings, y: Ints, target: str, values: dict[str, Ints]) -> tuple[str, ...]:
+    if target == PRESETS["blond"].attribute and SEX in values:
+        return common.group_notes(split, y, values[SEX], (HAIR, SEXES), CELEBA_ROWS)
+    return common.total_notes({name: int((split == name).sum()) for name in PUBLISHED}, PUBLISHED)
+
+
+def _target(column: str) -> Target:
+    """A target that is no preset by name: one by attribute, or any other, for which no prompts are shipped."""
+    ready = next((preset for preset in PRESETS.values() if preset.attribute == column), None)
+    positive = column.replace("_", " ").lower()
+    return ready or Target(column, (f"not {positive}", positive), "")
+
+
+def _named(column: str) -> str:
+    return SEX if column == "Male" else column.lower()
+
+
+def _value_names(name: str) -> tuple[str, ...]:
+    positive = name.replace("_", " ")
+    return SEXES if name == SEX else (f"not {positive}", positive)
+
+
+def _key(name: str) -> str:
+    return "".join(name.lower().replace("_", " ").replace("-", " ").split())

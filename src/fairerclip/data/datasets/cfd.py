@@ -1,0 +1,166 @@
+"""The Chicago Face Database: standardised portraits of 597 people, rated by others (Ma et al. 2015)."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+
+from fairerclip.data.datasets import common
+from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
+from fairerclip.data.datasets.norming import Model, read_norming
+from fairerclip.data.simulate import SEXES
+from fairerclip.errors import DatasetError, ParameterError
+
+NAME = "cfd"
+CLASSES = ("unattractive", "attractive")
+RACES = ("Asian", "Black", "Latino", "White")
+PUBLISHED_MODELS = 597
+SHARES = (0.5, 0.1, 0.4)
+NEUTRAL = re.compile(r"CFD-([ABLW][FM]-\d{3})-\d{3}-N\.jpe?g", re.IGNORECASE)
+SEX_CODES = {"F": 0, "M": 1}
+RACE_CODES = {letter: i for i, letter in enumerate("ABLW")}
+ORIGIN = Origin(
+    "The Chicago Face Database",
+    "the CFD project page of the University of Chicago, on request (Ma, Correll and Wittenbrink, "
+    "The Chicago Face Database, Behavior Research Methods 2015)",
+    "  CFD … Norming Data and Codebook.xlsx     (or its first data sheet saved as .csv)\n"
+    "  Images/CFD/WF-001/CFD-WF-001-003-N.jpg   (-N is the neutral photograph)\n"
+    "  …",
+)
+
+
+def read(
+    root: str | os.PathLike[str],
+    *,
+    workbook: str | os.PathLike[str] | None = None,
+    shares: tuple[float, float, float] = SHARES,
+    seed: int = 0,
+    sensitive: str | tuple[str, ...] = ("sex",),
+    check_images: bool = False,
+) -> DatasetIndex:
+    """Read the norming data of CFD and find the neutral photograph of each person.
+
+    Parameters
+    ----------
+    root : path-like
+        The folder with the workbook and the images, of version 2.x or 3.
+    workbook : path-like, optional
+        The workbook or its CSV export, where it is elsewhere or there are several.
+    shares : tuple of three floats
+        Of train, val and test; there is no official split and the paper's is not published.
+    seed : int
+        Of the split, which does not depend on the order of rows.
+    sensitive : tuple of str
+        Any of ``sex`` and ``race``.
+    check_images : bool
+        Accepted as in the other readers; the photographs are always looked for, since their names hold a
+        number that the workbook does not give.
+
+    Returns
+    -------
+    DatasetIndex
+        Class 1 is a rating of attractiveness above the mean of all. One row per person, so that no person
+        is in two splits.
+
+    Raises
+    ------
+    DatasetError
+        The data set is not there, the norming data are not as they should be, or photographs are missing.
+    MissingExtraError
+        The norming data are a workbook and openpyxl is not installed.
+    ParameterError
+        An option is out of range.
+    """
+    del check_images
+    asked = common.choose(sensitive, ("sex", "race"), "sensitive")
+    home = common.as_folder(root, ORIGIN)
+    file = Path(workbook) if workbook is not None else _norming_file(home)
+    models, others = read_norming(file)
+    names = [model.name for model in models]
+    photos = _photographs(home)
+    absent = [name for name in names if name not in photos]
+    if len(absent) == len(names):
+        raise ORIGIN.missing(home, "there is no neutral photograph CFD-…-N.jpg of any person in the list")
+    if absent:
+        shown = ", ".join(absent[: common.SHOWN]) + (", …" if len(absent) > common.SHOWN else "")
+        raise DatasetError(f"{home}: no neutral photograph of {len(absent)} of {len(names)} people: {shown}")
+    ids = common.image_ids([photos[name] for name in names], home)
+    rating = np.array([model.attractive for model in models])
+    y = (rating > rating.mean()).astype(np.int64)
+    values = {
+        "sex": (np.array([SEX_CODES[model.sex] for model in models], dtype=np.int64), SEXES),
+        "race": (np.array([RACE_CODES[model.race] for model in models], dtype=np.int64), RACES),
+    }
+    split = _split(names, shares, seed)
+    chosen = {name: values[name] for name in asked}
+    return DatasetIndex(
+        NAME, home, ids, split, y, CLASSES, chosen, NAME, _notes(models, others, shares, seed)
+    )
+
+
+def _norming_file(home: Path) -> Path:
+    folders = [home, *sorted(path for path in home.iterdir() if path.is_dir())]
+    for pattern in ("*norming*.xlsx", "*norming*.csv", "*cfd*.xlsx", "*cfd*.csv"):
+        stem, suffix = pattern.strip("*").split("*")
+        found = [
+            path
+            for folder in folders
+            for path in sorted(folder.iterdir())
+            if path.suffix.lower() == suffix and stem in path.name.lower() and path.name[0] not in "~."
+        ]
+        if len(found) > 1:
+            shown = ", ".join(str(path.relative_to(home)) for path in found)
+            raise DatasetError(
+                f"{home}: expected one list of norming data, got {shown}; choose with workbook="
+            )
+        if found:
+            return found[0]
+    raise ORIGIN.missing(home, "there is no 'CFD … Norming Data and Codebook.xlsx'")
+
+
+def _photographs(home: Path) -> dict[str, str]:
+    """Path of the neutral photograph of each person, relative to the root."""
+    found: dict[str, str] = {}
+    for folder, _, files in os.walk(home):
+        for name in sorted(files):
+            match = NEUTRAL.fullmatch(name)
+            if not match:
+                continue
+            model, path = match[1].upper(), (Path(folder) / name).relative_to(home).as_posix()
+            if model in found:
+                raise DatasetError(
+                    f"{home}: expected one neutral photograph of {model}, got {found[model]} and {path}; "
+                    "keep one copy of the images under the root"
+                )
+            found[model] = path
+    return found
+
+
+def _split(names: list[str], shares: tuple[float, float, float], seed: int) -> Strings:
+    parts = tuple(shares)
+    if len(parts) != 3 or not all(0 <= share <= 1 for share in parts) or not math.isclose(sum(parts), 1):
+        raise ParameterError(f"shares must be three numbers from 0 to 1 with sum 1, got {shares!r}")
+    n_train, n_val = int(parts[0] * len(names)), round(parts[1] * len(names))
+    order = common.seeded_order(names, seed)
+    split = np.full(len(names), "test", dtype="<U5")
+    split[order[:n_train]] = "train"
+    split[order[n_train : n_train + n_val]] = "val"
+    return split
+
+
+def _notes(
+    models: list[Model], others: int, shares: tuple[float, float, float], seed: int
+) -> tuple[str, ...]:
+    notes = [
+        f"The split is drawn here ({' / '.join(f'{share:g}' for share in shares)}, seed {seed}): "
+        "CFD has no official one and the paper's is not published."
+    ]
+    if len(models) != PUBLISHED_MODELS:
+        notes.append(f"There are {len(models)} people; {PUBLISHED_MODELS} were published.")
+    if others:
+        notes.append(f"{others} people of the sets CFD-MR and CFD-INDIA were left out.")
+    return tuple(notes)

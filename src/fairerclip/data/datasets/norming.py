@@ -1,0 +1,170 @@
+"""CFD's norming data: two column schemes, a header that must be searched, a workbook or its CSV export."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairerclip.data.datasets import common
+from fairerclip.errors import DatasetError
+from fairerclip.extras import require
+
+SCHEMES = (
+    ("Model", "EthnicitySelf", "GenderSelf", "Attractive"),  # versions 2.5 and 3
+    ("Target", "Race", "Gender", "Attractive"),  # versions 2.0.x
+)
+MAX_HEADER_ROW = 40  # version 3 has its title and remarks above the header
+MAX_ROWS = 20_000
+MAX_UNPACKED = 256 * 1024**2
+_MODEL = re.compile(r"(?:CFD-)?([A-Z])([A-Z])-(\d{3})(?:-\d+)?")
+_CODE = re.compile(r"[A-Z]\d{3}")
+_SEXES = {"f": "F", "female": "F", "m": "M", "male": "M"}
+_CORE = "ABLW"
+
+
+@dataclass(frozen=True)
+class Model:
+    """One person of the database, as the norming data have them."""
+
+    name: str  # WF-001
+    race: str  # A, B, L or W
+    sex: str  # F or M
+    attractive: float
+
+
+def read_norming(file: Path) -> tuple[list[Model], int]:
+    """People of the main set, and how many of the other sets were left out.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        The workbook (``.xlsx``) or a sheet of it saved as ``.csv``.
+
+    Returns
+    -------
+    models : list of Model
+        In the order of the file.
+    others : int
+        Rows of the multiracial and Indian sets.
+
+    Raises
+    ------
+    DatasetError
+        No sheet has a header of either scheme, a value is not as it should be, or a person stands twice.
+    """
+    if not file.is_file():
+        raise DatasetError(f"{file}: expected the norming data of CFD, got no such file")
+    if file.suffix.lower() == ".csv":
+        rows = [row for _, row in _limited(common.csv_rows(file), file)]
+        table = _below_header(rows)
+    else:
+        table = _from_workbook(file)
+    if table is None:
+        wanted = " or ".join(", ".join(scheme) for scheme in SCHEMES)
+        raise DatasetError(
+            f"{file}: expected a header with {wanted} in the first {MAX_HEADER_ROW} rows, got none"
+        )
+    return _models(*table, file)
+
+
+def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None:
+    """Places of the columns and the rows below the header, of the first sheet that has one."""
+    openpyxl = require("openpyxl", "excel", "reading the norming workbook of CFD (or save its sheet as .csv)")
+    _check_archive(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # styles and validations that openpyxl does not know
+        try:
+            with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+                for sheet in book.worksheets:
+                    cells = enumerate(sheet.iter_rows(values_only=True))
+                    table = _below_header([list(map(_text, row)) for _, row in _limited(cells, file)])
+                    if table is not None:
+                        return table
+        except DatasetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a damaged workbook fails in many ways
+            raise DatasetError(
+                f"{file}: cannot be read as a workbook: {type(error).__name__}: {error}"
+            ) from None
+    return None
+
+
+def _check_archive(file: Path) -> None:
+    """Refuse what is no archive, or would unpack to far more than norming data need."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DatasetError(f"{file}: expected a workbook (.xlsx): {error}") from None
+    if size > MAX_UNPACKED:
+        raise DatasetError(f"{file}: expected at most {MAX_UNPACKED} bytes unpacked, got {size}")
+
+
+def _limited(rows: Iterable[tuple[int, Any]], file: Path) -> Iterator[tuple[int, Any]]:
+    for count, row in enumerate(rows):
+        if count >= MAX_ROWS:
+            raise DatasetError(f"{file}: expected at most {MAX_ROWS} rows, got more")
+        yield row
+
+
+def _below_header(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], list[list[str]]] | None:
+    for number, row in enumerate(rows[:MAX_HEADER_ROW]):
+        cells = [cell.strip() for cell in row]
+        for scheme in SCHEMES:
+            if all(name in cells for name in scheme):
+                places = tuple(cells.index(name) for name in scheme)
+                return places, [[cell.strip() for cell in one] for one in rows[number + 1 :]]
+    return None
+
+
+def _models(places: tuple[int, ...], rows: list[list[str]], file: Path) -> tuple[list[Model], int]:
+    models: dict[str, Model] = {}
+    others = 0
+    for number, row in enumerate(rows):
+        name, race, sex, rating = (row[place] if place < len(row) else "" for place in places)
+        # Version 3 repeats the header as codes (S001, R013, …); notes may follow the last person.
+        if not (race or sex or rating) or _CODE.fullmatch(sex) or _CODE.fullmatch(rating):
+            continue
+        at = f"{file}, row {number} below the header"
+        match = _MODEL.fullmatch(name)
+        if match is None:
+            raise DatasetError(f"{at}: expected a person such as WF-001, got {name!r}")
+        if match[1] not in _CORE:
+            others += 1
+            continue
+        model = Model(f"{match[1]}{match[2]}-{match[3]}", race, _sex(sex, at), _rating(rating, at))
+        if race not in tuple(_CORE):
+            raise DatasetError(f"{at}: expected a race of {', '.join(_CORE)}, got {race!r}")
+        if model.name in models:
+            raise DatasetError(f"{at}: expected each person once, got {model.name} again")
+        models[model.name] = model
+    if not models:
+        raise DatasetError(f"{file}: expected people below the header, got none")
+    return list(models.values()), others
+
+
+def _sex(value: str, at: str) -> str:
+    if value.lower() not in _SEXES:
+        raise DatasetError(f"{at}: expected a sex of F or M, got {value!r}")
+    return _SEXES[value.lower()]
+
+
+def _rating(value: str, at: str) -> float:
+    try:
+        rating = float(value)
+    except ValueError:
+        rating = math.nan
+    if not math.isfinite(rating):
+        raise DatasetError(f"{at}: expected a number under Attractive, got {value!r}")
+    return rating
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell)

@@ -1,0 +1,50 @@
+"""The data sets by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from fairerclip.data.datasets.celeba import read as read_celeba
+from fairerclip.data.datasets.cfd import read as read_cfd
+from fairerclip.data.datasets.common import DatasetIndex
+from fairerclip.data.datasets.fairface import read as read_fairface
+from fairerclip.data.datasets.waterbirds import read as read_waterbirds
+from fairerclip.data.prompts.prompt_set import unknown
+from fairerclip.errors import ParameterError
+
+DATASETS: dict[str, Callable[..., DatasetIndex]] = {
+    "waterbirds": read_waterbirds,
+    "celeba": read_celeba,
+    "fairface": read_fairface,
+    "cfd": read_cfd,
+}
+
+
+def read_dataset(name: str, root: str | os.PathLike[str], **options: Any) -> DatasetIndex:
+    """Read a data set's lists by its name.
+
+    Parameters
+    ----------
+    name : {"waterbirds", "celeba", "fairface", "cfd"}
+        Which one.
+    root : path-like
+        Its folder, in the official layout.
+    **options
+        Those of the data set's own ``read``.
+
+    Returns
+    -------
+    DatasetIndex
+
+    Raises
+    ------
+    ParameterError
+        There is no reader of that name.
+    DatasetError
+        The data set is not there, or its files are not as they should be.
+    """
+    if name not in DATASETS:
+        raise ParameterError(unknown("data sets", "reader for", name, DATASETS))
+    return DATASETS[name](root, **options)

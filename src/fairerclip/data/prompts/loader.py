@@ -1,0 +1,121 @@
+"""Reading prompt files: shipped ones by name, users' own by path, neither trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fairerclip.data.prompts.parse import parse_prompts
+from fairerclip.data.prompts.prompt_set import PromptSet, unknown
+from fairerclip.errors import PromptFileError
+
+SUFFIXES = (".json", ".toml")
+MAX_BYTES = 4 * 1024**2
+_PACKAGE = "fairerclip.data.prompts"
+
+
+def available_prompts() -> list[str]:
+    """Names of the prompt sets that come with the package, sorted.
+
+    Examples
+    --------
+    >>> "waterbirds" in available_prompts()
+    True
+    """
+    return sorted(
+        file.name.removesuffix(".json") for file in files(_PACKAGE).iterdir() if file.name.endswith(".json")
+    )
+
+
+def load_prompts(name_or_path: str | os.PathLike[str]) -> PromptSet:
+    """Read a prompt set and check it.
+
+    Parameters
+    ----------
+    name_or_path : str or path-like
+        A name of `available_prompts`, or the path of a ``.json`` or ``.toml`` file in the same form. A name
+        that is shipped wins over a file of that name; write ``./name.json`` for the file.
+
+    Returns
+    -------
+    PromptSet
+        Templates are filled in.
+
+    Raises
+    ------
+    PromptFileError
+        There is no such name or file, or the file's content is not a prompt set.
+
+    Examples
+    --------
+    >>> load_prompts("waterbirds").class_prompts()
+    (('This is a picture of a landbird.',), ('This is a picture of a waterbird.',))
+    """
+    text = os.fspath(name_or_path)
+    if text in available_prompts():
+        content = (files(_PACKAGE) / f"{text}.json").read_bytes()
+        return parse_prompts(_from_json(content, text), f"prompt set {text!r}")
+    path = Path(text)
+    looks_like_path = path.suffix.lower() in SUFFIXES or len(path.parts) > 1 or os.path.exists(text)
+    if isinstance(name_or_path, str) and not looks_like_path:
+        raise PromptFileError(
+            unknown("prompts", "set", text, available_prompts())
+            + "; or give the path of a .json or .toml file"
+        )
+    return parse_prompts(_read(path), str(path))
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise PromptFileError(
+            f"{path}: expected a prompt file ({', '.join(SUFFIXES)}), got {suffix or 'no suffix'}"
+        )
+    try:
+        with path.open("rb") as handle:
+            content = handle.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        reason = getattr(error, "strerror", None) or error
+        raise PromptFileError(f"{path}: cannot be read ({reason}); expected a prompt file") from None
+    if len(content) > MAX_BYTES:
+        raise PromptFileError(f"{path}: expected at most {MAX_BYTES} bytes of prompts, got more")
+    return _from_json(content, str(path)) if suffix == ".json" else _from_toml(content, str(path))
+
+
+def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise PromptFileError(
+            f"{where}: expected JSON, got text that cannot be read as such: {error}"
+        ) from None
+    if not isinstance(data, dict):
+        raise PromptFileError(f"{where}: expected an object with classes and prompts, got {_kind(data)}")
+    return data
+
+
+def _from_toml(content: bytes, where: str) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise PromptFileError(
+            f"{where}: expected TOML, got text that cannot be read as such: {error}"
+        ) from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: the plain reader would drop the first in silence."""
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice")
+    return data
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

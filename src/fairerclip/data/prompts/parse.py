@@ -1,0 +1,220 @@
+"""From the content of a prompt file to a `PromptSet`: every key and every sentence is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairerclip.data.prompts.prompt_set import Counterfactual, Prompts, PromptSet, Source, nearest
+from fairerclip.errors import PromptFileError
+
+VERSION_FIRST = 1
+MAX_PROMPTS = 100_000  # names times templates: a small file must not fill the memory
+MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
+HOLE = "{}"
+_KEYS = (
+    *("version", "name", "source", "classes", "sensitive"),
+    *("counterfactual", "spurious", "pairs", "templates"),
+)
+_SOURCE_KEYS = ("kind", "citation", "note")
+_COUNTERFACTUAL_KEYS = ("class", "sensitive", "prompt")
+_FILLED_KEYS = ("names", "templates")
+
+
+def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
+    """Check the content of a prompt file and fill in its templates; `where` names the file in messages."""
+    _check_keys(data, _KEYS, ("version", "name", "source"), where)
+    version = data["version"]
+    if not isinstance(version, int) or isinstance(version, bool) or version < VERSION_FIRST:
+        raise PromptFileError(
+            f"{where}: version: expected a whole number from {VERSION_FIRST}, got {version!r}"
+        )
+    templates = _templates(data.get("templates", []), f"{where}: templates")
+    classes = _named(data.get("classes", {}), templates, f"{where}: classes")
+    if len(classes) == 1:
+        raise PromptFileError(f"{where}: classes: expected at least two, got {', '.join(classes)} alone")
+    sensitive = {
+        _name(attribute, f"{where}: sensitive"): _named(values, templates, f"{where}: sensitive.{attribute}")
+        for attribute, values in _mapping(data.get("sensitive", {}), f"{where}: sensitive").items()
+    }
+    for attribute, values in sensitive.items():
+        if not values:
+            raise PromptFileError(f"{where}: sensitive.{attribute}: expected at least one value, got none")
+    if not classes and not sensitive:
+        raise PromptFileError(f"{where}: expected classes or sensitive attributes, got neither")
+    return PromptSet(
+        name=_sentence(data["name"], f"{where}: name"),
+        version=version,
+        source=_source(data["source"], f"{where}: source"),
+        classes=classes,
+        sensitive=sensitive,
+        counterfactual=_counterfactuals(data.get("counterfactual", []), classes, sensitive, where),
+        spurious=_sentences(data.get("spurious", []), f"{where}: spurious"),
+        pairs=_pairs(data.get("pairs", []), classes, f"{where}: pairs"),
+        templates=templates,
+    )
+
+
+def _named(value: Any, templates: Prompts, where: str) -> dict[str, Prompts]:
+    """Names with prompts: ``{name: prompts}``, or a list of names that the file's templates are filled with."""
+    if isinstance(value, list):
+        names = _sentences(value, where)
+        value = {name: {"names": [name]} for name in names}
+    prompts = {
+        _name(name, where): _one(given, templates, f"{where}.{name}")
+        for name, given in _mapping(value, where).items()
+    }
+    total = sum(map(len, prompts.values()))
+    if total > MAX_PROMPTS:
+        raise PromptFileError(f"{where}: expected at most {MAX_PROMPTS} prompts, got {total}")
+    owner: dict[str, str] = {}
+    for name, sentences in prompts.items():
+        for sentence in sentences:
+            if sentence in owner:
+                raise PromptFileError(
+                    f"{where}: expected each prompt once, got {sentence!r} under {owner[sentence]!r} and {name!r}; "
+                    "two that share a prompt cannot be told apart by it"
+                )
+            owner[sentence] = name
+    return prompts
+
+
+def _one(given: Any, templates: Prompts, where: str) -> Prompts:
+    """Prompts of one class or value: given as sentences, or as names and templates."""
+    if isinstance(given, list):
+        prompts = _sentences(given, where)
+        holes = [prompt for prompt in prompts if HOLE in prompt]
+        if holes:
+            raise PromptFileError(
+                f'{where}: expected sentences, got the template {holes[0]!r}; write {{"names": [...]}} and '
+                "put it under templates"
+            )
+    else:
+        parts = _mapping(given, where)
+        _check_keys(parts, _FILLED_KEYS, ("names",), where)
+        names = _sentences(parts["names"], f"{where}.names")
+        own = _templates(parts["templates"], f"{where}.templates") if "templates" in parts else templates
+        if names and not own:
+            raise PromptFileError(
+                f'{where}: expected templates such as "a photo of a {{}}.", got names alone'
+            )
+        if len(names) * len(own) > MAX_PROMPTS:
+            raise PromptFileError(
+                f"{where}: expected at most {MAX_PROMPTS} prompts, got {len(names) * len(own)}"
+            )
+        # Not str.format: a file's template must not reach into objects.
+        prompts = tuple(template.replace(HOLE, name) for name in names for template in own)
+    if not prompts:
+        raise PromptFileError(f"{where}: expected at least one prompt, got none")
+    return prompts
+
+
+def _templates(value: Any, where: str) -> Prompts:
+    templates = _sentences(value, where)
+    for template in templates:
+        if template.count(HOLE) != 1:
+            raise PromptFileError(
+                f"{where}: expected one {HOLE} in each template, got {template.count(HOLE)} in {template!r}"
+            )
+    return templates
+
+
+def _counterfactuals(
+    value: Any, classes: Mapping[str, Prompts], sensitive: Mapping[str, Mapping[str, Prompts]], where: str
+) -> tuple[Counterfactual, ...]:
+    found = []
+    for i, entry in enumerate(_list(value, f"{where}: counterfactual")):
+        at = f"{where}: counterfactual[{i}]"
+        parts = _mapping(entry, at)
+        _check_keys(parts, _COUNTERFACTUAL_KEYS, _COUNTERFACTUAL_KEYS, at)
+        values = _mapping(parts["sensitive"], f"{at}.sensitive")
+        if not values:
+            raise PromptFileError(f"{at}.sensitive: expected at least one attribute, got none")
+        _known(parts["class"], classes, f"{at}.class", "class")
+        for attribute, named in values.items():
+            _known(attribute, sensitive, f"{at}.sensitive", "attribute")
+            _known(named, sensitive[attribute], f"{at}.sensitive.{attribute}", "value")
+        prompt = _sentence(parts["prompt"], f"{at}.prompt")
+        found.append(Counterfactual(parts["class"], dict(values), prompt))
+    _sentences([one.prompt for one in found], f"{where}: counterfactual")
+    return tuple(found)
+
+
+def _pairs(value: Any, classes: Mapping[str, Prompts], where: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for pair in _list(value, where):
+        if not (isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]):
+            raise PromptFileError(f"{where}: expected pairs of two different classes, got {pair!r}")
+        for name in pair:
+            _known(name, classes, where, "class")
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+def _source(value: Any, where: str) -> Source:
+    parts = _mapping(value, where)
+    _check_keys(parts, _SOURCE_KEYS, ("kind", "citation"), where)
+    note = parts.get("note", "")
+    if not isinstance(note, str):
+        raise PromptFileError(f"{where}.note: expected text, got {note!r}")
+    return Source(
+        _sentence(parts["kind"], f"{where}.kind"), _sentence(parts["citation"], f"{where}.citation"), note
+    )
+
+
+def _known(name: Any, there: Iterable[str], where: str, what: str) -> None:
+    known = list(there)
+    if not isinstance(name, str) or name not in known:
+        close = nearest(name, known, 1) if isinstance(name, str) else []
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise PromptFileError(
+            f"{where}: expected a known {what} ({', '.join(known) or 'there is none'}), got {name!r}{hint}"
+        )
+
+
+def _check_keys(data: Mapping[str, Any], known: Iterable[str], needed: Iterable[str], where: str) -> None:
+    for key in data:
+        _known(key, known, where, "key")
+    missing = [key for key in needed if key not in data]
+    if missing:
+        raise PromptFileError(
+            f"{where}: expected the keys {', '.join(missing)}, got {', '.join(data) or 'none'}"
+        )
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise PromptFileError(f"{where}: expected names with their content, got {type(value).__name__}")
+    return value
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise PromptFileError(f"{where}: expected a list, got {type(value).__name__}")
+    return value
+
+
+def _sentences(value: Any, where: str) -> Prompts:
+    sentences = tuple(_sentence(one, f"{where}[{i}]") for i, one in enumerate(_list(value, where)))
+    seen: set[str] = set()
+    for one in sentences:
+        if one in seen:
+            raise PromptFileError(f"{where}: expected each entry once, got {one!r} twice")
+        seen.add(one)
+    return sentences
+
+
+def _sentence(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise PromptFileError(f"{where}: expected text, got {value!r}")
+    if len(value) > MAX_CHARACTERS:
+        raise PromptFileError(
+            f"{where}: expected text of at most {MAX_CHARACTERS} characters, got {len(value)}"
+        )
+    if not value.isprintable():
+        raise PromptFileError(f"{where}: expected one line of printable text, got {value!r}")
+    return value
+
+
+def _name(value: str, where: str) -> str:
+    return _sentence(value, f"{where}: a name")

@@ -1,0 +1,389 @@
+"""Shipped prompts do not change by accident; users' files are checked; embeddings are averaged as CLIP does."""
+
+import hashlib
+import json
+import re
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from fairerclip.data.prompts import available_prompts, encode_prompts, load_prompts
+from fairerclip.errors import NonFiniteError, PromptFileError, ShapeError, ZeroRowError
+
+DIGESTS = {  # name: (version, sha256 of the content)
+    "age": (1, "a7437667a47781bde5eadaae7e71389a1fbdeb51094c911130c4a6351deffab6"),
+    "background": (1, "6c8118465de159a7f6d1947f94f813821df4c32ba4205e9025871e8f4caaba47"),
+    "celeba-attractive": (1, "5f22f3147ce51b21e40906ad70c4163148aef6e7ad8451fce6efed505c72b977"),
+    "celeba-blond": (1, "dee664473dd7a0a5b6ea19cf9801ebcbafe78a50f5b4beb5d35f1f54dc120ca7"),
+    "celeba-blond-debias-vl": (1, "2356867966c8868b9aef487ad3229c2461fdc2160a19a0dcaeec525fcc44f7a9"),
+    "celeba-cheekbones": (1, "0a9e8258fb05925f62cd147863a4d59ac22f6ee8c0c8f734b86c6476be973250"),
+    "cfd": (1, "d456282fd00ffddec79d7c2c6cfc325217aaa352b5b33158c14d93fececd7668"),
+    "fairface": (1, "5297645e631688e1dce502e33e09b8d41bc20cf3d0c6d7b9655002aeb905d7ad"),
+    "fairface-author": (1, "ab7cab123eb57c722c63643d8a93f6b26603b9d540f271a3c8accf593b19d1c3"),
+    "fairface-berg": (1, "1c5f1569aad85163739ad941e126909fab9dc24c0698b089cdf6bae0e53528a6"),
+    "fairface-ours": (1, "b1df08b2035be25174e841c95ccf49817927ee39aedea475b9eb2d6c1cb2cdaf"),
+    "race": (1, "233d4f66f3eef54e2c14caeca3920cda8f21fd393d9c51643962c537503fa723"),
+    "sex": (1, "cddc7accbffdb561219ab4f1660decd88f443ccea57e93c675bd429d1855a7fa"),
+    "waterbirds": (1, "63041968702013bfb33d1575283e48489c866ac3323e5b59716ad53afb5225e2"),
+    "waterbirds-debias-vl": (1, "f11a97f42839392cc4555f3ab80ba1add2030f5d61ea3fbf2b291aab4c2d1b37"),
+}
+
+BUMP = (
+    "the shipped prompts {name!r} changed: figures made with them can no longer be compared. If the change is "
+    'meant, raise "version" in {name}.json and put ({version} + 1, {digest!r}) here.'
+)
+
+
+def raw(name):
+    return json.loads((files("fairerclip.data.prompts") / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def digest(name):
+    # Keys are not sorted: the order of the classes is the order of the labels.
+    text = json.dumps(raw(name), ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_a_shipped_prompt_changes_only_with_its_version(name):
+    version, expected = DIGESTS[name]
+    assert (raw(name)["version"], digest(name)) == (version, expected), BUMP.format(
+        name=name, version=version, digest=digest(name)
+    )
+
+
+def test_every_shipped_set_has_a_digest_and_bears_its_own_name():
+    assert sorted(DIGESTS) == available_prompts()
+    for name in available_prompts():
+        assert load_prompts(name).name == name
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_every_shipped_set_says_where_it_comes_from(name):
+    source = load_prompts(name).source
+    assert source.kind in {"paper", "released", "debias_vl", "debias_clip", "ours"}
+    assert source.citation
+    assert source.note
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_articles_are_right_wherever_we_wrote_the_sentence(name):
+    prompts = load_prompts(name)
+    ours = [p for values in prompts.sensitive.values() for group in values.values() for p in group]
+    if prompts.source.kind == "ours":
+        ours = prompts.all_prompts()
+    for prompt in ours:
+        assert not re.search(r"\b[aA] [aeiouAEIOU]|\b[aA]n [^aeiouAEIOU]", prompt), prompt
+
+
+def test_the_lists_of_debias_vl_are_word_for_word():
+    birds = load_prompts("waterbirds-debias-vl")
+    assert birds.spurious[2] == "This is a picture of a moutain."
+    assert len(birds.spurious) == 8
+    assert len(birds.counterfactual) == 10
+    assert birds.counterfactual[2].prompt == "This is a picture of a landbird in the ocean"  # no full stop
+    faces = load_prompts("celeba-blond-debias-vl")
+    assert faces.spurious[0] == "A photo of a male."
+    assert [one.prompt for one in faces.counterfactual][:2] == [
+        "A photo of a male celebrity with dark hair.",
+        "A photo of a female celebrity with dark hair.",
+    ]
+
+
+def test_fairface_has_ten_concepts_in_five_opposite_pairs():
+    for name in ("fairface", "fairface-author", "fairface-ours"):
+        prompts = load_prompts(name)
+        assert len(prompts.class_names) == 10
+        assert sorted(c for pair in prompts.pairs for c in pair) == sorted(prompts.class_names)
+    assert load_prompts("fairface").classes["evil"] == ("This is a photo of a evil person",)
+    assert load_prompts("fairface-ours").classes["evil"] == ("This is a photo of an evil person",)
+    assert load_prompts("fairface-author").classes["evil"] == ("A photo of a evil celebrity.",)
+
+
+def test_berg_has_29_concepts_times_11_templates():
+    prompts = load_prompts("fairface-berg").class_prompts()
+    assert (len(prompts), {len(one) for one in prompts}) == (29, {11})
+    assert load_prompts("fairface-berg").classes["kind"][7] == "kind"
+
+
+@pytest.mark.parametrize(
+    "name", ["waterbirds", "celeba-blond", "celeba-cheekbones", "celeba-attractive", "cfd"]
+)
+def test_counterfactuals_cover_every_class_and_value_once(name):
+    prompts = load_prompts(name)
+    (attribute,) = prompts.sensitive
+    cells = [(one.class_name, one.sensitive[attribute]) for one in prompts.counterfactual]
+    wanted = {(c, v) for c in prompts.class_names for v in prompts.sensitive_names(attribute)}
+    assert len(cells) == len(set(cells)) == len(wanted)
+    assert set(cells) == wanted
+
+
+def test_selecting_a_pair_keeps_its_two_classes():
+    pair = load_prompts("fairface").select(["evil", "good"])
+    assert pair.class_names == ("evil", "good")
+    assert pair.pairs == (("good", "evil"),)
+    assert load_prompts("waterbirds").select(["landbird"]).counterfactual[1].class_name == "landbird"
+    with pytest.raises(PromptFileError, match="did you mean 'good'"):
+        load_prompts("fairface").select(["goood"])
+    with pytest.raises(PromptFileError, match="distinct"):
+        load_prompts("fairface").select(["good", "good"])
+
+
+def test_all_prompts_holds_each_sentence_once():
+    for name in available_prompts():
+        prompts = load_prompts(name).all_prompts()
+        assert len(prompts) == len(set(prompts)) > 0
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(PromptFileError, match="did you mean 'waterbirds'"):
+        load_prompts("waterbird")
+    with pytest.raises(PromptFileError, match="there are: .*celeba-blond"):
+        load_prompts("zzzzzz")
+    with pytest.raises(PromptFileError, match="no set"):
+        load_prompts("x" * 5000)  # longer than a file's name can be
+    with pytest.raises(PromptFileError, match="cannot be read"):
+        load_prompts("a\0b.json")
+
+
+def test_an_unknown_attribute_is_answered_with_those_there_are():
+    with pytest.raises(PromptFileError, match="there are: background"):
+        load_prompts("waterbirds").sensitive_prompts("sex")
+    assert load_prompts("sex").sensitive_prompts("sex") == (
+        ("A photo of a female.",),
+        ("A photo of a male.",),
+    )
+
+
+def good():
+    return {
+        "version": 1,
+        "name": "pets",
+        "source": {"kind": "ours", "citation": "a test"},
+        "classes": {"cat": ["a cat", "a kitten"], "dog": ["a dog"]},
+        "sensitive": {"place": {"home": ["at home"], "street": ["in the street"]}},
+        "counterfactual": [{"class": "cat", "sensitive": {"place": "home"}, "prompt": "a cat at home"}],
+    }
+
+
+def write(tmp_path, data):
+    file = tmp_path / "pets.json"
+    file.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    return file
+
+
+def test_a_users_file_is_read_by_path(tmp_path):
+    file = write(tmp_path, good())
+    for path in (file, str(file)):
+        assert load_prompts(path).class_prompts() == (("a cat", "a kitten"), ("a dog",))
+
+
+def test_names_are_filled_into_templates(tmp_path):
+    data = good() | {
+        "classes": ["cat", "dog"],
+        "templates": ["a photo of a {}.", "a {}"],
+        "counterfactual": [],
+    }
+    data["sensitive"] = {"place": {"home": {"names": ["home", "flat"], "templates": ["at {}"]}}}
+    prompts = load_prompts(write(tmp_path, data))
+    assert prompts.class_prompts() == (("a photo of a cat.", "a cat"), ("a photo of a dog.", "a dog"))
+    assert prompts.sensitive_prompts("place") == (("at home", "at flat"),)
+
+
+def test_toml_says_the_same_as_json(tmp_path):
+    file = tmp_path / "pets.toml"
+    file.write_text(
+        'version = 1\nname = "pets"\ntemplates = ["a photo of a {}."]\n'
+        '[source]\nkind = "ours"\ncitation = "a test"\n'
+        '[classes]\ndog = {names = ["dog", "puppy"]}\ncat = ["a cat"]\n'
+        '[[counterfactual]]\nclass = "dog"\nprompt = "a dog at home"\n[counterfactual.sensitive]\nplace = "home"\n'
+        '[sensitive.place]\nhome = ["at home"]\nstreet = ["in the street"]\n'
+    )
+    prompts = load_prompts(file)
+    assert prompts.class_names == ("dog", "cat")
+    assert prompts.classes["dog"] == ("a photo of a dog.", "a photo of a puppy.")
+    assert prompts.counterfactual[0].sensitive == {"place": "home"}
+
+
+def changed(**parts):
+    return good() | parts
+
+
+BAD = {
+    "unknown key": (changed(clases={}), "expected a known key .*got 'clases'; did you mean 'classes'"),
+    "no version": ({k: v for k, v in good().items() if k != "version"}, "expected the keys version"),
+    "version of zero": (changed(version=0), "version: expected a whole number"),
+    "version true": (changed(version=True), "version: expected a whole number"),
+    "source without citation": (changed(source={"kind": "ours"}), "expected the keys citation"),
+    "unknown source key": (changed(source={"kind": "o", "citation": "c", "url": "u"}), "got 'url'"),
+    "empty class": (
+        changed(classes={"cat": [], "dog": ["a dog"]}),
+        "classes.cat: expected at least one prompt",
+    ),
+    "one class": (changed(classes={"cat": ["a cat"]}, counterfactual=[]), "at least two, got cat alone"),
+    "blank prompt": (changed(classes={"cat": [" "], "dog": ["a dog"]}), r"classes.cat\[0\]: expected text"),
+    "number as prompt": (changed(classes={"cat": [3], "dog": ["a dog"]}), "expected text, got 3"),
+    "two lines": (changed(classes={"cat": ["a\ncat"], "dog": ["a dog"]}), "one line of printable text"),
+    "lone surrogate": (changed(classes={"cat": ["\ud800"], "dog": ["a dog"]}), "printable"),
+    "long prompt": (changed(classes={"cat": ["x" * 2001], "dog": ["a dog"]}), "at most 2000 characters"),
+    "shared prompt": (changed(classes={"cat": ["a pet"], "dog": ["a pet"]}), "'a pet' under 'cat' and 'dog'"),
+    "prompt twice": (changed(classes={"cat": ["a", "a"], "dog": ["b"]}), "got 'a' twice"),
+    "classes as text": (changed(classes="cat"), "expected names with their content, got str"),
+    "template among prompts": (changed(classes={"cat": ["a {}"], "dog": ["b"]}), "got the template 'a {}'"),
+    "names without templates": (changed(classes=["cat", "dog"]), "got names alone"),
+    "template without hole": (changed(templates=["a photo"]), "expected one {} in each template, got 0"),
+    "template with two holes": (changed(templates=["{} {}"]), "got 2"),
+    "unknown value": (
+        changed(counterfactual=[{"class": "cat", "sensitive": {"place": "hom"}, "prompt": "x"}]),
+        "got 'hom'; did you mean 'home'",
+    ),
+    "unknown class": (
+        changed(counterfactual=[{"class": "cow", "sensitive": {"place": "home"}, "prompt": "x"}]),
+        r"counterfactual\[0\].class: expected a known class \(cat, dog\), got 'cow'",
+    ),
+    "unknown attribute": (
+        changed(counterfactual=[{"class": "cat", "sensitive": {"sex": "male"}, "prompt": "x"}]),
+        "expected a known attribute",
+    ),
+    "counterfactual without value": (
+        changed(counterfactual=[{"class": "cat", "sensitive": {}, "prompt": "x"}]),
+        "at least one attribute",
+    ),
+    "counterfactual without prompt": (
+        changed(counterfactual=[{"class": "cat", "sensitive": {"place": "home"}}]),
+        "expected the keys prompt",
+    ),
+    "attribute without values": (changed(sensitive={"place": {}}, counterfactual=[]), "at least one value"),
+    "pair with itself": (changed(pairs=[["cat", "cat"]]), "two different classes"),
+    "pair of a stranger": (changed(pairs=[["cat", "cow"]]), "got 'cow'"),
+    "nothing in it": (changed(classes={}, sensitive={}, counterfactual=[]), "got neither"),
+    "a list": ([1], "expected an object"),
+    "no JSON": ("{", "expected JSON"),
+    "a key twice": ('{"version": 1, "version": 2}', "the key 'version' stands twice"),
+    "deep nesting": ("[" * 100_000, "expected JSON"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_a_bad_file_is_refused_with_the_place_and_the_reason(tmp_path, case):
+    data, message = BAD[case]
+    with pytest.raises(PromptFileError, match=message):
+        load_prompts(write(tmp_path, data))
+
+
+def test_many_names_and_templates_do_not_fill_the_memory(tmp_path):
+    data = changed(
+        classes={"cat": {"names": [str(i) for i in range(1000)]}, "dog": ["b"]},
+        templates=[f"{i} {{}}" for i in range(1000)],
+    )
+    with pytest.raises(PromptFileError, match="at most 100000 prompts, got 1000000"):
+        load_prompts(write(tmp_path, data))
+
+
+def test_a_file_that_is_absent_large_or_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(PromptFileError, match="cannot be read"):
+        load_prompts(tmp_path / "none.json")
+    with pytest.raises(PromptFileError, match="got .txt"):
+        load_prompts(tmp_path / "none.txt")
+    with pytest.raises(PromptFileError, match="bytes of prompts"):
+        load_prompts(write(tmp_path, " " * (4 * 1024**2 + 1)))
+    (tmp_path / "pets.toml").write_text("version = ")
+    with pytest.raises(PromptFileError, match="expected TOML"):
+        load_prompts(tmp_path / "pets.toml")
+
+
+class Encoder:
+    """Random rows that depend on the sentence alone, of any length; counts its calls."""
+
+    def __init__(self, width=16):
+        self.width, self.calls = width, []
+
+    def __call__(self, prompts):
+        self.calls.append(prompts)
+        return np.stack([self.row(p) for p in prompts])
+
+    def row(self, prompt):
+        seed = int.from_bytes(hashlib.sha256(prompt.encode()).digest()[:4], "big")
+        rng = np.random.default_rng(seed)
+        return (rng.normal(size=self.width) * rng.uniform(1, 9)).astype(np.float32)
+
+
+def unit(v):
+    return v / np.linalg.norm(v, axis=-1, keepdims=True)
+
+
+def test_averages_are_those_of_unit_rows_brought_to_unit_length(tmp_path):
+    encoder = Encoder()
+    prompts = load_prompts(write(tmp_path, good()))
+    encoded = encode_prompts(prompts, encoder, average=True)
+    cat = unit((unit(encoder.row("a cat")) + unit(encoder.row("a kitten"))) / 2)
+    np.testing.assert_allclose(encoded.text_target, [cat, unit(encoder.row("a dog"))], rtol=1e-5)
+    assert encoded.text_target.dtype == np.float32
+    names, sentences, text = encoded.sensitive["place"]
+    assert (names, sentences) == (("home", "street"), (("at home",), ("in the street",)))
+    np.testing.assert_allclose(np.linalg.norm(text, axis=1), 1, rtol=1e-6)
+    assert len(encoder.calls) == 1
+    assert encoder.calls[0] == prompts.all_prompts()
+
+
+def test_prompts_kept_apart_are_one_array_per_class(tmp_path):
+    encoded = encode_prompts(load_prompts(write(tmp_path, good())), Encoder(), average=False)
+    assert [one.shape for one in encoded.text_target] == [(2, 16), (1, 16)]
+    assert [one.shape for one in encoded.sensitive["place"].text] == [(1, 16), (1, 16)]
+    assert encoded.class_names == ("cat", "dog")
+    assert encoded.target_prompts == (("a cat", "a kitten"), ("a dog",))
+
+
+def test_counterfactuals_carry_the_codes_of_class_and_value(tmp_path):
+    data = good()
+    data["sensitive"]["age"] = {"old": ["it is old"], "young": ["it is young"]}
+    data["counterfactual"] += [{"class": "dog", "sensitive": {"age": "young"}, "prompt": "a young dog"}]
+    encoder = Encoder()
+    vectors, classes, values = encode_prompts(
+        load_prompts(write(tmp_path, data)), encoder, average=True
+    ).counterfactual
+    np.testing.assert_allclose(vectors[1], unit(encoder.row("a young dog")), rtol=1e-5)
+    assert classes.tolist() == [0, 1]
+    assert {name: codes.tolist() for name, codes in values.items()} == {"place": [0, -1], "age": [-1, 1]}
+
+
+def test_spurious_prompts_are_embedded_and_absent_parts_are_none():
+    encoded = encode_prompts(load_prompts("waterbirds-debias-vl"), Encoder(), average=True)
+    assert encoded.spurious.shape == (8, 16)
+    only = encode_prompts(load_prompts("race"), Encoder(), average=True)
+    assert only.text_target is None
+    assert only.counterfactual is None
+    assert only.spurious is None
+    assert only.sensitive["race"].text.shape == (7, 16)
+
+
+@pytest.mark.parametrize("name", sorted(DIGESTS))
+def test_every_shipped_set_can_be_encoded(name):
+    encoded = encode_prompts(load_prompts(name), Encoder(), average=True)
+    if encoded.text_target is not None:
+        assert encoded.text_target.shape == (len(encoded.class_names), 16)
+
+
+def test_an_encoder_that_returns_nonsense_is_refused():
+    birds = load_prompts("waterbirds")
+    m = len(birds.all_prompts())
+    with pytest.raises(ShapeError, match=rf"\({m}, p\), one row for each prompt"):
+        encode_prompts(birds, lambda prompts: np.ones((1, 4)), average=True)
+    with pytest.raises(ShapeError, match="numbers"):
+        encode_prompts(birds, lambda prompts: np.array([["a"]] * m), average=True)
+    with pytest.raises(NonFiniteError, match="first 'This is a picture of a landbird.'"):
+        encode_prompts(birds, lambda prompts: np.full((m, 4), np.nan), average=True)
+    with pytest.raises(ZeroRowError, match="direction"):
+        encode_prompts(birds, lambda prompts: np.zeros((m, 4)), average=True)
+
+
+def test_opposite_prompts_have_no_average(tmp_path):
+    def encode(prompts):
+        row = np.float32([0.1, 0.7, 0.3])
+        return np.stack([-row if p == "a kitten" else row for p in prompts])
+
+    prompts = load_prompts(write(tmp_path, good()))
+    with pytest.raises(ZeroRowError, match="'cat'.*opposite"):
+        encode_prompts(prompts, encode, average=True)
+    assert encode_prompts(prompts, encode, average=False).text_target[0].shape == (2, 3)
