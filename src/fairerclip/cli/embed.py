@@ -1,0 +1,121 @@
+"""`fairerclip embed`: images and prompts into an embedding store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairerclip.cli import options
+
+
+def embed(
+    images: Annotated[
+        Path,
+        typer.Argument(metavar="IMAGES", help="Folder, list of paths, .csv table or webdataset .tar."),
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="RN50, ViT-B/32, ViT-B/16, ViT-L/14 (OpenAI's), open_clip:ARCHITECTURE, transformers:FOLDER "
+            "or onnx:FOLDER."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store; resumed if begun.")],
+    weights: Annotated[
+        str | None,
+        typer.Option(help="For open_clip: .safetensors file, model folder, or pretrained tag in the cache."),
+    ] = None,
+    preprocessing: Annotated[
+        str | None,
+        typer.Option(help="For weights that do not say it: JSON file, or the tag whose preprocessing it is."),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set to embed as well.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per pass of the encoder.")] = 64,
+    workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
+    path_column: Annotated[
+        str | None, typer.Option(help="Column of a table with the paths. Default: path.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of a table with the ids. Default: the paths.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, mps.")] = "cpu",
+    download: Annotated[
+        bool, typer.Option("--download", help="Allow the model hub to be asked for missing weights.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Embed images (and prompts) with a CLIP-like model; a run that was stopped goes on where it was."""
+    from dataclasses import asdict
+
+    from fairerclip.cli import show
+    from fairerclip.clip import load
+    from fairerclip.data.prompts import load_prompts
+    from fairerclip.embed import embed_images, embed_prompts
+    from fairerclip.images import open_source
+
+    source = open_source(images, path_column=path_column, id_column=id_column)
+    prompt_set = None if prompts is None else load_prompts(prompts)  # bad input is said before the work
+    with show.warnings_as_lines() as warned:
+        encoder = load(model, weights=weights, device=device, download=download, preprocessing=preprocessing)
+        with _bar("embedding") as advance:
+            report = embed_images(
+                source, encoder, output, batch_size=batch_size, workers=workers, progress=advance
+            )
+        if prompt_set is not None:
+            embed_prompts(prompt_set, encoder, output)
+    n_prompts = 0 if prompt_set is None else len(prompt_set.all_prompts())
+    if json:
+        show.print_json(
+            {
+                "store": str(output),
+                **asdict(report),
+                "prompts": n_prompts,
+                "provenance": encoder.provenance.to_dict(),
+                "warnings": warned,
+            }
+        )
+        return
+    parts = [f"{report.done} images embedded ({report.rate:.1f} per second)"]
+    parts += [f"{report.already} done earlier"] * (report.already > 0)
+    parts += [f"{report.skipped} skipped, listed in {output / 'skipped.jsonl'}"] * (report.skipped > 0)
+    parts += [f"{n_prompts} prompts"] * (n_prompts > 0)
+    show.out.print("; ".join(parts) + f"; written to {output}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar with rate and time left on a terminal, nothing elsewhere."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    from fairerclip.cli import show
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text("– /s" if not task.speed else f"{task.speed:.1f}/s")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    console = show.err
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

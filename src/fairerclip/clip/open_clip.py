@@ -1,0 +1,279 @@
+"""Encoders through open_clip: OpenAI's, LAION's and DataComp's models, from .safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+
+from fairerclip.clip.base import (
+    check_device,
+    check_pixels,
+    check_prompts,
+    hub_access,
+    in_batches,
+    prompt_list,
+    unit_rows,
+)
+from fairerclip.clip.preprocess import Preprocessing, read_json
+from fairerclip.clip.weights import CONVERT, check_safetensors, open_clip_file, sha256_of
+from fairerclip.data.provenance import Provenance
+from fairerclip.errors import EncoderError
+from fairerclip.extras import require
+
+CONFIG = "open_clip_config.json"
+_SHAPE: tuple[tuple[str, ...], ...] = (
+    ("embed_dim",),
+    *(("vision_cfg", key) for key in ("width", "layers", "patch_size", "image_size")),
+    *(("text_cfg", key) for key in ("width", "layers", "context_length", "vocab_size")),
+)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What to build: an architecture or a folder, its weights, and what their origin says about them."""
+
+    architecture: str
+    folder: Path | None
+    file: Path
+    settings: Mapping[str, Any] | None
+    quick_gelu: bool
+
+
+class OpenClipEncoder:
+    """A model of open_clip in float32 and evaluation mode; see `Encoder`."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, device: str, settings: Preprocessing):
+        self.name = name
+        self.model = model
+        self.tokenizer = tokenizer
+        self.device = device
+        self.preprocessing = settings
+        self.provenance: Provenance
+        self.width: int
+
+    def preprocess(self, image: Any) -> np.ndarray:
+        """A Pillow image as (3, H, W) float32."""
+        return self.preprocessing.apply(image)
+
+    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
+        torch = require("torch", "torch", "encoding images")
+        pixels = check_pixels(pixels, self.preprocessing.output_size)
+        with torch.inference_mode():
+            rows = self.model.encode_image(torch.from_numpy(pixels).to(self.device))
+        return unit_rows(rows.float().cpu().numpy())
+
+    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
+        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
+        prompts = prompt_list(prompts)
+        check_prompts(prompts, self._lengths(prompts), self.tokenizer.context_length)
+        return in_batches(prompts, self.width, self._encode_tokens)
+
+    def _encode_tokens(self, prompts: list[str]) -> np.ndarray:
+        torch = require("torch", "torch", "encoding prompts")
+        with torch.inference_mode():
+            rows: np.ndarray = self.model.encode_text(self.tokenizer(prompts).to(self.device)).cpu().numpy()
+        return rows
+
+    def _lengths(self, prompts: list[str]) -> list[int]:
+        tokenizer = require("open_clip.tokenizer", "open-clip", "encoding prompts")
+        if isinstance(self.tokenizer, tokenizer.SimpleTokenizer):
+            return [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
+        ids = self.tokenizer.tokenizer([self.tokenizer.clean_fn(p) for p in prompts])["input_ids"]
+        return [len(row) for row in ids]
+
+
+def load(
+    name: str,
+    architecture: str,
+    weights: str | Path | None,
+    device: str,
+    download: bool,
+    preprocessing: Preprocessing | Mapping[str, Any] | str | Path | None,
+) -> OpenClipEncoder:
+    """Build the model that ``architecture`` and ``weights`` mean; see `fairerclip.clip.load`."""
+    library = _library()
+    source = _find(library, architecture, weights, download)
+    check_device(device)
+    settings, quick_gelu = _passed(library, source, preprocessing)
+    with hub_access(download):
+        try:
+            model, tokenizer = _build(library, source, quick_gelu, device)
+        except (OSError, RuntimeError, ValueError, TypeError, LookupError, SafetensorError) as error:
+            raise EncoderError(
+                f"{source.file} does not load as {source.architecture}: {str(error)[:400]}"
+            ) from error
+    size = model.visual.image_size
+    if settings is None:
+        if source.settings is None:
+            raise EncoderError(
+                f"nothing says how images are prepared for {source.file}: put it in a folder with its "
+                f"{CONFIG}, or pass preprocessing= (--preprocessing): settings, a JSON file, or the tag they "
+                f"belong to ({', '.join(_tags(library, source.architecture)[:6]) or 'this model has none'})"
+            )
+        settings = Preprocessing.from_open_clip(source.settings, size)
+    encoder = OpenClipEncoder(name, model.eval().requires_grad_(False), tokenizer, device, settings)
+    height, width = settings.output_size
+    encoder.width = encoder.encode_images(np.zeros((1, 3, height, width), np.float32)).shape[1]
+    encoder.provenance = Provenance(
+        model=_label(source.architecture, quick_gelu),
+        weights=sha256_of([source.file]),
+        preprocessing=str(settings),
+        library=f"open_clip {library.__version__}",
+        normalised=True,
+        width=encoder.width,
+    )
+    return encoder
+
+
+def _library() -> Any:
+    try:
+        return require("open_clip", "open-clip", "loading an open_clip model")
+    except RuntimeError as error:  # a torchvision that was built for another torch
+        raise EncoderError(
+            f"open_clip is installed but cannot be imported: {str(error)[:200]}. Install a torchvision that "
+            "fits torch (same release, both CPU or both CUDA), or use transformers: or onnx: models"
+        ) from error
+
+
+def _label(architecture: str, quick_gelu: bool) -> str:
+    return architecture + "-quickgelu" * (quick_gelu and not architecture.endswith("-quickgelu"))
+
+
+def _build(library: Any, source: _Source, quick_gelu: bool, device: str) -> tuple[Any, Any]:
+    """Model and tokenizer; open_clip reads .safetensors as data only, and strictly."""
+    common = {"precision": "fp32", "device": device, "require_pretrained": True, "weights_only": True}
+    if source.folder is not None:
+        place = f"local-dir:{source.folder}"
+        return library.create_model(place, **common), library.get_tokenizer(place)
+    text = (library.get_model_config(source.architecture) or {}).get("text_cfg", {})
+    if "siglip" in source.architecture.lower() and not text.get("hf_tokenizer_name"):
+        raise EncoderError(f"{source.architecture} would fetch its tokenizer: use a folder that has it")
+    model = library.create_model(
+        source.architecture, pretrained=str(source.file), force_quick_gelu=quick_gelu, **common
+    )
+    return model, library.get_tokenizer(source.architecture)
+
+
+def _tags(library: Any, architecture: str) -> list[str]:
+    return list(library.list_pretrained_tags_by_model(architecture))
+
+
+def _find(library: Any, architecture: str, weights: str | Path | None, download: bool) -> _Source:
+    """Which file the name and the weights mean."""
+    named = library.get_model_config(architecture) if ":" not in architecture else None
+    if named is None:
+        return _find_folder(architecture, weights)
+    if weights is None:
+        tags = ", ".join(_tags(library, architecture)) or "none"
+        raise EncoderError(
+            f"open_clip:{architecture} needs weights= (--weights): a .safetensors file, a folder with one and "
+            f"{CONFIG}, or a tag that is in the cache (known tags: {tags})"
+        )
+    tag = {} if isinstance(weights, Path) else library.get_pretrained_cfg(architecture, weights)
+    if tag:
+        file = _cached(architecture, str(weights), tag, download)
+        return _Source(architecture, None, file, tag, bool(tag.get("quick_gelu", False)))
+    path = Path(weights)
+    if not path.exists():
+        raise EncoderError(
+            f"weights {str(weights)!r} is neither a path nor a known tag of {architecture} "
+            f"({', '.join(_tags(library, architecture)) or 'it has none'})"
+        )
+    config_file = (path if path.is_dir() else path.parent) / CONFIG
+    config = read_json(config_file) if path.is_dir() or config_file.is_file() else {}
+    if config:
+        _check_same(architecture, named, config.get("model_cfg", {}), config_file)
+    file = open_clip_file(path) if path.is_dir() else check_safetensors(path)
+    quick_gelu = bool(config.get("model_cfg", {}).get("quick_gelu", named.get("quick_gelu", False)))
+    return _Source(architecture, None, file, config.get("preprocess_cfg"), quick_gelu)
+
+
+def _find_folder(place: str, weights: str | Path | None) -> _Source:
+    folder = Path(place)
+    if not (folder / CONFIG).is_file():
+        raise EncoderError(
+            f"{place!r} is neither an architecture of open_clip nor a folder with {CONFIG}; "
+            "open_clip.list_models() names the architectures"
+        )
+    if weights is not None:
+        raise EncoderError(f"open_clip:FOLDER names the weights already; leave weights={str(weights)!r} out")
+    config = read_json(folder / CONFIG)
+    model = config.get("model_cfg")
+    if not isinstance(model, dict) or not isinstance(model.get("vision_cfg"), dict):
+        raise EncoderError(f"{folder / CONFIG} must hold model_cfg with vision_cfg and text_cfg")
+    quick_gelu = bool(model.get("quick_gelu", False))
+    vision = model["vision_cfg"]
+    label = f"{vision.get('timm_model_name', 'clip')}-{vision.get('width')}x{vision.get('layers')}"
+    file = open_clip_file(folder)
+    return _Source(label, folder.absolute(), file, config.get("preprocess_cfg"), quick_gelu)
+
+
+def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
+    """Refuse a folder whose model is of another shape or activation than the name says."""
+
+    def value(config: Any, keys: tuple[str, ...]) -> Any:
+        for key in keys:
+            config = config.get(key) if isinstance(config, dict) else None
+        return config
+
+    for keys in _SHAPE:
+        ours, theirs = value(named, keys), value(found, keys)
+        if ours is not None and theirs is not None and ours != theirs:
+            raise EncoderError(
+                f"{where} has {'.'.join(keys)} = {theirs!r} and {architecture} has {ours!r}: "
+                "name the architecture of the weights, or load the folder as open_clip:FOLDER"
+            )
+    if architecture.endswith("-quickgelu") and found.get("quick_gelu") is False:
+        raise EncoderError(f"{where} says quick_gelu = false; leave -quickgelu out of the name")
+
+
+def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bool) -> Path:
+    """The .safetensors file of a tag in the Hugging Face cache, fetched only when that is allowed."""
+    hub = require("huggingface_hub", "open-clip", "finding weights in the cache")
+    repository, _, filename = str(config.get("hf_hub", "")).rpartition("/")
+    safe = f"{os.path.splitext(filename)[0]}.safetensors" if filename else "open_clip_model.safetensors"
+    if not repository:
+        raise EncoderError(
+            f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): fetch it, "
+            f"{CONVERT}, and pass the file as weights="
+        )
+    try:
+        return Path(hub.hf_hub_download(repository, safe, local_files_only=not download))
+    except (OSError, ValueError) as error:
+        how = "could not be fetched" if download else "is not in the local cache"
+        raise EncoderError(
+            f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
+            ".safetensors file you have, fetch it with "
+            f"`hf download {repository} {safe}`, or allow it here by name: download=True (--download). "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _passed(
+    library: Any, source: _Source, value: Preprocessing | Mapping[str, Any] | str | Path | None
+) -> tuple[Preprocessing | None, bool]:
+    """Preprocessing as passed, if it was, and whether the weights need QuickGELU.
+
+    A tag brings its activation along: OpenAI's weights in a plain architecture would run, and be wrong.
+    """
+    from fairerclip.clip.loading import settings_of
+
+    if not isinstance(value, str) or Path(value).is_file():
+        return settings_of(value), source.quick_gelu
+    tag = library.get_pretrained_cfg(source.architecture, value)
+    if not tag:
+        raise EncoderError(
+            f"preprocessing {value!r} is neither a JSON file nor a tag of {source.architecture} "
+            f"({', '.join(_tags(library, source.architecture)) or 'it has none'})"
+        )
+    config = library.get_model_config(source.architecture)
+    size = config["vision_cfg"]["image_size"]
+    settings = Preprocessing.from_open_clip(tag, tuple(size) if isinstance(size, list) else size)
+    return settings, source.quick_gelu or bool(tag.get("quick_gelu", False))

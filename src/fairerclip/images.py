@@ -1,0 +1,273 @@
+"""Images from folders, lists, tables and webdataset tars, decoded without trusting them.
+
+A source is iterated for its `ImageItem`s, in a fixed order; what cannot be an image is a `Refused` with the
+reason, never dropped in silence. Orientation tags (EXIF) are not applied: CLIP's own preprocessing does not
+rotate, so neither does this.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from fairerclip.errors import DatasetError, ImageError, JoinError
+from fairerclip.extras import require
+
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+"""Files that count as images; the content must be one of `FORMATS` all the same."""
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP")
+MAX_PIXELS = 50_000_000
+"""The largest image that is decoded; checked from the header, before anything is allocated."""
+MAX_FILE_BYTES = 256 * 1024**2
+_EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"})
+_MAX_LIST_BYTES = 1024**3
+
+
+@dataclass(frozen=True)
+class ImageItem:
+    """One image: its id, and the file or the bytes that hold it."""
+
+    id: str
+    content: Path | bytes
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Something in a source that is not read, and why."""
+
+    id: str
+    reason: str
+
+
+class ImageSource(Protocol):
+    """Images in a fixed order; ``total`` is None where only reading to the end would tell."""
+
+    @property
+    def total(self) -> int | None:
+        """How many items there are."""
+
+    def items(self, done: frozenset[str] | set[str] = frozenset()) -> Iterator[ImageItem | Refused]:
+        """Everything in order; the bytes of what is ``done`` need not be read."""
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    """Images whose files are known before the first is opened."""
+
+    entries: Sequence[ImageItem | Refused]
+
+    @property
+    def total(self) -> int | None:
+        """How many items there are."""
+        return len(self.entries)
+
+    def items(self, done: frozenset[str] | set[str] = frozenset()) -> Iterator[ImageItem | Refused]:
+        """Everything in order."""
+        return iter(self.entries)
+
+
+@dataclass(frozen=True)
+class TarImages:
+    """Images of webdataset tars, read as a stream and never extracted; the id is the name without ending."""
+
+    paths: Sequence[Path]
+
+    @property
+    def total(self) -> int | None:
+        """None: a tar tells only at its end."""
+        return None
+
+    def items(self, done: frozenset[str] | set[str] = frozenset()) -> Iterator[ImageItem | Refused]:
+        """Everything in order; a member that points elsewhere, and a damaged end, are refused by name."""
+        seen: set[str] = set()
+        for path in self.paths:
+            try:
+                with path.open("rb") as handle, tarfile.open(fileobj=handle, mode="r:") as tar:
+                    for member in tar:
+                        item = _member(path, tar, member, seen, done)
+                        if item is not None:
+                            yield item
+                    handle.seek(tar.offset)
+                    if handle.read(tarfile.BLOCKSIZE).strip(b"\0") or handle.tell() == tar.offset:
+                        yield Refused(
+                            f"{path.name}@{tar.offset}", "the tar is damaged or cut off from here on"
+                        )
+            except (tarfile.TarError, OSError, ValueError) as error:
+                yield Refused(f"{path.name}@end", f"the tar cannot be read on: {error}")
+
+
+def _member(
+    path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, seen: set[str], done: frozenset[str] | set[str]
+) -> ImageItem | Refused | None:
+    """One member as an image; None for what belongs to one, such as its caption."""
+    name = PurePosixPath(member.name)
+    place = f"{path.name}:{member.name}"
+    if member.isdir() or name.suffix.lower() not in ENDINGS:
+        return None
+    if name.is_absolute() or ".." in name.parts or "\\" in member.name:
+        return Refused(place, "its path leads out of the tar")
+    if not member.isreg():
+        return Refused(place, "it is a link or a device, not a file")
+    if name.stem in seen:
+        return Refused(place, f"an earlier image has the key {name.stem!r}")
+    seen.add(name.stem)
+    if name.stem in done:
+        return ImageItem(name.stem, b"")
+    if member.size > MAX_FILE_BYTES:
+        return Refused(name.stem, f"it is larger than {MAX_FILE_BYTES} bytes")
+    handle = tar.extractfile(member)
+    return ImageItem(name.stem, b"" if handle is None else handle.read())
+
+
+def open_source(
+    path: str | os.PathLike[str], *, path_column: str | None = None, id_column: str | None = None
+) -> ImageSource:
+    """Find out what ``path`` is and list its images.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder (read recursively, in sorted order; ids are paths relative to it), a ``.csv`` table, a
+        webdataset ``.tar`` or a folder of nothing but them, or a text file with one path per line. Paths in
+        files are relative to the file, and are the ids as they stand there.
+    path_column, id_column : str, optional
+        Columns of a table: where the paths are (default: ``path``), and the ids, if not the paths.
+
+    Raises
+    ------
+    DatasetError
+        There is nothing at ``path``, or no image in it.
+    JoinError
+        Two images have the same id.
+    """
+    path = Path(path)
+    table = path.suffix.lower() == ".csv"
+    if (path_column or id_column) and not table:
+        raise DatasetError(f"--path-column and --id-column are for .csv tables; got {path}")
+    if path.is_dir():
+        return _folder(path)
+    if not path.is_file():
+        raise DatasetError(f"{path} does not exist; give a folder, a list, a .csv table or a .tar of images")
+    if path.suffix.lower() == ".tar":
+        return TarImages([path])
+    if path.suffix.lower() in ENDINGS:
+        return ListedImages([ImageItem(path.name, path)])
+    if path.stat().st_size > _MAX_LIST_BYTES:
+        raise DatasetError(f"{path} is larger than {_MAX_LIST_BYTES} bytes: not a list of images")
+    pairs = _table(path, path_column or "path", id_column) if table else _lines(path)
+    entries = [ImageItem(name, path.parent / file) for name, file in pairs]
+    return _listed(path, entries)
+
+
+def _listed(path: Path, entries: Sequence[ImageItem | Refused]) -> ListedImages:
+    if not entries:
+        raise DatasetError(f"{path} names no image; the endings read are {', '.join(sorted(ENDINGS))}")
+    name, count = Counter(entry.id for entry in entries).most_common(1)[0]
+    if count > 1:
+        raise JoinError(f"{path} has {count} images with the id {name!r}: ids must differ")
+    return ListedImages(entries)
+
+
+def _folder(path: Path) -> ImageSource:
+    entries: list[ImageItem | Refused] = []
+    tars: list[Path] = []
+    for folder, folders, files in os.walk(path):
+        for name in [n for n in folders if (Path(folder) / n).is_symlink()]:
+            entries.append(Refused(_relative(path, folder, name), "a link to a folder is not followed"))
+        for name in files:
+            if (ending := Path(name).suffix.lower()) in ENDINGS:
+                entries.append(ImageItem(_relative(path, folder, name), Path(folder) / name))
+            elif ending == ".tar":
+                tars.append(Path(folder) / name)
+    if tars and any(isinstance(entry, ImageItem) for entry in entries):
+        raise DatasetError(f"{path} holds both images and .tar files; give one kind")
+    return TarImages(sorted(tars)) if tars else _listed(path, sorted(entries, key=lambda entry: entry.id))
+
+
+def _relative(root: Path, folder: str, name: str) -> str:
+    return (Path(folder) / name).relative_to(root).as_posix()
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is not a list of images: not UTF-8 at byte {error.start}") from None
+
+
+def _lines(path: Path) -> list[tuple[str, str]]:
+    lines = [line.strip() for line in _read_text(path).splitlines()]
+    if any("\0" in line for line in lines):
+        raise DatasetError(f"{path} is not a list of images: it holds NUL characters")
+    return [(line, line) for line in lines if line]
+
+
+def _table(path: Path, path_column: str, id_column: str | None) -> list[tuple[str, str]]:
+    wanted = [path_column, id_column or path_column]
+    try:
+        rows = csv.DictReader(io.StringIO(_read_text(path), newline=""), strict=True)
+        missing = [column for column in wanted if column not in (rows.fieldnames or ())]
+        if missing:
+            raise DatasetError(
+                f"{path} has no column {missing[0]!r}; it has {', '.join(rows.fieldnames or ()) or 'none'}: "
+                "choose with --path-column and --id-column"
+            )
+        pairs = [(row[wanted[1]] or "", row[path_column] or "") for row in rows]
+    except csv.Error as error:
+        raise DatasetError(f"{path} is not a table: {error}") from None
+    for number, pair in enumerate(pairs, start=2):
+        if not all(pair) or "\0" in "".join(pair):
+            raise DatasetError(f"{path}, row {number}: expected a path and an id; got {pair}")
+    return pairs
+
+
+def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> Any:
+    """Decode an image into RGB, or say why not. Memory: 4 bytes per pixel.
+
+    Parameters
+    ----------
+    content : path or bytes
+        JPEG, PNG, WEBP or BMP, whatever its name says; of an animation, the first frame.
+    max_pixels : int
+        More than this is refused from the header alone.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Mode RGB. Transparency is dropped and the EXIF orientation left as it is, as CLIP's own code does.
+
+    Raises
+    ------
+    ImageError
+        Not an image of these formats, damaged, cut off, too large, or of more than 8 bits per channel.
+    """
+    pillow = require("PIL.Image", "images", "reading images")
+    try:
+        if not isinstance(content, bytes) and os.path.getsize(content) > MAX_FILE_BYTES:
+            raise ImageError(f"it is larger than {MAX_FILE_BYTES} bytes")
+        source = io.BytesIO(content) if isinstance(content, bytes) else content
+        with pillow.open(source, formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > max_pixels:
+                raise ImageError(f"it has {width}×{height} pixels; at most {max_pixels} are decoded")
+            image.load()
+            if image.mode not in _EIGHT_BITS:
+                raise ImageError(f"it has mode {image.mode}; save it with 8 bits per channel")
+            if image.mode == "P" and "transparency" in image.info:
+                return image.convert("RGBA").convert("RGB")
+            return image.convert("RGB")
+    except ImageError:
+        raise
+    except pillow.DecompressionBombError as error:
+        raise ImageError(f"it is a decompression bomb: {error}") from None
+    except FileNotFoundError:
+        raise ImageError("there is no such file") from None
+    except Exception as error:  # noqa: BLE001 - what decoders raise on hostile bytes is not a closed list
+        raise ImageError(f"it cannot be decoded: {type(error).__name__}: {str(error)[:200]}") from None

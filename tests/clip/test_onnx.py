@@ -1,0 +1,95 @@
+"""ONNX folders: written by us, run without torch, nothing outside the files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from clip_inputs import PROMPTS
+
+from fairerclip.clip import export_onnx, load
+from fairerclip.errors import EncoderError, OutputExistsError
+
+pytest.importorskip("torch")
+pytest.importorskip("PIL")
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(scope="module")
+def source(open_clip_folder):
+    return load(f"open_clip:{open_clip_folder}")
+
+
+@pytest.fixture(scope="module")
+def onnx_folder(source, tmp_path_factory):
+    return export_onnx(source, tmp_path_factory.mktemp("onnx") / "model")
+
+
+def test_same_weights_through_onnx(source, onnx_folder, pictures):
+    ours = load(f"onnx:{onnx_folder}")
+    batch = np.stack([source.preprocess(picture) for picture in pictures])
+    np.testing.assert_array_equal(batch[0], ours.preprocess(pictures[0]))
+    np.testing.assert_allclose(ours.encode_images(batch), source.encode_images(batch), atol=1e-4)
+    np.testing.assert_allclose(ours.encode_text(PROMPTS), source.encode_text(PROMPTS), atol=1e-4)
+    np.testing.assert_array_equal(ours.encode_images(batch), ours.encode_images(batch))
+    np.testing.assert_allclose(ours.encode_images(batch[:1]), ours.encode_images(batch)[:1], atol=1e-5)
+    assert ours.provenance.model == source.provenance.model
+    assert ours.provenance.preprocessing == source.provenance.preprocessing
+    assert sorted(f.name for f in onnx_folder.iterdir()) == [
+        "image.onnx",
+        "preprocess.json",
+        "text.onnx",
+        "tokenizer.json",
+    ]
+
+
+@pytest.mark.parametrize("which", ["clip_folder", "siglip_folder"])
+def test_transformers_models_through_onnx(which, request, pictures, tmp_path):
+    pytest.importorskip("transformers")
+    source = load(f"transformers:{request.getfixturevalue(which)}")
+    ours = load(f"onnx:{export_onnx(source, tmp_path / 'model')}")
+    batch = np.stack([source.preprocess(picture) for picture in pictures])
+    prompts = ["a photo of a bird on water", "a man"]
+    np.testing.assert_allclose(ours.encode_images(batch), source.encode_images(batch), atol=1e-4)
+    np.testing.assert_allclose(ours.encode_text(prompts), source.encode_text(prompts), atol=1e-4)
+
+
+def test_an_existing_folder_is_left_alone(source, onnx_folder):
+    with pytest.raises(OutputExistsError):
+        export_onnx(source, onnx_folder)
+
+
+def test_weights_outside_the_file_are_refused(onnx_folder, tmp_path):
+    folder = shutil.copytree(onnx_folder, tmp_path / "m")
+    model = onnx.load(folder / "image.onnx")
+    onnx.save(model, folder / "image.onnx", save_as_external_data=True, size_threshold=0, location="w.bin")
+    with pytest.raises(EncoderError, match="keeps weights outside itself"):
+        load(f"onnx:{folder}")
+
+
+@pytest.mark.parametrize("file", ["image.onnx", "tokenizer.json", "preprocess.json"])
+def test_damaged_files_are_named(onnx_folder, tmp_path, file):
+    folder = shutil.copytree(onnx_folder, tmp_path / "m")
+    (folder / file).write_bytes(b"\xff\xffdamaged")
+    with pytest.raises(EncoderError, match=file):
+        load(f"onnx:{folder}")
+
+
+@pytest.mark.parametrize("change", [{"width": -1}, {"format_version": 2}, {"more": 1}, {"preprocessing": []}])
+def test_bad_settings_are_refused(onnx_folder, tmp_path, change):
+    folder = shutil.copytree(onnx_folder, tmp_path / "m")
+    values = json.loads((folder / "preprocess.json").read_text()) | change
+    (folder / "preprocess.json").write_text(json.dumps(values))
+    with pytest.raises(EncoderError, match="must hold context"):
+        load(f"onnx:{folder}")
+
+
+def test_only_the_cpu_and_only_short_prompts(onnx_folder):
+    with pytest.raises(EncoderError, match="run on the CPU"):
+        load(f"onnx:{onnx_folder}", device="cuda")
+    with pytest.raises(EncoderError, match="tokens and the model reads 77"):
+        load(f"onnx:{onnx_folder}").encode_text(["bird " * 80])

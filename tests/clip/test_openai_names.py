@@ -1,0 +1,82 @@
+"""The paper's names: OpenAI's weights from the local cache, with OpenAI's activation and preprocessing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairerclip.clip import Preprocessing, load
+from fairerclip.errors import EncoderError
+
+torch = pytest.importorskip("torch")
+open_clip = pytest.importorskip("open_clip")
+pytest.importorskip("PIL")
+REPOSITORIES = {"ViT-B-32": "vit_base_patch32_clip_224.openai", "RN50": "resnet50_clip.openai"}
+
+
+@pytest.fixture(scope="module")
+def fill(tmp_path_factory):
+    """A Hugging Face cache, and a call that puts random weights there under the names of OpenAI's."""
+    from safetensors.torch import save_file
+
+    root = tmp_path_factory.mktemp("hub")
+
+    def put(architecture):
+        folder = root / f"models--timm--{REPOSITORIES[architecture]}"
+        file = folder / "snapshots" / ("0" * 40) / "open_clip_model.safetensors"
+        if not file.exists():
+            file.parent.mkdir(parents=True)
+            (folder / "refs").mkdir()
+            (folder / "refs" / "main").write_text("0" * 40)
+            torch.manual_seed(0)
+            save_file(open_clip.CLIP(**open_clip.get_model_config(architecture)).state_dict(), file)
+        return file
+
+    put.root = root
+    return put
+
+
+@pytest.fixture
+def cached(fill, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(fill.root))
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "width"), [("ViT-B/32", "ViT-B-32", 512), ("RN50", "RN50", 1024)]
+)
+def test_paper_names_have_quickgelu_and_openai_preprocessing(name, architecture, width, cached, pictures):
+    file = cached(architecture)
+    encoder = load(name)
+    assert encoder.width == width
+    assert encoder.provenance.model == f"{architecture}-quickgelu"
+    assert encoder.provenance.preprocessing == str(Preprocessing.openai(224))
+    reference = open_clip.create_model(f"{architecture}-quickgelu", pretrained=str(file)).eval()
+    batch = np.stack([encoder.preprocess(picture) for picture in pictures[:2]])
+    with torch.no_grad():
+        images = reference.encode_image(torch.from_numpy(batch), normalize=True).numpy()
+        texts = reference.encode_text(open_clip.tokenize(["a bird"]), normalize=True).numpy()
+    np.testing.assert_allclose(encoder.encode_images(batch), images, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode_text(["a bird"]), texts, atol=1e-6)
+
+
+def test_every_way_to_openais_weights_is_the_same_encoder(cached):
+    file = cached("RN50")
+    named = load("RN50")
+    prompts = ["a photo of a bird"]
+    for other in (
+        load("open_clip:RN50", weights="openai"),  # the plain architecture: the tag brings QuickGELU
+        load("open_clip:RN50", weights=file, preprocessing="openai"),
+    ):
+        assert other.provenance == named.provenance
+        np.testing.assert_array_equal(other.encode_text(prompts), named.encode_text(prompts))
+
+
+def test_a_bare_file_does_not_get_default_preprocessing(cached):
+    file = cached("RN50")
+    with pytest.raises(EncoderError, match="nothing says how images are prepared.*openai"):
+        load("open_clip:RN50", weights=file)
+    with pytest.raises(EncoderError, match="neither a JSON file nor a tag of RN50"):
+        load("open_clip:RN50", weights=file, preprocessing="laion")
