@@ -18,7 +18,7 @@ $(VENV)/run.done: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
-	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev,all]'
 	@touch $@ $(VENV)/run.done
 
 demo: $(VENV)/run.done
@@ -35,6 +35,8 @@ test: lint
 
 bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/closed_form.py
+	$(BIN)/python benchmarks/join.py
+	$(BIN)/python benchmarks/embed.py
 
 # Average and worst group on real embeddings; the table of docs/real-embeddings.md.
 real: $(VENV)/dev.done

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fairerclip import __version__
-from fairerclip.cli import apply, demo, fit, path
+from fairerclip.cli import apply, audit, demo, embed, fit, path, task
 from fairerclip.errors import FairerClipError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -20,6 +20,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("embed")(embed.embed)
+app.add_typer(task.app, name="task")
+app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("apply")(apply.apply)

@@ -30,7 +30,7 @@ def print_json(value: Any) -> None:
 
 def say(text: str) -> None:
     """One line of plain text."""
-    out.print(text, markup=False)
+    out.print(text, markup=False, soft_wrap=True)
 
 
 def percent(value: float | None) -> str:

@@ -1,48 +1,39 @@
-"""Embeddings in a file, with ids where it has them."""
+"""Embeddings to apply a model to: any store, or one split of a task."""
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
-from fairerclip.data.npz import read_npy, read_npz
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
-from fairerclip.errors import TaskFileError
 
-NAMES = ("embeddings", "image_embeddings", "X")
-"""Names under which an ``.npz`` may hold its embeddings; any name will do for a single matrix."""
+IMAGE_KEYS = {"image_train", "image_val", "image_test"}
+"""What a task file holds and a store does not."""
 
 
-def read_embeddings(path: Path, split: str = "test") -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Read image embeddings (n, p) and their ids from ``.npy``, ``.npz`` or one split of a task file."""
-    if path.suffix == ".npy":
-        return _matrix(read_npy(path), path, "the array"), None
-    if path.suffix != ".npz":
-        raise TaskFileError(f"{path}: expected .npy or .npz; got {path.suffix or 'no ending'}")
-    arrays = read_npz(path)
-    if any(name.startswith("image_") and name not in NAMES for name in arrays):
+def read_embeddings(path: Path, split: str = "test") -> tuple[Any, NDArray[Any] | None]:
+    """Image embeddings (n, p), streamed where they come from a store, and their ids."""
+    if is_task(path):
         rows = load_task(path).split(split)
         return rows.X, rows.ids
-    named = [name for name in NAMES if name in arrays]
-    matrices = named or [name for name, a in arrays.items() if a.ndim == 2 and a.dtype.kind == "f"]
-    if len(matrices) != 1:
-        raise TaskFileError(
-            f"{path}: expected one matrix of embeddings, or one called {NAMES[0]!r}; found "
-            f"{', '.join(f'{k} {a.shape}' for k, a in arrays.items()) or 'nothing'}"
-        )
-    X = _matrix(arrays[matrices[0]], path, matrices[0])
-    ids = arrays.get("ids")
-    if ids is not None and ids.shape != (len(X),):
-        raise TaskFileError(f"{path}: {len(X)} embeddings but ids of shape {ids.shape}")
-    return X, ids
+    store: EmbeddingStore = open_store(path)
+    return store, store.ids
 
 
-def _matrix(array: NDArray[Any], path: Path, name: str) -> NDArray[np.floating]:
-    if array.ndim != 2 or array.dtype.kind != "f" or 0 in array.shape:
-        raise TaskFileError(
-            f"{path}: expected {name} to be a matrix (rows, width) of floats; got {array.dtype} {array.shape}"
-        )
-    return array
+def is_task(path: Path) -> bool:
+    """Whether a path holds a task and not bare embeddings; only names are looked at."""
+    try:
+        if path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return any(name.removesuffix(".npy") in IMAGE_KEYS for name in archive.namelist())
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="numpy") as tensors:
+                return not IMAGE_KEYS.isdisjoint(tensors.keys())
+    except (OSError, ValueError, zipfile.BadZipFile, SafetensorError):
+        return False  # whoever opens it says what is wrong
+    return (path / "task.toml").is_file()

@@ -1,0 +1,225 @@
+"""Zero-shot accuracy by group, of one model or of many on the same dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairerclip.build import (
+    Encode,
+    build_task,
+    embed_dataset,
+    encoded_prompts,
+    from_dataset,
+    text_encoder,
+)
+from fairerclip.clip import load as load_encoder
+from fairerclip.data import load_task, save_task
+from fairerclip.data.datasets import DatasetIndex
+from fairerclip.data.prompts import PromptSet
+from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
+from fairerclip.extras import require
+from fairerclip.files import atomic_file, check_free
+from fairerclip.metrics import GroupReport
+from fairerclip.workflow import Experiment
+
+TASK_ENDINGS = (".npz", ".safetensors")
+PLOT_ENDINGS = (".png", ".svg", ".pdf")
+MAX_ABOUT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One model on one dataset, zero-shot."""
+
+    label: str
+    split: str
+    report: GroupReport
+    parameters: float | None = None
+    """Number of parameters of the model, for the plot's sizes."""
+    data: str | None = None
+    """What it was trained on, for the plot's colours."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        about = {"model": self.label, "split": self.split, "parameters": self.parameters, "data": self.data}
+        return {**about, **self.report.as_dict()}
+
+
+def task_files(paths: Sequence[Path]) -> list[Path]:
+    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir() and not (path / "task.toml").is_file():
+            found = sorted(
+                f for f in path.iterdir() if f.suffix in TASK_ENDINGS or (f / "task.toml").is_file()
+            )
+            if not found:
+                raise TaskFileError(
+                    f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
+                )
+            files += found
+        else:
+            files.append(path)
+    return files
+
+
+def tasks_of_models(
+    index: DatasetIndex,
+    prompts: PromptSet,
+    models: Sequence[str],
+    folder: Path,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Path]:
+    """Embed a dataset with each model and write a task per model; what is there already is not done again."""
+    files = []
+    for done, model in enumerate(models, 1):
+        name = file_name(model)
+        file = folder / f"{name}.npz"
+        if not file.exists():
+            encoder = load_encoder(model)
+            embed_dataset(index, encoder, folder / f"{name}.store")
+            store = open_store(folder / f"{name}.store")
+            _write(index, prompts, store, text_encoder(prompts, store, encoder, None), file)
+        files.append(file)
+        if progress is not None:
+            progress(done, len(models))
+    return files
+
+
+def tasks_of_stores(index: DatasetIndex, prompts: PromptSet, stores: Path, folder: Path) -> list[Path]:
+    """Write a task per embedding store of a folder; each store must hold the prompts, too."""
+    found = (
+        sorted(place for place in stores.iterdir() if (place / "store.json").is_file())
+        if stores.is_dir()
+        else []
+    )
+    if not found:
+        raise StoreError(f"{stores} holds no store that `fairerclip embed` wrote")
+    files = []
+    for place in found:
+        file = folder / f"{place.name.removesuffix('.store')}.npz"
+        if not file.exists():
+            store = open_store(place)
+            _write(index, prompts, store, text_encoder(prompts, store, None, None), file)
+        files.append(file)
+    return files
+
+
+def file_name(model: str) -> str:
+    """A model's name as a file's: ``open_clip:ViT-B-32`` → ``open_clip-ViT-B-32``; of a folder its last part."""
+    library, _, rest = model.rpartition(":")
+    last = Path(rest).name if Path(rest).is_dir() else rest
+    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in last).strip(".-")
+    if not kept:
+        raise ParameterError(f"{model!r} is not the name of a model")
+    return f"{library}-{kept}" if library else kept
+
+
+def _write(
+    index: DatasetIndex, prompts: PromptSet, store: EmbeddingStore, encode: Encode, file: Path
+) -> None:
+    task, _ = build_task(from_dataset(index), store, encoded_prompts(prompts, encode))
+    save_task(task, file)
+
+
+def read_models(path: Path) -> dict[str, dict[str, Any]]:
+    """What is known of the models: task name → {label, parameters, data}."""
+    try:
+        if path.stat().st_size > MAX_ABOUT_BYTES:
+            raise TaskFileError(f"{path} is larger than {MAX_ABOUT_BYTES} bytes")
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TaskFileError(f"{path} cannot be read as JSON: {error}") from None
+    good = isinstance(about, dict) and all(
+        isinstance(v, dict) and set(v) <= {"label", "parameters", "data"} for v in about.values()
+    )
+    if not good:
+        raise TaskFileError(f"{path}: expected an object from task name to {{label, parameters, data}}")
+    return dict(about)
+
+
+def audit_tasks(
+    files: Sequence[Path],
+    sensitive: Sequence[str] | None = None,
+    split: str | None = None,
+    about: Mapping[str, Mapping[str, Any]] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[AuditRow]:
+    """Audit each task file zero-shot; best worst group first.
+
+    The files must hold the same rows of the same dataset: a comparison over other rows compares the rows.
+    """
+    rows = []
+    for done, file in enumerate(files, 1):
+        rows.append(_audit(file, sensitive, split, (about or {}).get(file.stem, {})))
+        if progress is not None:
+            progress(done, len(files))
+    sizes = {(row.split, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
+    if len(sizes) > 1:
+        raise LabelError(
+            "the tasks do not hold the same groups, so their figures cannot be compared: audit one dataset and one "
+            "split at a time"
+        )
+    return sorted(rows, key=lambda row: -row.report.worst.accuracy)
+
+
+def _audit(
+    file: Path, sensitive: Sequence[str] | None, split: str | None, about: Mapping[str, Any]
+) -> AuditRow:
+    experiment = Experiment.of(load_task(file), sensitive)
+    name = split or experiment.evaluation_split()
+    if name is None:
+        raise LabelError(f"{file}: no split has both target and sensitive labels")
+    rows = experiment.task.split(name)
+    return AuditRow(
+        label=str(about.get("label", file.stem)),
+        split=name,
+        report=experiment.report(rows, experiment.zero_shot(rows)),
+        parameters=float(about["parameters"]) if "parameters" in about else None,
+        data=str(about["data"]) if "data" in about else None,
+    )
+
+
+def check_plot(path: Path, overwrite: bool) -> None:
+    """Refuse an ending that is not drawn, and a path that is taken."""
+    if path.suffix not in PLOT_ENDINGS:
+        raise ParameterError(f"a plot ends in {', '.join(PLOT_ENDINGS)}; got {path.name!r}")
+    check_free(path, overwrite)
+
+
+def draw(rows: Sequence[AuditRow], path: Path, *, overwrite: bool = False) -> None:
+    """Worst group against average, with intervals; size by parameters, colour by training data."""
+    check_plot(path, overwrite)
+    figures = require("matplotlib.figure", "plots", "drawing")
+    figure = figures.Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.add_subplot()
+    largest = max((row.parameters or 0 for row in rows), default=0) or 1.0
+    kinds = sorted({row.data or "unknown data" for row in rows})
+    for kind in kinds:
+        chosen = [row for row in rows if (row.data or "unknown data") == kind]
+        x = [100 * row.report.average for row in chosen]
+        y = [100 * row.report.worst.accuracy for row in chosen]
+        low = [100 * (row.report.worst.accuracy - row.report.worst.low) for row in chosen]
+        high = [100 * (row.report.worst.high - row.report.worst.accuracy) for row in chosen]
+        size = [30 + 270 * (row.parameters or 0) / largest for row in chosen]
+        bars = axes.errorbar(x, y, yerr=[low, high], fmt="none", alpha=0.4)
+        axes.scatter(x, y, s=size, alpha=0.7, label=kind, color=bars[2][0].get_color()[0])
+    if len(rows) <= 20:
+        for row in rows:
+            axes.annotate(
+                row.label,
+                (100 * row.report.average, 100 * row.report.worst.accuracy),
+                xytext=(4, 4),
+                textcoords="offset points",
+                fontsize=7,
+                parse_math=False,  # labels come from files
+            )
+    axes.set(xlabel="average accuracy, %", ylabel=f"worst group accuracy, % [95 %], {rows[0].split} split")
+    axes.legend(title="trained on", fontsize=8)
+    with atomic_file(path, overwrite=overwrite) as handle:
+        figure.savefig(handle, format=path.suffix[1:], dpi=150)

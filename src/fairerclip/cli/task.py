@@ -1,0 +1,290 @@
+"""`fairerclip task`: a dataset, or your own embeddings and labels, into a task file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.data.datasets import DatasetIndex
+
+app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
+
+Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Task file to write (.npz or .safetensors).")]
+Model = Annotated[
+    str | None, typer.Option(help="CLIP model: ViT-L/14, open_clip:NAME, transformers:FOLDER, onnx:FOLDER.")
+]
+Weights = Annotated[str | None, typer.Option(help="Weights of the model: a .safetensors file or a folder.")]
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        help="Embedding store to use, or to make and resume. Default: beside the task, ending in .store."
+    ),
+]
+Prompts = Annotated[
+    str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
+
+
+@app.command()
+def waterbirds(
+    root: Root,
+    output: Output,
+    model: Model = None,
+    weights: Weights = None,
+    store: Store = None,
+    prompts: Prompts = None,
+    workers: Workers = 2,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Waterbirds: bird by background, with metadata.csv and its splits."""
+    _dataset("waterbirds", root, {}, output, model, weights, store, prompts, workers, overwrite, json)
+
+
+@app.command()
+def celeba(
+    root: Root,
+    output: Output,
+    model: Model = None,
+    weights: Weights = None,
+    store: Store = None,
+    target: Annotated[
+        str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
+    ] = "blond",
+    sensitive: Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")] = "Male",
+    prompts: Prompts = None,
+    workers: Workers = 2,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
+    chosen = {"target": target, "sensitive": options.split_names(sensitive)}
+    _dataset("celeba", root, chosen, output, model, weights, store, prompts, workers, overwrite, json)
+
+
+@app.command()
+def fairface(
+    root: Root,
+    output: Output,
+    model: Model = None,
+    weights: Weights = None,
+    store: Store = None,
+    margin: Annotated[str | None, typer.Option(help="0.25 or 1.25, where both are there.")] = None,
+    prompts: Prompts = None,
+    workers: Workers = 2,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """FairFace: sex, race and age; no target, so prompts are queries."""
+    _dataset(
+        "fairface", root, {"margin": margin}, output, model, weights, store, prompts, workers, overwrite, json
+    )
+
+
+@app.command()
+def cfd(
+    root: Root,
+    output: Output,
+    model: Model = None,
+    weights: Weights = None,
+    store: Store = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split, which is ours.")] = 0,
+    prompts: Prompts = None,
+    workers: Workers = 2,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Chicago Face Database: neutral faces, attractiveness above its mean by sex."""
+    _dataset("cfd", root, {"seed": seed}, output, model, weights, store, prompts, workers, overwrite, json)
+
+
+def _dataset(
+    name: str,
+    root: Path,
+    chosen: dict[str, Any],
+    output: Path,
+    model: str | None,
+    weights: str | None,
+    store: Path | None,
+    prompts: str | None,
+    workers: int,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    from fairerclip.build import embed_dataset, from_dataset
+    from fairerclip.cli import show
+    from fairerclip.data.datasets import read_dataset
+    from fairerclip.data.prompts import load_prompts
+    from fairerclip.errors import ParameterError
+
+    _check_output(output, overwrite)
+    index: DatasetIndex = read_dataset(name, root, **chosen)
+    source = prompts or index.prompts
+    if source is None:
+        raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
+    prompt_set = load_prompts(source)
+    folder = store or output.with_name(output.name + ".store")
+    encoder = None
+    if model is not None:
+        encoder = _load(model, weights)
+        with show.progress("embedding") as advance:
+            embed_dataset(
+                index, encoder, folder, workers=workers, progress=lambda n, of: advance(n, of or len(index))
+            )
+    elif not folder.exists():
+        raise ParameterError(
+            f"nothing is embedded yet: give --model, or --store with a folder that embed wrote ({folder})"
+        )
+    _finish(
+        from_dataset(index), folder, prompt_set, encoder, None, output, overwrite, json, list(index.notes)
+    )
+
+
+@app.command()
+def embeddings(
+    store: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STORE", help="Embeddings with ids: store, clip-retrieval folder, parquet, .npz …"
+        ),
+    ],
+    labels: Annotated[Path, typer.Option(help="Labels: .csv, .tsv or .parquet with a header.")],
+    id_column: Annotated[str, typer.Option("--id", help="Column of ids.")],
+    sensitive: Annotated[str, typer.Option(help="Columns of sensitive attributes, comma-separated.")],
+    prompts: Annotated[
+        str, typer.Option(metavar="NAME_OR_FILE", help="Prompt set: names must be those of the labels.")
+    ],
+    output: Output,
+    target: Annotated[str | None, typer.Option(help="Column of the target; none for a gallery.")] = None,
+    split_column: Annotated[
+        str | None, typer.Option("--split", help="Column of splits. Default: at random, by --shares.")
+    ] = None,
+    shares: Annotated[
+        str, typer.Option(help="Shares of train, val and test, where there is no column.")
+    ] = "0.5,0.1,0.4",
+    model: Model = None,
+    weights: Weights = None,
+    text: Annotated[
+        Path | None, typer.Option(help="Prompt embeddings (.npy …), one row per distinct prompt of the set.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of a random split.")] = 0,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Your own embeddings and labels, joined by id and never by position."""
+    from fairerclip.build import from_table
+    from fairerclip.data.label_table import read_labels
+    from fairerclip.data.prompts import load_prompts
+    from fairerclip.data.stores import open_store
+    from fairerclip.errors import ParameterError
+
+    _check_output(output, overwrite)
+    attributes = options.split_names(sensitive) or []
+    if not attributes:
+        raise ParameterError("--sensitive expects at least one column")
+    prompt_set = load_prompts(prompts)
+    wanted = [
+        *([] if target is None else [target]),
+        *attributes,
+        *([] if split_column is None else [split_column]),
+    ]
+    table = read_labels(labels, id_column=id_column, columns=wanted, allow_constant=[split_column or ""])
+    labelled = from_table(
+        table,
+        name=labels.stem,
+        target=target,
+        sensitive=attributes,
+        split_column=split_column,
+        shares=_shares(shares),
+        seed=seed,
+    )
+    encoder = None if model is None else _load(model, weights)
+    vectors = None if text is None else open_store(text, modality="text")[:]
+    _finish(labelled, store, prompt_set, encoder, vectors, output, overwrite, json, [])
+
+
+def _shares(text: str) -> tuple[float, float, float]:
+    from fairerclip.errors import ParameterError
+
+    try:
+        train, val, test = (float(v) for v in text.split(","))
+    except ValueError:
+        raise ParameterError(f"--shares expects three numbers, e.g. 0.5,0.1,0.4; got {text!r}") from None
+    return train, val, test
+
+
+def _load(model: str, weights: str | None) -> Any:
+    from fairerclip.clip import load
+
+    return load(model, weights=weights)
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    from fairerclip.errors import ParameterError
+    from fairerclip.files import check_free
+
+    if output.suffix not in (".npz", ".safetensors"):
+        raise ParameterError(f"a task file ends in .npz or .safetensors; got {output.name!r}")
+    check_free(output, overwrite)
+
+
+def _finish(
+    labelled: Any,
+    folder: Path,
+    prompt_set: Any,
+    encoder: Any,
+    vectors: Any,
+    output: Path,
+    overwrite: bool,
+    json: bool,
+    notes: list[str],
+) -> None:
+    from fairerclip.build import build_task, encoded_prompts, text_encoder
+    from fairerclip.cli import show
+    from fairerclip.data import save_task
+    from fairerclip.data.preflight import preflight
+    from fairerclip.data.stores import open_store
+
+    embedded = open_store(folder)
+    encoded = encoded_prompts(prompt_set, text_encoder(prompt_set, embedded, encoder, vectors))
+    look = preflight(embedded, None if encoded.text_target is None else encoded.text_target)
+    task, unmatched = build_task(labelled, embedded, encoded)
+    save_task(task, output, overwrite=overwrite)
+    said = [*look.lines(), *notes, *unmatched]
+    groups = _groups(task)
+    if json:
+        show.print_json(
+            {
+                "task": str(output),
+                "name": task.name,
+                "groups": groups,
+                "preflight": look.as_dict(),
+                "notes": said,
+            }
+        )
+        return
+    for line in said:
+        show.say(line)
+    for split, counts in groups.items():
+        show.say(f"{split}: " + ", ".join(f"{name} {n}" for name, n in counts.items()))
+    show.say(f"written to {output}")
+
+
+def _groups(task: Any) -> dict[str, dict[str, int]]:
+    """Rows of each split by class and sensitive value."""
+    import numpy as np
+
+    out: dict[str, dict[str, int]] = {}
+    for name, split in task.splits.items():
+        parts = [] if split.y is None else [np.array([*task.class_names, "?"])[split.y]]
+        parts += [np.array([*task.sensitive[s].names, "?"])[codes] for s, codes in split.s.items()]
+        values, counts = np.unique([" × ".join(row) for row in zip(*parts, strict=True)], return_counts=True)
+        out[name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    return out
