@@ -2,7 +2,7 @@
 
 A random open_clip ViT-B/32 on generated 500×375 JPEGs: images per second of `embed_images`, decoding and
 writing included, over those of ``encode_images`` on tensors that are ready. Prints JSON, and exits with 1 if
-the target is missed. ``--shim`` defines the operators that a torchvision beside a CPU-only torch lacks.
+the target is missed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ SIZE = (500, 375)
 
 
 def shim() -> None:
-    """Operators whose absence stops torchvision from being imported."""
+    """Define the operators without which a torchvision beside a CPU-only torch cannot be imported."""
     import torch
 
-    library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    shim.library = library  # type: ignore[attr-defined] # it must outlive this call
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:
+        for name in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        shim.library = library  # type: ignore[attr-defined] # it must outlive this call
 
 
 def random_encoder(folder: Path, architecture: str) -> Encoder:
@@ -65,10 +70,8 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--model", default="ViT-B-32-quickgelu")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--shim", action="store_true")
     options = parser.parse_args()
-    if options.shim:
-        shim()
+    shim()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         encoder = random_encoder(folder, options.model)

@@ -40,7 +40,7 @@ def test_help_loads_no_numerical_library():
     assert not modules_after(code) & {"numpy", "scipy", "sklearn", "rich"}
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "path", "apply"])
+@pytest.mark.parametrize("command", ["demo", "embed", "task", "audit", "fit", "path", "apply"])
 def test_the_help_of_a_command_loads_no_numerical_library(command):
     code = (
         f"sys.argv = ['fairerclip', '{command}', '--help']\n"
