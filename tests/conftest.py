@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,24 @@ class Embeddings:
 @pytest.fixture
 def embeddings():
     return Embeddings
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the command line in process: (exit code, standard output, standard error)."""
+    from fairerclip.cli.main import main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture(autouse=True, scope="session")

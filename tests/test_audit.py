@@ -1,12 +1,10 @@
 import json
-import sys
 
 import numpy as np
 import pytest
 
 import fairerclip.audit as audit_module
 from fairerclip.audit import audit_tasks, draw, file_name, read_models, task_files
-from fairerclip.cli.main import main
 from fairerclip.data import save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
@@ -21,21 +19,6 @@ def folder(tmp_path_factory):
     for seed, name in enumerate(("small", "medium", "large")):
         save_task(simulate("waterbirds", scale=0.1, width=48, seed=seed), root / f"{name}.npz")
     return root
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_models_stand_side_by_side_with_the_best_worst_group_first(folder):

@@ -3,14 +3,12 @@
 import csv
 import json
 import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fairerclip.build import Labelled, build_task, random_split
-from fairerclip.cli.main import main
 from fairerclip.data import load_task
 from fairerclip.data.datasets import read_dataset
 from fairerclip.data.prompts import load_prompts
@@ -34,21 +32,6 @@ def vector(sentence):
     rng = np.random.default_rng(sum(sentence.encode()))
     v = rng.normal(size=WIDTH)
     return v / np.linalg.norm(v)
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 class Files:

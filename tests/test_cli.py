@@ -2,31 +2,14 @@
 
 import csv
 import json
-import sys
 
 import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP, __version__
-from fairerclip.cli.main import main
 from fairerclip.data import save_task, simulate
 
 FAST = ("--set", "n_features=150")
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from fairerclip.cli.main import main
 from fairerclip.data import load_task
 
 pytestmark = pytest.mark.filterwarnings(
@@ -24,17 +22,13 @@ PROMPTS = {
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def done(run):
+    """A command's standard output, once it has succeeded."""
+
     def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        assert code == 0, captured.err
-        return captured.out
+        code, out, err = run(*arguments)
+        assert code == 0, err
+        return out
 
     return call
 
@@ -92,11 +86,11 @@ def vit_b_32(tmp_path_factory):
 @pytest.mark.parametrize(
     ("fixture", "model"), [("vit_b_32", "open_clip:{}"), ("clip_folder", "transformers:{}")]
 )
-def test_images_become_a_model_that_applies_to_new_images(run, folder, tmp_path, request, fixture, model):
+def test_images_become_a_model_that_applies_to_new_images(done, folder, tmp_path, request, fixture, model):
     name = model.format(request.getfixturevalue(fixture))
     emb, task = tmp_path / "emb", tmp_path / "task.npz"
     embedded = json.loads(
-        run(
+        done(
             "embed",
             folder / "images",
             "--model",
@@ -109,10 +103,10 @@ def test_images_become_a_model_that_applies_to_new_images(run, folder, tmp_path,
         )
     )
     assert (embedded["done"], embedded["skipped"], embedded["prompts"]) == (48, 1, 4)
-    again = json.loads(run("embed", folder / "images", "--model", name, "-o", emb, "--json"))
+    again = json.loads(done("embed", folder / "images", "--model", name, "-o", emb, "--json"))
     assert (again["done"], again["already"]) == (0, 49)
     labels = ("--labels", folder / "labels.csv", "--id", "file", "--target", "colour", "--sensitive", "tone")
-    run(
+    done(
         "task",
         "embeddings",
         emb,
@@ -131,10 +125,10 @@ def test_images_become_a_model_that_applies_to_new_images(run, folder, tmp_path,
         "test": 12,
     }
     fitted = json.loads(
-        run("fit", task, "-o", tmp_path / "m", "--set", "n_features=100", "--labels", "all", "--json")
+        done("fit", task, "-o", tmp_path / "m", "--set", "n_features=100", "--labels", "all", "--json")
     )
     assert fitted["reports"]["FairerCLIP"]["average"] >= 0.75  # even a random encoder tells red from blue
-    applied = json.loads(run("apply", tmp_path / "m", emb, "-o", tmp_path / "p.csv", "--json"))
+    applied = json.loads(done("apply", tmp_path / "m", emb, "-o", tmp_path / "p.csv", "--json"))
     assert applied["rows"] == 48
     rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
     assert {row["id"] for row in rows} == {f"{i:02d}.png" for i in range(48)}
