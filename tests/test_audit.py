@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fairerclip.audit as audit_module
 from fairerclip.audit import audit_tasks, draw, file_name, read_models, task_files
-from fairerclip.data import save_task, simulate
+from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.store_writer import StoreWriter
@@ -65,6 +66,15 @@ def test_models_over_other_rows_are_not_compared(folder, tmp_path):
         audit_tasks([folder / "small.npz", tmp_path / "other.npz"])
 
 
+def test_models_over_rows_of_other_ids_are_not_compared(tmp_path):
+    task = simulate("waterbirds", scale=0.05, width=48)
+    for name in ("a", "b"):
+        ids = np.array([f"{name}{i}" for i in range(len(task.test))])
+        save_task(replace(task, splits={"test": replace(task.test, ids=ids)}), tmp_path / f"{name}.npz")
+    with pytest.raises(LabelError, match="same rows"):
+        audit_tasks([tmp_path / "a.npz", tmp_path / "b.npz"])
+
+
 def test_what_cannot_be_audited_is_said(run, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskFileError, match="holds no task"):
@@ -77,6 +87,12 @@ def test_what_cannot_be_audited_is_said(run, folder, tmp_path):
     (tmp_path / "bad.json").write_text('{"small": {"colour": 1}}')
     with pytest.raises(TaskFileError, match="label, parameters, data"):
         read_models(tmp_path / "bad.json")
+    for size in ("many", -5, True):
+        (tmp_path / "bad.json").write_text(json.dumps({"small": {"parameters": size}}))
+        with pytest.raises(TaskFileError, match="a number above 0"):
+            read_models(tmp_path / "bad.json")
+    with pytest.raises(ParameterError, match="smal, but there is no task"):
+        audit_tasks([folder / "small.npz"], about={"smal": {}})
     (tmp_path / "worse.json").write_text("{")
     with pytest.raises(TaskFileError, match="JSON"):
         read_models(tmp_path / "worse.json")
@@ -115,16 +131,24 @@ def test_a_dataset_through_several_models_from_the_command_line(run, tmp_path, m
             Z = np.stack([np.random.default_rng(sum(p.encode())).normal(size=6) for p in prompts])
             return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
 
-    loaded = []
-    monkeypatch.setattr(audit_module, "load_encoder", lambda name: loaded.append(name) or Random(name))
+    monkeypatch.setattr(audit_module, "load_encoder", Random)
     arguments = ("audit", "--dataset", "waterbirds", "--root", root, "--work", tmp_path / "w")
     models = ("--model", "open_clip:A", "--model", "open_clip:BB", "--json")
     code, out, err = run(*arguments, *models)
     assert code == 0, err
     assert {m["model"] for m in json.loads(out)["models"]} == {"open_clip-A", "open_clip-BB"}
     assert "were published" in err
-    assert run(*arguments, *models)[0] == 0
-    assert loaded == ["open_clip:A", "open_clip:BB"]  # made once, used again
+    before = (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns
+    mine = {"name": "m", "version": 1, "source": {"kind": "ours", "citation": "test"}}
+    mine |= {"classes": {"landbird": ["x"], "waterbird": ["y"]}}
+    (tmp_path / "p.json").write_text(json.dumps(mine))
+    assert run(*arguments, *models, "--prompts", tmp_path / "p.json")[0] == 0
+    assert load_task(tmp_path / "w" / "open_clip-A.npz").target_prompts == ("x", "y")  # today's prompts
+    assert (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns == before
+    code, _, err = run(*arguments, "--model", "open_clip:A", "--model", "open_clip:A")
+    assert code == 2
+    assert "share a file" in err
+    assert run(*arguments, "--stores", tmp_path / "w", "--prompts", tmp_path / "p.json", "--json")[0] == 0
 
 
 def test_a_folder_of_stores_is_audited(run, tmp_path):
@@ -168,6 +192,7 @@ def test_wrong_calls_of_audit_are_one_line(run, folder, tmp_path):
         ),
         ("--dataset", "birds", "--root", tmp_path, "--work", tmp_path, "--model", "A"),
         (folder, "--plot", tmp_path / "a.gif"),
+        (folder, "--model", "A"),
     ):
         code, _, err = run("audit", *arguments)
         assert code == 2

@@ -465,3 +465,55 @@ def test_a_clip_retrieval_folder_becomes_a_task(run, tmp_path):
             row = int(np.flatnonzero(files.ids == key)[0])
             np.testing.assert_allclose(split.X[i], files.X[row], atol=1e-3)
             assert task.class_names[split.y[i]] == files.y[row]
+
+
+def test_prompt_embeddings_of_another_model_are_refused_and_looked_up_by_sentence(run, tmp_path):
+    here = Provenance("A", "1" * 64, "resize", "library 1", True, WIDTH)
+    there = Provenance("B", "2" * 64, "resize", "library 1", True, WIDTH)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    files, other = Files(tmp_path / "a", provenance=here), Files(tmp_path / "b", provenance=there)
+    assert refused(run(*files.arguments("--text", other.store)), "A", "B")
+    code, out, err = run(*files.arguments("--text", files.store))  # by sentence, whatever their order
+    assert code == 0, err
+    assert "unknown" not in out
+    task = load_task(files.folder / "t.npz")
+    np.testing.assert_allclose(task.text_target[0], vector("a photo of a cat."), atol=1e-6)
+
+
+def test_options_that_contradict_each_other_are_refused(run, files):
+    assert refused(run(*files.arguments("--model", "x", "--text", files.store)), "one of them")
+    assert refused(run(*files.arguments("--sensitive", "animal")), "different columns")
+    assert refused(run(*files.arguments("--sensitive", "part")), "different columns")
+    assert refused(run(*files.arguments("--split", "animal")), "different columns")
+    arguments = [a for a in files.arguments() if a not in ("--split", "part")]
+    assert refused(run(*arguments, "--shares", "nan,0.1,0.5"), "sum to 1")
+
+
+def test_empty_splits_and_classes_are_said(run, files):
+    files.split = np.where(files.split == "test", "train", files.split)
+    files.y = np.where(files.split == "val", "cat", files.y)
+    files.write_labels()
+    code, out, _ = run(*files.arguments())
+    assert code == 0
+    assert "The test split is empty." in out
+    assert "The val split has no row of class dog." in out
+
+
+def test_an_attribute_without_prompts_is_said(run, files):
+    prompts = {k: v for k, v in PROMPTS.items() if k != "sensitive"}
+    files.prompts.write_text(json.dumps(prompts))
+    code, out, _ = run(*files.arguments())
+    assert code == 0
+    assert "no prompts for place" in out
+
+
+def test_rows_that_cannot_be_used_are_named_by_store_and_id(run, files):
+    X = files.X.copy()
+    X[7] = np.nan
+    np.savez(files.folder / "bad.npz", embeddings=X, ids=files.ids)
+    sentences = load_prompts(files.prompts).all_prompts()
+    np.save(files.folder / "text.npy", np.stack([vector(s) for s in sentences]).astype(np.float32))
+    arguments = list(files.arguments("--text", files.folder / "text.npy"))
+    arguments[2] = files.folder / "bad.npz"
+    assert refused(run(*arguments), "bad.npz", "row 7", "img/007.jpg")

@@ -20,7 +20,7 @@ from fairerclip.data.provenance import Provenance
 from fairerclip.data.store_writer import read_skipped, read_text
 from fairerclip.data.stores import open_store
 from fairerclip.embed import embed_images, embed_prompts
-from fairerclip.errors import OutputExistsError, ParameterError, ProvenanceError
+from fairerclip.errors import DatasetError, OutputExistsError, ParameterError, ProvenanceError
 
 Image = pytest.importorskip("PIL.Image")
 STUB = '''
@@ -312,3 +312,10 @@ def test_command_speaks_json(folder, tmp_path, command):
 def test_stub_is_an_encoder():
     assert isinstance(Stub().provenance, Provenance)
     assert isinstance(Stub().settings, Preprocessing)
+
+
+def test_a_folder_in_which_nothing_can_be_embedded_is_an_error(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(b"no picture")
+    with pytest.raises(DatasetError, match=r"none of 1 images.*a\.png"):
+        embed_images(tmp_path / "images", Stub(), tmp_path / "emb")

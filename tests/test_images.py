@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 import tarfile
 import warnings
@@ -210,17 +211,17 @@ def test_tar_is_streamed_and_hostile_members_are_named(tmp_path):
             ("/003.jpg", b"4"),
             ("004.jpg", "SYMTYPE"),
             ("005.jpg", "LNKTYPE"),
-            ("e/000.jpg", b"5"),
+            ("000.png", b"5"),
         ],
     )
     items = list(open_source(file).items())
-    assert [(i.id, i.content) for i in items if isinstance(i, ImageItem)] == [("000", b"1"), ("001", b"2")]
+    assert [(i.id, i.content) for i in items if isinstance(i, ImageItem)] == [("000", b"1"), ("d/001", b"2")]
     reasons = {i.id: i.reason for i in items if isinstance(i, Refused)}
     assert "leads out" in reasons["s.tar:../002.jpg"]
     assert "leads out" in reasons["s.tar:/003.jpg"]
     assert "link" in reasons["s.tar:004.jpg"]
     assert "link" in reasons["s.tar:005.jpg"]
-    assert "earlier image has the key '000'" in reasons["s.tar:e/000.jpg"]
+    assert "earlier image has the key '000'" in reasons["s.tar:000.png"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s.tar"]
     assert [i.content for i in open_source(file).items({"000"}) if isinstance(i, ImageItem)] == [b"", b"2"]
 
@@ -248,3 +249,39 @@ def test_a_cut_off_tar_is_said(tmp_path):
     assert [type(i) for i in items] == [ImageItem, Refused]
     file.write_bytes(b"not a tar")
     assert [type(i) for i in open_source(file).items()] == [Refused]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.png")
+    with pytest.raises(ImageError, match="a pipe or a device"):
+        open_image(tmp_path / "x.png")
+
+
+def test_sixteen_bits_of_colour_are_refused(tmp_path):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + bytes(12) for _ in range(2)))
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    with pytest.raises(ImageError, match="16 bits"):
+        open_image(png)
+
+
+def test_a_name_that_is_not_utf8_is_refused_by_a_printable_name(tmp_path):
+    try:
+        (tmp_path / os.fsdecode(b"bad\xff.png")).write_bytes(b"")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    (item,) = open_source(tmp_path).items()
+    assert isinstance(item, Refused)
+    assert "not UTF-8" in item.reason
+    item.id.encode()
+
+
+def test_keys_of_a_tar_keep_their_folder(tmp_path):
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for name in ("a/0001.jpg", "b/0001.jpg"):
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+    assert [item.id for item in open_source(tmp_path / "x.tar").items()] == ["a/0001", "b/0001"]

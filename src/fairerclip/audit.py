@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from fairerclip.build import (
     Encode,
@@ -21,6 +24,7 @@ from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.embed import embed_prompts
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
 from fairerclip.extras import require
 from fairerclip.files import atomic_file, check_free
@@ -43,6 +47,8 @@ class AuditRow:
     """Number of parameters of the model, for the plot's sizes."""
     data: str | None = None
     """What it was trained on, for the plot's colours."""
+    rows: str | None = None
+    """Digest of the ids of the rows, where they have ids: what may be compared."""
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -75,17 +81,21 @@ def tasks_of_models(
     folder: Path,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
-    """Embed a dataset with each model and write a task per model; what is there already is not done again."""
+    """Embed a dataset with each model and write a task per model; images embedded earlier are not again."""
+    names = [file_name(model) for model in models]
+    if len(set(names)) < len(names):
+        raise ParameterError(
+            f"the models would share a file: {', '.join(sorted(names))}; rename their folders"
+        )
     files = []
-    for done, model in enumerate(models, 1):
-        name = file_name(model)
-        file = folder / f"{name}.npz"
-        if not file.exists():
-            encoder = load_encoder(model)
-            embed_dataset(index, encoder, folder / f"{name}.store")
-            store = open_store(folder / f"{name}.store")
-            _write(index, prompts, store, text_encoder(prompts, store, encoder, None), file)
-        files.append(file)
+    for done, (model, name) in enumerate(zip(models, names, strict=True), 1):
+        encoder = load_encoder(model)
+        place = folder / f"{name}.store"
+        embed_dataset(index, encoder, place)
+        embed_prompts(prompts, encoder, place)
+        store = open_store(place)
+        encode = text_encoder(prompts, store, encoder, None)
+        files.append(_write(index, prompts, store, encode, folder / f"{name}.npz"))
         if progress is not None:
             progress(done, len(models))
     return files
@@ -102,11 +112,9 @@ def tasks_of_stores(index: DatasetIndex, prompts: PromptSet, stores: Path, folde
         raise StoreError(f"{stores} holds no store that `fairerclip embed` wrote")
     files = []
     for place in found:
+        store = open_store(place)
         file = folder / f"{place.name.removesuffix('.store')}.npz"
-        if not file.exists():
-            store = open_store(place)
-            _write(index, prompts, store, text_encoder(prompts, store, None, None), file)
-        files.append(file)
+        files.append(_write(index, prompts, store, text_encoder(prompts, store, None, None), file))
     return files
 
 
@@ -122,9 +130,9 @@ def file_name(model: str) -> str:
 
 def _write(
     index: DatasetIndex, prompts: PromptSet, store: EmbeddingStore, encode: Encode, file: Path
-) -> None:
+) -> Path:
     task, _ = build_task(from_dataset(index), store, encoded_prompts(prompts, encode))
-    save_task(task, file)
+    return save_task(task, file, overwrite=True)  # cheap, and made for the prompts and labels of today
 
 
 def read_models(path: Path) -> dict[str, dict[str, Any]]:
@@ -140,6 +148,10 @@ def read_models(path: Path) -> dict[str, dict[str, Any]]:
     )
     if not good:
         raise TaskFileError(f"{path}: expected an object from task name to {{label, parameters, data}}")
+    for name, known in about.items():
+        size = known.get("parameters", 1)
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < float("inf"):
+            raise TaskFileError(f"{path}: the parameters of {name!r} must be a number above 0; got {size!r}")
     return dict(about)
 
 
@@ -154,16 +166,19 @@ def audit_tasks(
 
     The files must hold the same rows of the same dataset: a comparison over other rows compares the rows.
     """
+    unknown = sorted(set(about or {}) - {file.stem for file in files})
+    if unknown:
+        raise ParameterError(f"something is said of {', '.join(unknown)}, but there is no task of that name")
     rows = []
     for done, file in enumerate(files, 1):
         rows.append(_audit(file, sensitive, split, (about or {}).get(file.stem, {})))
         if progress is not None:
             progress(done, len(files))
-    sizes = {(row.split, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
-    if len(sizes) > 1:
+    kinds = {(row.split, row.rows, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
+    if len(kinds) > 1:
         raise LabelError(
-            "the tasks do not hold the same groups, so their figures cannot be compared: audit one dataset and one "
-            "split at a time"
+            "the tasks do not hold the same rows and groups, so their figures cannot be compared: audit one dataset "
+            "and one split at a time"
         )
     return sorted(rows, key=lambda row: -row.report.worst.accuracy)
 
@@ -182,7 +197,13 @@ def _audit(
         report=experiment.report(rows, experiment.zero_shot(rows)),
         parameters=float(about["parameters"]) if "parameters" in about else None,
         data=str(about["data"]) if "data" in about else None,
+        rows=None if rows.ids is None else _digest(rows.ids),
     )
+
+
+def _digest(ids: NDArray[Any]) -> str:
+    """The same for the same ids, in whatever order."""
+    return hashlib.sha256("\n".join(sorted(map(str, ids))).encode()).hexdigest()
 
 
 def check_plot(path: Path, overwrite: bool) -> None:

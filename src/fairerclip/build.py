@@ -19,7 +19,7 @@ from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
 from fairerclip.data.provenance import check_same_model
 from fairerclip.data.store_writer import read_text
 from fairerclip.data.stores import EmbeddingStore
-from fairerclip.embed import embed_images, embed_prompts
+from fairerclip.embed import embed_images
 from fairerclip.errors import JoinError, LabelError, ParameterError, PromptError, StoreError
 from fairerclip.images import ImageItem, ListedImages
 
@@ -85,7 +85,7 @@ def from_table(
 
 def random_split(n: int, shares: tuple[float, float, float], seed: int) -> NDArray[np.str_]:
     """Train, val or test for each of n rows, by shares that sum to one; seeded."""
-    if min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
+    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9):
         raise ParameterError(f"split shares must be non-negative and sum to 1; got {shares}")
     counts = np.floor(np.cumsum(shares) * n + 0.5).astype(int)
     out = np.empty(n, dtype="<U5")
@@ -120,7 +120,7 @@ def build_task(
             "position. Give an .npz with an array 'ids', parquet with an id column, or a clip-retrieval folder"
         )
     met = join(store.ids, labelled.ids)
-    notes = [line for line in met.lines() if " no " in line]
+    notes = met.lines() if met.unmatched_embeddings or met.unmatched_labels else []
     texts = _Texts.of(labelled, prompts)
     rows = {}
     for name in SPLITS:
@@ -129,13 +129,29 @@ def build_task(
             rows[name] = here
     if not rows:
         raise JoinError("no embedding with a label belongs to a split")
-    empty = [name for name in SPLITS if (labelled.split == name).any() and name not in rows]
-    if empty:
-        notes.append(f"No embedding is in the {' and '.join(empty)} split.")
     splits = {
         name: _split(store, here, met.rows_in_labels[here], labelled, texts) for name, here in rows.items()
     }
-    return texts.task(labelled, splits), notes
+    task = texts.task(labelled, splits)
+    return task, [*notes, *_gaps(task)]
+
+
+def _gaps(task: Task) -> list[str]:
+    """Splits, classes and values that have no rows, and attributes without prompts."""
+    out = [f"The {name} split is empty." for name in SPLITS if name not in task.splits]
+    for name, split in task.splits.items():
+        columns = [] if split.y is None else [("class", task.class_names, split.y)]
+        columns += [(a, task.sensitive[a].names, codes) for a, codes in split.s.items()]
+        for what, names, codes in columns:
+            gone = [str(n) for k, n in enumerate(names) if not (codes == k).any()]
+            if gone:
+                out.append(f"The {name} split has no row of {what} {', '.join(gone)}.")
+    out += [
+        f"There are no prompts for {a}, so its values cannot be read from images: fit with labels 'all'."
+        for a, attribute in task.sensitive.items()
+        if attribute.text is None
+    ]
+    return out
 
 
 def _split(store: EmbeddingStore, here: Ints, labels: Ints, labelled: Labelled, texts: _Texts) -> Split:
@@ -216,7 +232,7 @@ def embed_dataset(index: DatasetIndex, encoder: Encoder, folder: Path, **options
 
 
 def text_encoder(
-    prompts: PromptSet, store: EmbeddingStore, encoder: Encoder | None, vectors: NDArray[Any] | None
+    prompts: PromptSet, store: EmbeddingStore, encoder: Encoder | None, text: EmbeddingStore | None
 ) -> Encode:
     """Where prompt embeddings come from: a model, vectors that were given, or the store itself."""
     if encoder is not None:
@@ -227,16 +243,11 @@ def text_encoder(
                 "encoded by the model that embedded the images"
             )
         return encoder.encode_text
-    sentences = prompts.all_prompts()
-    if vectors is None:
+    if text is None:
         sentences, vectors = _stored_text(store)
-    elif len(vectors) != len(sentences):
-        raise PromptError(
-            f"{prompts.name} has {len(sentences)} distinct prompts, but {len(vectors)} embeddings were given; they "
-            "must be in the order of its prompts"
-        )
+    else:
+        sentences, vectors = _given_text(prompts, store, text)
     place = {sentence: k for k, sentence in enumerate(sentences)}
-    given = np.asarray(vectors)
 
     def look_up(wanted: Sequence[str]) -> NDArray[np.floating]:
         missing = [w for w in wanted if w not in place]
@@ -245,9 +256,25 @@ def text_encoder(
                 f"there is no embedding of the prompt {missing[0]!r} ({len(missing)} are missing): embed the prompts "
                 "with --model, or with `fairerclip embed … --prompts`"
             )
-        return np.asarray(given[[place[w] for w in wanted]], dtype=np.float32)
+        return np.asarray(vectors[[place[w] for w in wanted]], dtype=np.float32)
 
     return look_up
+
+
+def _given_text(
+    prompts: PromptSet, store: EmbeddingStore, text: EmbeddingStore
+) -> tuple[list[str], NDArray[Any]]:
+    """Prompt embeddings from a file: by sentence where it has them, else in the order of the set."""
+    check_same_model(store.provenance, text.provenance)
+    if text.ids is not None:
+        return [str(i) for i in text.ids], text[:]
+    sentences = prompts.all_prompts()
+    if len(text) != len(sentences):
+        raise PromptError(
+            f"{prompts.name} has {len(sentences)} distinct prompts, but {len(text)} embeddings were given; they "
+            "must be in the order of its prompts"
+        )
+    return sentences, text[:]
 
 
 def _stored_text(store: EmbeddingStore) -> tuple[list[str], NDArray[Any]]:
@@ -264,16 +291,3 @@ def _stored_text(store: EmbeddingStore) -> tuple[list[str], NDArray[Any]]:
 def encoded_prompts(prompts: PromptSet, encode: Encode) -> EncodedPrompts:
     """Prompts of each class and value averaged into one vector, as CLIP does."""
     return encode_prompts(prompts, encode, average=True)
-
-
-__all__ = [
-    "Labelled",
-    "build_task",
-    "embed_dataset",
-    "embed_prompts",
-    "encoded_prompts",
-    "from_dataset",
-    "from_table",
-    "random_split",
-    "text_encoder",
-]

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairerclip.data.store_writer import StoreWriter
-from fairerclip.errors import FairerClipError, ImageError, OutputExistsError, ParameterError
+from fairerclip.data.store_writer import StoreWriter, read_skipped
+from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError, ParameterError
 from fairerclip.images import ImageItem, ImageSource, Refused, open_image, open_source
 
 if TYPE_CHECKING:
@@ -111,6 +111,12 @@ def embed_images(
                 run.take(batch)
         finally:
             batches.close()
+        refused = read_skipped(output)
+        if not run.done and refused and len(refused) == len(writer.done):
+            name, reason = refused[0]
+            raise DatasetError(
+                f"none of {len(refused)} images could be embedded; the first, {name}: {reason}"
+            )
         writer.finish()
     return run.report()
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 import csv
 import io
 import os
+import stat
 import tarfile
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -75,7 +78,7 @@ class ListedImages:
 
 @dataclass(frozen=True)
 class TarImages:
-    """Images of webdataset tars, read as a stream and never extracted; the id is the name without ending."""
+    """Images of webdataset tars, read as a stream and never extracted; the id is the path without ending."""
 
     paths: Sequence[Path]
 
@@ -115,15 +118,27 @@ def _member(
         return Refused(place, "its path leads out of the tar")
     if not member.isreg():
         return Refused(place, "it is a link or a device, not a file")
-    if name.stem in seen:
-        return Refused(place, f"an earlier image has the key {name.stem!r}")
-    seen.add(name.stem)
-    if name.stem in done:
-        return ImageItem(name.stem, b"")
+    key = name.with_suffix("").as_posix()
+    if not _is_text(key):
+        return Refused(_printable(place), "its name is not UTF-8")
+    if key in seen:
+        return Refused(place, f"an earlier image has the key {key!r}")
+    seen.add(key)
+    if key in done:
+        return ImageItem(key, b"")
     if member.size > MAX_FILE_BYTES:
-        return Refused(name.stem, f"it is larger than {MAX_FILE_BYTES} bytes")
+        return Refused(key, f"it is larger than {MAX_FILE_BYTES} bytes")
     handle = tar.extractfile(member)
-    return ImageItem(name.stem, b"" if handle is None else handle.read())
+    return ImageItem(key, b"" if handle is None else handle.read())
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name from disk is UTF-8: undecodable bytes come as surrogates, which no file can hold."""
+    return not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def open_source(
@@ -183,7 +198,11 @@ def _folder(path: Path) -> ImageSource:
             entries.append(Refused(_relative(path, folder, name), "a link to a folder is not followed"))
         for name in files:
             if (ending := Path(name).suffix.lower()) in ENDINGS:
-                entries.append(ImageItem(_relative(path, folder, name), Path(folder) / name))
+                key = _relative(path, folder, name)
+                if _is_text(key):
+                    entries.append(ImageItem(key, Path(folder) / name))
+                else:
+                    entries.append(Refused(_printable(key), "its name is not UTF-8"))
             elif ending == ".tar":
                 tars.append(Path(folder) / name)
     if tars and any(isinstance(entry, ImageItem) for entry in entries):
@@ -228,6 +247,14 @@ def _table(path: Path, path_column: str, id_column: str | None) -> list[tuple[st
     return pairs
 
 
+@contextmanager
+def _quiet_bombs(pillow: Any) -> Iterator[None]:
+    # Pillow warns of large images; ours are refused from the header, or allowed on purpose.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+        yield
+
+
 def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> Any:
     """Decode an image into RGB, or say why not. Memory: 4 bytes per pixel.
 
@@ -250,13 +277,21 @@ def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> 
     """
     pillow = require("PIL.Image", "images", "reading images")
     try:
-        if not isinstance(content, bytes) and os.path.getsize(content) > MAX_FILE_BYTES:
-            raise ImageError(f"it is larger than {MAX_FILE_BYTES} bytes")
+        if not isinstance(content, bytes):
+            found = os.stat(content)
+            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+                raise ImageError("it is a folder, a pipe or a device, not a file")
+            if found.st_size > MAX_FILE_BYTES:
+                raise ImageError(f"it is larger than {MAX_FILE_BYTES} bytes")
         source = io.BytesIO(content) if isinstance(content, bytes) else content
-        with pillow.open(source, formats=FORMATS) as image:
+        with _quiet_bombs(pillow), pillow.open(source, formats=FORMATS) as image:
             width, height = image.size
             if width * height > max_pixels:
                 raise ImageError(f"it has {width}×{height} pixels; at most {max_pixels} are decoded")
+            if any(
+                ";16" in str(tile) for tile in image.tile
+            ):  # Pillow would cut 16 bits of RGB down in silence
+                raise ImageError("it has 16 bits per channel; save it with 8 bits per channel")
             image.load()
             if image.mode not in _EIGHT_BITS:
                 raise ImageError(f"it has mode {image.mode}; save it with 8 bits per channel")

@@ -60,6 +60,10 @@ def audit(
         raise ParameterError(
             "audit expects task files, or --dataset with --root, --work and --model or --stores"
         )
+    if tasks and any((root, model, stores, work, prompts)):
+        raise ParameterError(
+            "--root, --model, --stores, --work and --prompts go with --dataset, not with task files"
+        )
     files = task_files(tasks) if tasks else _made(dataset or "", root, model, stores, work, prompts)
     with show.progress("audit") as advance:
         rows = audit_tasks(files, options.split_names(sensitive), split, known, progress=advance)

@@ -20,6 +20,10 @@ Model = Annotated[
     str | None, typer.Option(help="CLIP model: ViT-L/14, open_clip:NAME, transformers:FOLDER, onnx:FOLDER.")
 ]
 Weights = Annotated[str | None, typer.Option(help="Weights of the model: a .safetensors file or a folder.")]
+Preprocessing = Annotated[
+    str | None,
+    typer.Option(help="For weights that do not say it: JSON file, or the tag whose preprocessing it is."),
+]
 Store = Annotated[
     Path | None,
     typer.Option(
@@ -38,6 +42,7 @@ def waterbirds(
     output: Output,
     model: Model = None,
     weights: Weights = None,
+    preprocessing: Preprocessing = None,
     store: Store = None,
     prompts: Prompts = None,
     workers: Workers = 2,
@@ -45,7 +50,19 @@ def waterbirds(
     json: options.Json = False,
 ) -> None:
     """Waterbirds: bird by background, with metadata.csv and its splits."""
-    _dataset("waterbirds", root, {}, output, model, weights, store, prompts, workers, overwrite, json)
+    _dataset(
+        "waterbirds",
+        root,
+        {},
+        output,
+        model,
+        (weights, preprocessing),
+        store,
+        prompts,
+        workers,
+        overwrite,
+        json,
+    )
 
 
 @app.command()
@@ -54,6 +71,7 @@ def celeba(
     output: Output,
     model: Model = None,
     weights: Weights = None,
+    preprocessing: Preprocessing = None,
     store: Store = None,
     target: Annotated[
         str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
@@ -66,7 +84,19 @@ def celeba(
 ) -> None:
     """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
     chosen = {"target": target, "sensitive": options.split_names(sensitive)}
-    _dataset("celeba", root, chosen, output, model, weights, store, prompts, workers, overwrite, json)
+    _dataset(
+        "celeba",
+        root,
+        chosen,
+        output,
+        model,
+        (weights, preprocessing),
+        store,
+        prompts,
+        workers,
+        overwrite,
+        json,
+    )
 
 
 @app.command()
@@ -75,6 +105,7 @@ def fairface(
     output: Output,
     model: Model = None,
     weights: Weights = None,
+    preprocessing: Preprocessing = None,
     store: Store = None,
     margin: Annotated[str | None, typer.Option(help="0.25 or 1.25, where both are there.")] = None,
     prompts: Prompts = None,
@@ -84,7 +115,17 @@ def fairface(
 ) -> None:
     """FairFace: sex, race and age; no target, so prompts are queries."""
     _dataset(
-        "fairface", root, {"margin": margin}, output, model, weights, store, prompts, workers, overwrite, json
+        "fairface",
+        root,
+        {"margin": margin},
+        output,
+        model,
+        (weights, preprocessing),
+        store,
+        prompts,
+        workers,
+        overwrite,
+        json,
     )
 
 
@@ -94,6 +135,7 @@ def cfd(
     output: Output,
     model: Model = None,
     weights: Weights = None,
+    preprocessing: Preprocessing = None,
     store: Store = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, which is ours.")] = 0,
     prompts: Prompts = None,
@@ -102,7 +144,19 @@ def cfd(
     json: options.Json = False,
 ) -> None:
     """Chicago Face Database: neutral faces, attractiveness above its mean by sex."""
-    _dataset("cfd", root, {"seed": seed}, output, model, weights, store, prompts, workers, overwrite, json)
+    _dataset(
+        "cfd",
+        root,
+        {"seed": seed},
+        output,
+        model,
+        (weights, preprocessing),
+        store,
+        prompts,
+        workers,
+        overwrite,
+        json,
+    )
 
 
 def _dataset(
@@ -111,7 +165,7 @@ def _dataset(
     chosen: dict[str, Any],
     output: Path,
     model: str | None,
-    weights: str | None,
+    how: tuple[str | None, str | None],
     store: Path | None,
     prompts: str | None,
     workers: int,
@@ -133,7 +187,7 @@ def _dataset(
     folder = store or output.with_name(output.name + ".store")
     encoder = None
     if model is not None:
-        encoder = _load(model, weights)
+        encoder = _load(model, *how)
         with show.progress("embedding") as advance:
             embed_dataset(
                 index, encoder, folder, workers=workers, progress=lambda n, of: advance(n, of or len(index))
@@ -171,6 +225,7 @@ def embeddings(
     ] = "0.5,0.1,0.4",
     model: Model = None,
     weights: Weights = None,
+    preprocessing: Preprocessing = None,
     text: Annotated[
         Path | None, typer.Option(help="Prompt embeddings (.npy …), one row per distinct prompt of the set.")
     ] = None,
@@ -189,6 +244,12 @@ def embeddings(
     attributes = options.split_names(sensitive) or []
     if not attributes:
         raise ParameterError("--sensitive expects at least one column")
+    if {target, split_column} & set(attributes) or (target is not None and target == split_column):
+        raise ParameterError("--target, --sensitive and --split must name different columns")
+    if model is not None and text is not None:
+        raise ParameterError(
+            "--model encodes the prompts and --text gives their embeddings: give one of them"
+        )
     prompt_set = load_prompts(prompts)
     wanted = [
         *([] if target is None else [target]),
@@ -205,9 +266,9 @@ def embeddings(
         shares=_shares(shares),
         seed=seed,
     )
-    encoder = None if model is None else _load(model, weights)
-    vectors = None if text is None else open_store(text, modality="text")[:]
-    _finish(labelled, store, prompt_set, encoder, vectors, output, overwrite, json, [])
+    encoder = None if model is None else _load(model, weights, preprocessing)
+    given = None if text is None else open_store(text, modality="text")
+    _finish(labelled, store, prompt_set, encoder, given, output, overwrite, json, [])
 
 
 def _shares(text: str) -> tuple[float, float, float]:
@@ -220,10 +281,10 @@ def _shares(text: str) -> tuple[float, float, float]:
     return train, val, test
 
 
-def _load(model: str, weights: str | None) -> Any:
+def _load(model: str, weights: str | None, preprocessing: str | None) -> Any:
     from fairerclip.clip import load
 
-    return load(model, weights=weights)
+    return load(model, weights=weights, preprocessing=preprocessing)
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
@@ -240,7 +301,7 @@ def _finish(
     folder: Path,
     prompt_set: Any,
     encoder: Any,
-    vectors: Any,
+    text: Any,
     output: Path,
     overwrite: bool,
     json: bool,
@@ -251,10 +312,18 @@ def _finish(
     from fairerclip.data import save_task
     from fairerclip.data.preflight import preflight
     from fairerclip.data.stores import open_store
+    from fairerclip.errors import StoreError
 
     embedded = open_store(folder)
-    encoded = encoded_prompts(prompt_set, text_encoder(prompt_set, embedded, encoder, vectors))
-    look = preflight(embedded, None if encoded.text_target is None else encoded.text_target)
+    encoded = encoded_prompts(prompt_set, text_encoder(prompt_set, embedded, encoder, text))
+    look = preflight(embedded, _text_store(encoded.text_target, encoder, text, embedded))
+    if not look.usable:
+        bad = (look.first_non_finite or look.first_zero)[0]
+        name = "" if embedded.ids is None else f" ({embedded.ids[bad]})"
+        raise StoreError(
+            f"{folder}: {look.non_finite_rows} rows hold NaN or infinity and {look.zero_rows} are zero, first row "
+            f"{bad}{name}; embed those images again or leave them out"
+        )
     task, unmatched = build_task(labelled, embedded, encoded)
     save_task(task, output, overwrite=overwrite)
     said = [*look.lines(), *notes, *unmatched]
@@ -275,6 +344,16 @@ def _finish(
     for split, counts in groups.items():
         show.say(f"{split}: " + ", ".join(f"{name} {n}" for name, n in counts.items()))
     show.say(f"written to {output}")
+
+
+def _text_store(vectors: Any, encoder: Any, text: Any, embedded: Any) -> Any:
+    """Prompt embeddings with what is known of where they come from."""
+    from fairerclip.data.stores import EmbeddingStore
+
+    if vectors is None:
+        return None
+    source = encoder if encoder is not None else embedded if text is None else text
+    return EmbeddingStore.from_array(vectors, provenance=source.provenance)
 
 
 def _groups(task: Any) -> dict[str, dict[str, int]]:

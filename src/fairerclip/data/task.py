@@ -1,5 +1,6 @@
 """A task: the embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -217,7 +218,9 @@ def _pick(name: str | None, there: Mapping[str, Any], where: str) -> str:
     if name is None:
         raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
     if name not in there:
-        raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}")
+        near = difflib.get_close_matches(name, list(there), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}{hint}")
     return name
 
 
