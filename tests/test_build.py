@@ -202,7 +202,7 @@ def test_a_random_split_has_no_overlap_and_is_seeded():
         (("--sensitive", ","), ["at least one column"]),
         (("--prompts", "waterbrids"), ["waterbirds"]),
         (("--shares", "a,b"), ["three numbers"]),
-        (("--output", "t.txt"), [".npz or .safetensors"]),
+        (("--output", "t.txt"), [".npz or .safetensors", "folder"]),
     ],
 )
 def test_wrong_options_are_one_line_with_the_nearest_name(run, files, more, words):
@@ -517,3 +517,23 @@ def test_rows_that_cannot_be_used_are_named_by_store_and_id(run, files):
     arguments = list(files.arguments("--text", files.folder / "text.npy"))
     arguments[2] = files.folder / "bad.npz"
     assert refused(run(*arguments), "bad.npz", "row 7", "img/007.jpg")
+
+
+@pytest.mark.parametrize("ending", [".npz", ".safetensors", ""])
+def test_a_task_is_written_in_every_form_and_read_back_the_same(run, files, ending):
+    output = files.folder / f"made{ending}"
+    code, _, err = run(*files.arguments("--output", output))
+    assert code == 0, err
+    task = load_task(output)
+    run(*files.arguments())
+    same = load_task(files.folder / "t.npz")
+    assert task.class_names == same.class_names
+    assert task.target_prompts == same.target_prompts
+    np.testing.assert_array_equal(task.text_target, same.text_target)
+    assert task.sensitive["place"].names == same.sensitive["place"].names
+    for name, split in same.splits.items():
+        np.testing.assert_array_equal(task.split(name).X, split.X)
+        np.testing.assert_array_equal(task.split(name).y, split.y)
+        np.testing.assert_array_equal(task.split(name).s["place"], split.s["place"])
+        assert task.split(name).ids.tolist() == split.ids.tolist()
+    assert run("audit", output, "--json")[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,21 @@ def check_free(path: Path, overwrite: bool) -> None:
         raise OutputExistsError(f"{path} is a folder; give the name of a file")
     if path.exists() and not overwrite:
         raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A new folder to fill, which appears at ``path`` when the block ends well; an existing one is kept."""
+    if path.exists():
+        raise OutputExistsError(f"{path} exists; choose another name, or remove it first")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    fresh.mkdir()
+    try:
+        yield fresh
+        os.rename(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 @contextmanager

@@ -246,8 +246,9 @@ def test_other_formats_are_refused_by_name(tmp_path, write, name):
     task = load_task(write())
     with pytest.raises(TaskFileError, match=r"expected a task file \(.npz, .safetensors\)"):
         load_task(tmp_path / name)
-    with pytest.raises(TaskFileError, match=r"expected a task file \(.npz, .safetensors\)"):
-        save_task(task, tmp_path / name)
+    if name != "task":  # without an ending a folder is written
+        with pytest.raises(TaskFileError, match=r"expected a task file \(.npz, .safetensors\)"):
+            save_task(task, tmp_path / name)
 
 
 def test_absent_file_is_named(tmp_path):

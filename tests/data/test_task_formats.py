@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from fairerclip.data import load_task, save_task
 from fairerclip.data.simulate import waterbirds
-from fairerclip.errors import TaskFileError
+from fairerclip.errors import OutputExistsError, TaskFileError
 
 
 @pytest.fixture
@@ -215,3 +216,23 @@ def test_symbolic_links_are_refused(folder, what):
 def test_a_folder_without_task_toml_is_refused(tmp_path):
     with pytest.raises(TaskFileError, match=r"task.toml"):
         load_task(tmp_path)
+
+
+def test_hostile_names_survive_a_folder(tmp_path):
+    task = waterbirds(scale=0.02, width=32)
+    odd = 'a "quoted" \\ name\n[splits.test]\nx = 1\x7f \t \u2603 = '
+    strange = replace(task, name=odd, class_names=(odd, "waterbird"))
+    back = load_task(save_task(strange, tmp_path / "task"))
+    assert back.name == odd
+    assert back.class_names == (odd, "waterbird")
+    assert back.simulated
+    np.testing.assert_array_equal(back.test.X, task.test.X)
+    with pytest.raises(OutputExistsError, match="remove it first"):
+        save_task(task, tmp_path / "task", overwrite=True)
+
+
+def test_a_folder_has_no_place_for_unknown_arrays(tmp_path):
+    task = replace(waterbirds(scale=0.02, width=32), extra={"odd": np.arange(3)})
+    with pytest.raises(TaskFileError, match="no place for odd"):
+        save_task(task, tmp_path / "task")
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
 
 Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Task file to write (.npz or .safetensors).")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
+]
 Model = Annotated[
     str | None, typer.Option(help="CLIP model: ViT-L/14, open_clip:NAME, transformers:FOLDER, onnx:FOLDER.")
 ]
@@ -291,8 +293,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
     from fairerclip.errors import ParameterError
     from fairerclip.files import check_free
 
-    if output.suffix not in (".npz", ".safetensors"):
-        raise ParameterError(f"a task file ends in .npz or .safetensors; got {output.name!r}")
+    if output.suffix not in (".npz", ".safetensors", ""):
+        raise ParameterError(f"a task ends in .npz or .safetensors, or is a folder; got {output.name!r}")
     check_free(output, overwrite)
 
 

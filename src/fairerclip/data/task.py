@@ -177,7 +177,8 @@ def save_task(
     task : Task
         What to write; it is checked first, as `load_task` would.
     path : path-like
-        An ``.npz`` or ``.safetensors``; it appears whole or not at all.
+        An ``.npz``, a ``.safetensors``, or, without an ending, a folder with ``task.toml``; it appears whole or
+        not at all.
     overwrite : bool
         Replace a file that is there.
     compress : bool
@@ -205,9 +206,14 @@ def save_task(
     >>> folder.cleanup()
     """
     file = Path(path)
-    check_suffix(file, "to write to")
+    if file.suffix:
+        check_suffix(file, "or a folder to write to")
     arrays = _to_arrays(task, file)
     _from_arrays(arrays, file)
+    if not file.suffix:
+        from fairerclip.data.task_folder_writer import write_folder  # seldom wanted
+
+        return write_folder(file, arrays)
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 
