@@ -10,7 +10,13 @@ from sklearn.model_selection import cross_val_score
 
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
-from fairerclip.errors import FreeQueryError, ParameterError, ShapeError, TextCollapseWarning
+from fairerclip.errors import (
+    FreeQueryError,
+    ParameterError,
+    ShapeError,
+    TextCollapseError,
+    TextCollapseWarning,
+)
 from fairerclip.metrics import dep
 
 KERNELS = ("rbf", "orthogonal", "nystroem", "exact", "linear")
@@ -641,3 +647,24 @@ def test_rank_refuses_a_k_that_cannot_be(embeddings, k):
     e = embeddings()
     with pytest.raises(ShapeError, match=r"k must be an integer in \[1, 240\]"):
         fitted(e).rank(0, e.X, k)
+
+
+def test_a_refit_that_fails_leaves_the_model_as_it_was(embeddings):
+    e = embeddings()
+    m = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    before = m.decision_function(e.X)
+    m.set_params(tau_text=0.95, tau_z_text=0.0)
+    with pytest.raises(TextCollapseError):
+        m.fit(e.X, e.y + 5, sensitive_features=e.s, text=e.text, missing_label=7)
+    assert_array_equal(m.decision_function(e.X), before)
+    assert m.classes_.tolist() == [0, 1]
+    assert m.missing_label_ is None
+
+
+def test_deciding_on_embeddings_is_predicting_without_embedding_again(embeddings):
+    for classes in (2, 4):
+        e = embeddings(n_classes=classes)
+        m = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+        decided = m.decide(m.transform(e.X))
+        assert_array_equal(decided["prediction"], m.predict(e.X))
+        assert_array_equal(decided["score"], m.decision_function(e.X))

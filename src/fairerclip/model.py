@@ -243,19 +243,25 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             params["random_state"] = check_random_state(self.random_state)
         except ValueError as error:
             raise ParameterError(f"random_state: {error}") from None
-        self.missing_label_ = missing
         prepared = fitting.prepare(X, target, sensitive, params, weight)
-        return self._solve(prepared, prepared.y, prepared.free)
+        self._solve(prepared, prepared.y, prepared.free)
+        self.missing_label_ = missing
+        return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
-        scores = self.scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
+        return self.decide(self.transform(X))["prediction"]
 
     def decision_function(self, X: Any) -> F64:
         """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
-        scores = self.scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return self.decide(self.transform(X))["score"]
+
+    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
+        """What `predict` and `decision_function` give, from rows that `transform` gave (n, r)."""
+        check_is_fitted(self)
+        scores = self._decision.scores(np.asarray(Z, dtype=np.float64))
+        margin = scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+        return {"prediction": np.asarray(self.classes_[scores.argmax(axis=1)]), "score": margin}
 
     def similarity(self, X: Any) -> F64:
         """Return the paper's cosines with each class's text vector (n, c); ±1 where r = 1."""

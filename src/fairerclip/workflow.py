@@ -228,9 +228,8 @@ def tune_on_validation(experiment: Experiment, model: FairerCLIP) -> FairerCLIP:
 
 def apply_model(model: FairerCLIP, X: Any, ids: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:
     """Predictions, scores and mitigated embeddings of new rows, ready to be written."""
-    Z = model.transform(X)
-    scores = model.decision_function(X)
-    result = {"prediction": model.predict(X), "score": scores, "embedding": Z}
+    Z = model.transform(X)  # once: features of every row are all the work there is
+    result = {**model.decide(Z), "embedding": Z}
     return result if ids is None else {"id": ids, **result}
 
 
