@@ -11,10 +11,8 @@ from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
 
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
-from fairerclip.metrics import cell_accuracies, group_report, shrunken_worst_group
-from fairerclip.metrics.intervals import newcombe
-
-FAIRLEARN = (0.19117647058823528, 0.06126373626373627, 0.0735632183908046)
+from fairerclip.metrics import FIGURES, cell_accuracies, group_report, shrunken_worst_group
+from fairerclip.metrics.intervals import mover
 
 
 def labels(seed, n=200, c=2, k=2):
@@ -92,14 +90,71 @@ def test_two_class_differences_are_those_of_fairlearn(seed, k):
     assert report.eod_mean == pytest.approx((tpr + fpr) / 2)
 
 
-def test_fairlearn_0_15_gives_these_values():
-    # Computed once with fairlearn 0.15.0: equalized_odds_difference, demographic_parity_difference,
-    # equal_opportunity_difference on labels(7, k=3).
-    y, p, s = labels(7, k=3)
+def test_figures_equal_fairlearn_and_scikit_learn_on_random_tables():
+    fairlearn = pytest.importorskip("fairlearn.metrics")
+    rng = np.random.default_rng(17)
+    for _ in range(200):
+        n, k = int(rng.integers(8, 300)), int(rng.integers(2, 5))
+        y, s = rng.integers(2, size=n), rng.integers(k, size=n)
+        p = np.where(rng.random(n) < rng.uniform(0.3, 0.95), y, 1 - y)
+        report = group_report(y, p, s)
+        assert report.average == pytest.approx(accuracy_score(y, p), abs=1e-12)
+        if report.empty or len(report.sensitive) < 2:
+            continue  # fairlearn takes the rates of an empty cell to be zero
+        found = {
+            "equalized_odds_difference": fairlearn.equalized_odds_difference,
+            "demographic_parity_difference": fairlearn.demographic_parity_difference,
+            "eod": fairlearn.equal_opportunity_difference,
+        }
+        for name, function in found.items():
+            theirs = function(y, p, sensitive_features=s)
+            assert getattr(report, name) == pytest.approx(theirs, abs=1e-12), name
+        recalls = [recall_score(y[s == a], p[s == a]) for a in np.unique(s)]
+        cells = [g.accuracy for g in report.groups if g.y == 1]
+        assert cells == pytest.approx(recalls, abs=1e-12)
+
+
+def test_a_report_becomes_a_metric_frame():
+    fairlearn = pytest.importorskip("fairlearn.metrics")
+    y, p, s = labels(4, k=3)
+    names = np.array(["a", "b", "c"])[s]
+    frame = group_report(y, p, names).to_metric_frame()
+    metrics = {name: getattr(fairlearn, name) for name in ("selection_rate", "true_positive_rate")}
+    theirs = fairlearn.MetricFrame(metrics=metrics, y_true=y, y_pred=p, sensitive_features=names)
+    assert frame.by_group[list(metrics)].to_numpy() == pytest.approx(theirs.by_group.to_numpy(), abs=1e-12)
+    assert frame.overall["accuracy"] == pytest.approx((y == p).mean(), abs=1e-12)
+    assert frame.by_group["count"].to_dict() == {v: int((names == v).sum()) for v in "abc"}
+    flipped = group_report(y, p, names, positive=0).to_metric_frame()
+    recall = [(p[(y == 0) & (names == v)] == 0).mean() for v in "abc"]
+    assert flipped.by_group["true_positive_rate"].to_numpy() == pytest.approx(recall, abs=1e-12)
+    several = group_report(*labels(5, c=4)).to_metric_frame()
+    assert list(several.by_group.columns) == ["accuracy", "count"]
+    own = group_report(y, p, names).to_metric_frame(accuracy_score)
+    assert own.overall == pytest.approx((y == p).mean(), abs=1e-12)
+
+
+def test_signs_say_which_value_is_favoured():
+    y = [1] * 40
+    p = [1] * 18 + [0] * 2 + [1] * 8 + [0] * 12
+    s = ["a"] * 20 + ["b"] * 20
+    report = group_report([*y, 0], [*p, 0], [*s, "a"])
+    assert report.eod == pytest.approx(0.5)
+    assert report.eod_signed == pytest.approx(-0.5)  # "b" minus "a"
+    (difference,) = report.differences
+    assert (difference.s, difference.reference) == ("b", "a")
+    assert difference.low < -0.5 < difference.high < 0
+    low, high = report.intervals["eod_signed"]
+    assert (low, high) == pytest.approx((difference.low, difference.high))
+
+
+def test_signed_mean_cancels_where_classes_disagree():
+    y, p, s = labels(11, n=900, c=3, k=3)
     report = group_report(y, p, s)
-    assert report.equalized_odds_difference == pytest.approx(FAIRLEARN[0], abs=1e-12)
-    assert report.demographic_parity_difference == pytest.approx(FAIRLEARN[1], abs=1e-12)
-    assert report.eod == pytest.approx(FAIRLEARN[2], abs=1e-12)
+    recall = np.array([[(p[(y == c) & (s == a)] == c).mean() for a in range(3)] for c in range(3)])
+    pairs = [recall[:, b] - recall[:, a] for a in range(3) for b in range(a + 1, 3)]
+    assert report.eod_mean_signed == pytest.approx(np.mean(pairs))
+    largest = max((d for pair in pairs for d in pair), key=abs)
+    assert report.eod_signed == pytest.approx(largest)
 
 
 def test_more_classes_take_the_largest_and_the_mean_difference_in_recall():
@@ -234,15 +289,22 @@ def test_small_groups_are_flagged():
     assert [g.small for g in report.groups] == [False, True]
 
 
-def test_intervals_of_differences_are_of_the_pair_that_attains_them():
+def test_every_figure_has_an_interval_around_it():
+    y, p, s = labels(6, n=300, c=3, k=3)
+    report = group_report(y, p, s, train_groups={(a, b): 1 + a + b for a in range(3) for b in range(3)})
+    assert set(report.intervals) == set(FIGURES)
+    for name, (low, high) in report.intervals.items():
+        assert low <= getattr(report, name) <= high, name
+        assert low < high
+
+
+def test_one_pair_of_one_class_has_newcombes_interval_folded_at_zero():
     y, p, s = labels(6, n=300)
     report = group_report(y, p, s)
     tpr = [(int(p[(y == 1) & (s == a)].sum()), int(((y == 1) & (s == a)).sum())) for a in (0, 1)]
-    high, low = sorted(tpr, key=lambda kn: -kn[0] / kn[1])
-    assert report.intervals["eod"] == pytest.approx(newcombe(*high, *low, 0.95))
-    for name in ("eod", "equalized_odds_difference", "demographic_parity_difference", "gap", "average"):
-        bottom, top = report.intervals[name]
-        assert bottom < getattr(report, name) < top
+    low, high = mover([-1, 1], [k for k, _ in tpr], [n for _, n in tpr], 0.95)
+    assert report.intervals["eod_signed"] == pytest.approx((low, high))
+    assert report.intervals["eod"] == pytest.approx((max(low, -high, 0), max(-low, high)))
 
 
 def test_intervals_of_the_gap_cover_the_truth_for_a_fixed_worst_group():

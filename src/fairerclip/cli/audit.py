@@ -49,7 +49,7 @@ def audit(
     json: options.Json = False,
 ) -> None:
     """Zero-shot accuracy by group, of one model or of many side by side."""
-    from fairerclip.audit import audit_tasks, check_plot, draw, read_models, task_files
+    from fairerclip.audit.models import audit_tasks, check_plot, draw, read_models, task_files
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
 
@@ -87,7 +87,7 @@ def _made(
     prompts: str | None,
 ) -> list[Path]:
     """Tasks of a dataset through several models, or from several stores."""
-    from fairerclip.audit import tasks_of_models, tasks_of_stores
+    from fairerclip.audit.models import tasks_of_models, tasks_of_stores
     from fairerclip.cli import show
     from fairerclip.data.datasets import read_dataset
     from fairerclip.data.prompts import load_prompts

@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "FIGURES": "figures",
     "GroupReport": "groups",
+    "PairedReport": "paired",
     "PermutationResult": "permutation",
     "cell_accuracies": "cells",
     "dep": "dependence",
@@ -19,7 +21,10 @@ _HOMES = {
     "max_skew": "retrieval",
     "min_skew": "retrieval",
     "ndkl": "retrieval",
+    "paired_report": "paired",
     "permutation_test": "permutation",
+    "resample": "bootstrap",
+    "seed_spread": "seeds",
     "shrunken_worst_group": "cells",
 }
 

@@ -64,6 +64,34 @@ def cell_accuracies(
     return hits, _count(cell, shape)
 
 
+def confusion_counts(
+    y_true: ArrayLike, s: ArrayLike, *y_pred: ArrayLike, n_classes: int, n_sensitive: int
+) -> Counts:
+    """Rows by sensitive value, class and predicted class: (|S|, c, c); one more axis per further prediction.
+
+    O(n) time and memory.
+
+    Parameters
+    ----------
+    y_true, s : array of int, shape (n,)
+        Codes below ``n_classes`` and ``n_sensitive``.
+    *y_pred : array of int, shape (n,)
+        Predicted codes, of one model or of several on the same rows.
+
+    Examples
+    --------
+    >>> confusion_counts([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 1], n_classes=2, n_sensitive=2).tolist()
+    [[[1, 0], [0, 1]], [[0, 1], [0, 1]]]
+    """
+    code, shape = _codes(s, n_sensitive, "s"), (n_sensitive, *(n_classes,) * (1 + len(y_pred)))
+    for name, values in (("y_true", y_true), *(("y_pred", p) for p in y_pred)):
+        other = _codes(values, n_classes, name)
+        if other.shape != code.shape or code.ndim != 1:
+            raise ShapeError(f"s and {name} must have shape (n,) each; got {code.shape} and {other.shape}")
+        code = code * n_classes + other
+    return _count(code, shape)
+
+
 def shrunken_worst_group(hits: ArrayLike, counts: ArrayLike, prior: float = 8) -> FloatArray:
     """Worst-group accuracy with each group shrunk towards the overall accuracy, to choose models by.
 

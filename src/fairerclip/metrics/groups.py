@@ -1,11 +1,13 @@
 """Accuracy per class and sensitive value, the worst group, and differences between groups.
 
-One way of counting serves one prediction and a path of hundreds: `fairerclip.metrics.cells`.
+The definitions are in `fairerclip.metrics.figures`, the intervals in `fairerclip.metrics.bounds`.
 See docs/math.md#groups.
 """
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.labels import sort_labels
 from fairerclip.metrics._inputs import (
+    FloatArray,
     Names,
     as_labels,
     encode,
@@ -22,8 +25,11 @@ from fairerclip.metrics._inputs import (
     recode,
     same_length,
 )
-from fairerclip.metrics.cells import Counts, cell_accuracies
-from fairerclip.metrics.intervals import Pair, clopper_pearson, newcombe, widest
+from fairerclip.metrics.bootstrap import resample
+from fairerclip.metrics.bounds import Differences, group_intervals
+from fairerclip.metrics.cells import Counts, confusion_counts
+from fairerclip.metrics.figures import Rates, evaluate
+from fairerclip.metrics.intervals import clopper_pearson
 
 SMALL_GROUP = 30
 """A group with fewer rows than this is flagged ``small``."""
@@ -49,6 +55,18 @@ class GroupAccuracy:
 
 
 @dataclass(frozen=True)
+class RecallDifference:
+    """Recall of one class for the sensitive value ``s`` minus that for ``reference``, with Newcombe's interval."""
+
+    y: Any
+    s: Any
+    reference: Any
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class GroupReport:
     """What a prediction does to each group; made by `group_report`.
 
@@ -64,29 +82,41 @@ class GroupReport:
     groups : tuple of GroupAccuracy
         One entry per nonempty cell of class and sensitive value.
     worst : GroupAccuracy
-        The group of lowest accuracy. Its interval is that of its own binomial: it does not account for
-        the group having been chosen as the lowest.
+        The group of lowest accuracy. ``worst.low`` and ``worst.high`` are the interval of that group;
+        ``intervals["worst_group"]`` is that of the lowest accuracy, whichever group has it.
     gap : float
         ``average - worst.accuracy``.
     eod : float or None
         Equal-opportunity difference: the largest difference in recall between two sensitive values, on
         the positive class if there are two classes or one was named, else the largest over classes.
+    eod_signed : float or None
+        The same with its sign: recall of the later sensitive value minus that of the earlier one.
     eod_mean : float or None
         The mean over classes of the largest difference in recall.
+    eod_mean_signed : float or None
+        The mean over classes, and over pairs of sensitive values, of later minus earlier: differences of
+        opposite sign cancel.
     equalized_odds_difference : float or None
         The largest difference in true or in false positive rate (largest over classes, one against rest).
     demographic_parity_difference : float or None
         The largest difference in selection rate (largest over classes).
     intervals : mapping from str to (low, high)
-        Of ``average`` (exact binomial), of ``gap`` and of the three differences above but the mean:
-        Newcombe's interval of the *signed* difference of the two rates that attain it, which may reach
-        below 0. As with ``worst``, it does not account for the pair having been chosen as the widest.
+        Of every figure above that is not None, and of ``worst_group``. Those of extremes (worst group, gap, largest
+        differences) account for the choice of the most extreme one.
+    differences : tuple of RecallDifference
+        Each pair of sensitive values in each class, later minus earlier, each with its own interval.
+    confusion : nested tuples of int, shape (|S|, c, c)
+        Rows by sensitive value, class and predicted class: all of the above follow from it.
     empty : tuple of str
         Names of cells without rows, skipped everywhere above.
     classes, sensitive : tuple
         The labels, in the order of their codes.
+    positive : label or None
+        The class named for ``eod``.
     confidence : float
         Of the intervals.
+    train_groups : mapping from (y, s) to int, or None
+        Training group sizes as given.
 
     Notes
     -----
@@ -102,21 +132,60 @@ class GroupReport:
     worst: GroupAccuracy
     gap: float
     eod: float | None
+    eod_signed: float | None
     eod_mean: float | None
+    eod_mean_signed: float | None
     equalized_odds_difference: float | None
     demographic_parity_difference: float | None
     intervals: Mapping[str, tuple[float, float]]
+    differences: tuple[RecallDifference, ...]
+    confusion: tuple[tuple[tuple[int, ...], ...], ...]
     empty: tuple[str, ...]
     classes: tuple[Any, ...]
     sensitive: tuple[Any, ...]
+    positive: Any
     confidence: float
+    train_groups: Mapping[Any, int] | None = field(default=None, repr=False)
+
+    @property
+    def worst_group(self) -> float:
+        """``worst.accuracy``, under the name that its interval has."""
+        return self.worst.accuracy
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready copy: only dict, list, str, int, float, bool and None."""
-        plain = {name: _plain(value) for name, value in vars(self).items()}
+        plain = {name: _plain(value) for name, value in vars(self).items() if name != "train_groups"}
         plain["groups"] = [_group_dict(group) for group in self.groups]
         plain["worst"] = _group_dict(self.worst)
+        plain["differences"] = [_plain(vars(difference)) for difference in self.differences]
         return plain
+
+    def bootstrap(self, n_replicates: int = 1000, random_state: Any = None) -> dict[str, FloatArray]:
+        """Replicates (n_replicates,) of every figure, NaN where it is not defined, by resampling the counts.
+
+        For standard errors and for quantities of your own. The cost does not depend on the number of rows.
+        Percentiles of extremes (worst group, gap, largest differences) are *not* intervals of them: the lowest of
+        resampled rates is lower still than the lowest of the rates. Use ``intervals`` for these.
+
+        Examples
+        --------
+        >>> report = group_report([0, 1] * 50, [0, 1, 1, 1] * 25, ["a", "a", "b", "b"] * 25)
+        >>> float(report.bootstrap(1000, random_state=0)["average"].std().round(2))
+        0.04
+        """
+        replicates = resample(np.array(self.confusion), n_replicates, random_state)
+        train = train_counts(self.classes, self.sensitive, self.train_groups)
+        return evaluate(replicates, _positive_code(self.classes, self.positive), train)
+
+    def to_metric_frame(self, metrics: Any = None) -> Any:
+        """The same predictions as a `fairlearn.metrics.MetricFrame` by sensitive value (extra ``fairlearn``).
+
+        ``metrics`` as `MetricFrame` takes them; accuracy, selection rate and count unless given, and for two
+        classes true and false positive rates. O(n) memory.
+        """
+        from fairerclip.metrics.metric_frame import to_metric_frame
+
+        return to_metric_frame(self, metrics)
 
 
 def _plain(value: Any) -> Any:
@@ -131,44 +200,14 @@ def _group_dict(group: GroupAccuracy) -> dict[str, Any]:
     return {**{name: _plain(value) for name, value in vars(group).items()}, "small": group.small}
 
 
-@dataclass(frozen=True)
-class _Cells:
-    """Counts per class and sensitive value, (c, |S|) each, with the labels of both axes and their names."""
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Counts N (|S|, c, c), the labels of both axes, and how to print the cells."""
 
-    hits: Counts
-    counts: Counts
-    selected: Counts
+    N: Counts
     classes: list[Any]
     sensitive: list[Any]
     names: list[list[str]]
-
-    def groups(self, confidence: float) -> list[GroupAccuracy]:
-        cells = [(int(i), int(j)) for i, j in np.argwhere(self.counts)]
-        low, high = clopper_pearson(self.hits, np.maximum(self.counts, 1), confidence)
-        return [
-            GroupAccuracy(
-                y=self.classes[i],
-                s=self.sensitive[j],
-                name=self.names[i][j],
-                n=int(self.counts[i, j]),
-                correct=int(self.hits[i, j]),
-                accuracy=float(self.hits[i, j] / self.counts[i, j]),
-                low=float(low[i, j]),
-                high=float(high[i, j]),
-            )
-            for i, j in cells
-        ]
-
-    def weighted_average(self, train: Mapping[Any, int]) -> float:
-        weights = np.zeros(self.counts.shape)
-        for (y, s), size in train.items():
-            if not size >= 0:
-                raise ParameterError(f"train_groups must hold counts of at least 0; got {size} for {(y, s)}")
-            weights[self.classes.index(y), self.sensitive.index(s)] = size
-        weights[self.counts == 0] = 0
-        if not weights.any():
-            raise LabelError(f"no group of train_groups has rows here: it names {list(train)}")
-        return float((weights * self.hits / np.maximum(self.counts, 1)).sum() / weights.sum())
 
 
 def _same_kind(true: list[Any], predicted: list[Any]) -> None:
@@ -180,52 +219,47 @@ def _same_kind(true: list[Any], predicted: list[Any]) -> None:
         )
 
 
-def _tabulate(
+def tabulate(
     arrays: Mapping[str, NDArray[Any]],
     train: Mapping[Any, int],
     class_names: Names | None,
     sensitive_names: Names | None,
-) -> _Cells:
-    (y, ys), (p, ps), (a, ss) = (encode(array, name) for name, array in arrays.items())
-    _same_kind(ys, ps)
-    known = sort_labels([*ys, *ps, *(key[0] for key in train)])
+) -> tuple[Table, list[NDArray[np.intp]]]:
+    """Counts of the first prediction, and codes of all arrays: y_true, sensitive_features, then predictions."""
+    encoded = {name: encode(array, name) for name, array in arrays.items()}
+    (y, ys), (a, ss), *predicted = encoded.values()
+    for _, labels in predicted:
+        _same_kind(ys, labels)
+    known = sort_labels([*ys, *(v for _, labels in predicted for v in labels), *(key[0] for key in train)])
     classes, y_names = name_labels(known, class_names, "y")
     known = sort_labels([*ss, *(key[1] for key in train)])
     sensitive, s_names = name_labels(known, sensitive_names, "s")
-    y, p, a = recode(y, ys, classes), recode(p, ps, classes), recode(a, ss, sensitive)
-    shape = len(classes), len(sensitive)
-    hits, counts = cell_accuracies(y, p, a, *shape)
-    selected = cell_accuracies(p, p, a, *shape)[1]
+    codes = [recode(y, ys, classes), recode(a, ss, sensitive)]
+    codes += [recode(p, labels, classes) for p, labels in predicted]
+    N = confusion_counts(*codes[:3], n_classes=len(classes), n_sensitive=len(sensitive))
     names = [[f"{first} × {second}" for second in s_names] for first in y_names]
-    return _Cells(hits[0], counts, selected, classes, sensitive, names)
+    return Table(N, classes, sensitive, names), codes
 
 
-def _differences(cells: _Cells, positive: Hashable | None) -> dict[str, list[Pair]]:
-    """Candidate pairs of each difference; the widest is the one reported."""
-    hits, counts, selected, classes = cells.hits, cells.counts, cells.selected, cells.classes
-    rows = np.broadcast_to(counts.sum(axis=0), counts.shape)
-    recall = widest(hits, counts)
-    if positive is not None and positive not in classes:
-        raise LabelError(f"positive={positive!r} is none of the classes {classes}")
-    chosen = recall
-    if positive is not None or len(classes) == 2:
-        row = [1 if positive is None else classes.index(positive)]
-        chosen = widest(hits[row], counts[row])
-    return {
-        "eod": chosen,
-        "eod_mean": recall,
-        "equalized_odds_difference": recall + widest(selected - hits, rows - counts),
-        "demographic_parity_difference": widest(selected, rows),
-    }
+def read_labels(given: Mapping[str, Any], missing: Any) -> tuple[dict[str, NDArray[Any]], int]:
+    """Arrays of y_true, sensitive_features and predictions without rows whose label is missing; and how many were."""
+    arrays = {name: as_labels(values, name) for name, values in given.items()}
+    total = same_length(**arrays)
+    groups = arrays["sensitive_features"]
+    if groups.dtype.kind == "f" and np.any(groups[np.isfinite(groups)] % 1):
+        raise LabelError(
+            "sensitive_features holds fractional numbers: groups need categories; bin them first"
+        )
+    keep = ~(is_missing(arrays["y_true"], missing) | is_missing(groups, missing))
+    if not keep.any():
+        raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
+    return {name: array[keep] for name, array in arrays.items()}, total - int(keep.sum())
 
 
-def _gap_interval(correct: int, n: int, worst: GroupAccuracy, confidence: float) -> tuple[float, float]:
-    """Interval of (1 − w)·(accuracy outside the worst group − inside), w its share: independent samples."""
-    outside = n - worst.n
-    if outside == 0:
-        return 0.0, 0.0
-    low, high = newcombe(correct - worst.correct, outside, worst.correct, worst.n, confidence)
-    return low * outside / n, high * outside / n
+def check_confidence(confidence: float) -> None:
+    """Refuse what is no confidence level."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def group_report(
@@ -260,7 +294,7 @@ def group_report(
     missing : label, optional
         Rows where ``y_true`` or a sensitive value is this label are dropped and counted.
     confidence : float, default=0.95
-        Of the exact binomial intervals.
+        Of the intervals.
 
     Returns
     -------
@@ -273,58 +307,98 @@ def group_report(
     >>> report.average, report.worst.name, report.worst.accuracy, report.eod_mean
     (0.75, 'cat × night', 0.0, 0.5)
     """
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
-    given = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": sensitive_features}
-    arrays = {name: as_labels(values, name) for name, values in given.items()}
-    total = same_length(**arrays)
-    groups = arrays["sensitive_features"]
-    if groups.dtype.kind == "f" and np.any(groups[np.isfinite(groups)] % 1):
-        raise LabelError(
-            "sensitive_features holds fractional numbers: groups need categories; bin them first"
-        )
-    keep = ~(is_missing(arrays["y_true"], missing) | is_missing(arrays["sensitive_features"], missing))
-    if not keep.any():
-        raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
-    cells = _tabulate(
-        {name: array[keep] for name, array in arrays.items()},
-        train_groups or {},
-        class_names,
-        sensitive_names,
-    )
-    return _assemble(cells, train_groups, positive, confidence, dropped=total - int(keep.sum()))
+    check_confidence(confidence)
+    given = {"y_true": y_true, "sensitive_features": sensitive_features, "y_pred": y_pred}
+    arrays, dropped = read_labels(given, missing)
+    table, _ = tabulate(arrays, train_groups or {}, class_names, sensitive_names)
+    return assemble(table, train_groups, positive, confidence, dropped)
 
 
-def _assemble(
-    cells: _Cells,
+def train_counts(
+    classes: Sequence[Any], sensitive: Sequence[Any], train_groups: Mapping[Any, int] | None
+) -> FloatArray | None:
+    """Training group sizes (c, |S|) in the order of the labels."""
+    if train_groups is None:
+        return None
+    rows, columns = list(classes), list(sensitive)
+    counts = np.zeros((len(rows), len(columns)))
+    for (y, s), size in train_groups.items():
+        if not size >= 0:
+            raise ParameterError(f"train_groups must hold counts of at least 0; got {size} for {(y, s)}")
+        counts[rows.index(y), columns.index(s)] = size
+    return counts
+
+
+def _positive_code(classes: Sequence[Any], positive: Hashable | None) -> int | None:
+    if positive is not None and positive not in classes:
+        raise LabelError(f"positive={positive!r} is none of the classes {list(classes)}")
+    return None if positive is None else list(classes).index(positive)
+
+
+def assemble(
+    table: Table,
     train_groups: Mapping[Any, int] | None,
     positive: Hashable | None,
     confidence: float,
     dropped: int,
 ) -> GroupReport:
-    n, correct = int(cells.counts.sum()), int(cells.hits.sum())
-    groups = cells.groups(confidence)
+    """The report of counts."""
+    code = _positive_code(table.classes, positive)
+    train = train_counts(table.classes, table.sensitive, train_groups)
+    rates = Rates.of(table.N)
+    if train is not None and not train[rates.counts > 0].any():
+        raise LabelError(f"no group of train_groups has rows here: it names {list(train_groups or {})}")
+    values = {name: None if np.isnan(v) else float(v) for name, v in evaluate(table.N, code, train).items()}
+    groups = _groups(table, rates, confidence)
     worst = min(groups, key=lambda group: group.accuracy)
-    pairs = _differences(cells, positive)
-    mean = [pair.difference for pair in pairs.pop("eod_mean")]
-    found = {name: max(some, key=lambda pair: pair.difference, default=None) for name, some in pairs.items()}
-    intervals = {name: newcombe(*pair, confidence) for name, pair in found.items() if pair}
-    low, high = clopper_pearson(correct, n, confidence)
-    intervals["average"] = float(low), float(high)
-    intervals["gap"] = _gap_interval(correct, n, worst, confidence)
+    del values["worst_group"]  # that of `worst`
     return GroupReport(
-        n=n,
+        n=int(table.N.sum()),
         dropped=dropped,
-        average=correct / n,
-        train_weighted_average=None if train_groups is None else cells.weighted_average(train_groups),
-        groups=tuple(groups),
+        groups=groups,
         worst=worst,
-        gap=correct / n - worst.accuracy,
-        eod_mean=sum(mean) / len(mean) if mean else None,
-        **{name: pair.difference if pair else None for name, pair in found.items()},
-        intervals=intervals,
-        empty=tuple(cells.names[i][j] for i, j in np.argwhere(cells.counts == 0)),
-        classes=tuple(cells.classes),
-        sensitive=tuple(cells.sensitive),
+        **values,  # type: ignore[arg-type]  # average and gap are never None: there are rows
+        intervals=group_intervals(table.N, confidence, code, train),
+        differences=_differences(table, rates, confidence),
+        confusion=tuple(tuple(tuple(map(int, row)) for row in square) for square in table.N),
+        empty=tuple(table.names[i][j] for i, j in np.argwhere(rates.counts == 0)),
+        classes=tuple(table.classes),
+        sensitive=tuple(table.sensitive),
+        positive=positive,
         confidence=confidence,
+        train_groups=train_groups,
+    )
+
+
+def _groups(table: Table, rates: Rates, confidence: float) -> tuple[GroupAccuracy, ...]:
+    hits, counts = rates.recall
+    low, high = clopper_pearson(hits, np.maximum(counts, 1), confidence)
+    return tuple(
+        GroupAccuracy(
+            y=table.classes[i],
+            s=table.sensitive[j],
+            name=table.names[i][j],
+            n=int(counts[i, j]),
+            correct=int(hits[i, j]),
+            accuracy=float(hits[i, j] / counts[i, j]),
+            low=float(low[i, j]),
+            high=float(high[i, j]),
+        )
+        for i, j in np.argwhere(counts).tolist()
+    )
+
+
+def _differences(table: Table, rates: Rates, confidence: float) -> tuple[RecallDifference, ...]:
+    recall = Differences(*rates.recall)
+    ends = zip(recall.pairs, recall.values(), *recall.limits(confidence), strict=True)
+    return tuple(
+        RecallDifference(
+            table.classes[y],
+            table.sensitive[second],
+            table.sensitive[first],
+            float(d),
+            float(low),
+            float(high),
+        )
+        for (y, first, second), d, low, high in ends
     )

@@ -1,9 +1,11 @@
-"""Confidence intervals for a proportion and for the difference of two; see docs/math.md#groups."""
+"""Confidence intervals for proportions and for sums and differences of them; see docs/math.md#intervals."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri
 
 from fairerclip.metrics._inputs import FloatArray
@@ -24,52 +26,43 @@ def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray
     return low, high
 
 
-def _wilson(k: float, n: float, z: float) -> tuple[float, float]:
+def wilson(k: ArrayLike, n: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Score interval of k/n, n > 0; arrays of one shape."""
+    k, n = np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    z = float(ndtri((1 + confidence) / 2))
     centre = (k + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * float(np.sqrt(k * (n - k) / n + z * z / 4))
+    half = z / (n + z * z) * np.sqrt(k * (n - k) / n + z * z / 4)
     return centre - half, centre + half
 
 
-def newcombe(k1: float, n1: float, k2: float, n2: float, confidence: float) -> tuple[float, float]:
-    """Hybrid-score interval of k1/n1 − k2/n2 for independent samples (Newcombe 1998, method 10); O(1).
+def mover(weights: ArrayLike, k: ArrayLike, n: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Interval of Σ_j w_j·p_j for independent proportions p_j estimated by k_j/n_j; O(size) time.
+
+    The distances from each estimate to its Wilson limit add up in squares (Zou and Donner 2008), which for
+    weights (1, −1) is Newcombe's interval of a difference (1998, method 10).
+
+    Parameters
+    ----------
+    weights : array, shape (…, m)
+    k, n : array, shape (m,) or (…, m)
+        Proportions of weight zero may have n = 0.
 
     Examples
     --------
-    >>> [round(end, 4) for end in newcombe(56, 70, 48, 80, 0.95)]  # printed in Newcombe's Table II
-    [0.0524, 0.3339]
+    >>> low, high = mover([1, -1], [56, 48], [70, 80], 0.95)  # printed in Newcombe's Table II
+    >>> round(float(low), 4), round(float(high), 4)
+    (0.0524, 0.3339)
     """
-    z = float(ndtri((1 + confidence) / 2))
-    (low1, high1), (low2, high2) = _wilson(k1, n1, z), _wilson(k2, n2, z)
-    p1, p2 = k1 / n1, k2 / n2
-    below = float(np.hypot(p1 - low1, high2 - p2))
-    above = float(np.hypot(high1 - p1, p2 - low2))
-    return p1 - p2 - below, p1 - p2 + above
+    w, n = np.asarray(weights, dtype=np.float64), np.maximum(np.asarray(n, dtype=np.float64), 1.0)
+    p = np.asarray(k) / n
+    low, high = wilson(k, n, confidence)
+    toward_low, toward_high = p - low, high - p
+    estimate = (w * p).sum(axis=-1)
+    below = np.where(w > 0, toward_low, toward_high) * w
+    above = np.where(w > 0, toward_high, toward_low) * w
+    return estimate - np.sqrt((below**2).sum(axis=-1)), estimate + np.sqrt((above**2).sum(axis=-1))
 
 
-class Pair(NamedTuple):
-    """Two proportions k1/n1 ≥ k2/n2 whose difference is the largest."""
-
-    k1: int
-    n1: int
-    k2: int
-    n2: int
-
-    @property
-    def difference(self) -> float:
-        """k1/n1 − k2/n2, at least 0."""
-        return self.k1 / self.n1 - self.k2 / self.n2
-
-
-def widest(numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> list[Pair]:
-    """Per class, the sensitive values that differ most in rate; classes with fewer than two are left out.
-
-    O(c·|S|) time; ``numerator`` and ``denominator`` are counts of shape (c, |S|).
-    """
-    pairs = []
-    for k, n in zip(numerator, denominator, strict=True):
-        defined = np.flatnonzero(n)
-        if defined.size > 1:
-            rate = k[defined] / n[defined]
-            top, bottom = defined[rate.argmax()], defined[rate.argmin()]
-            pairs.append(Pair(int(k[top]), int(n[top]), int(k[bottom]), int(n[bottom])))
-    return pairs
+def per_side(confidence: float, m: int) -> float:
+    """Confidence of each two-sided interval such that m of them hold together on one side (Bonferroni)."""
+    return 1 - (1 - confidence) / max(m, 1)

@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import fairerclip.audit as audit_module
-from fairerclip.audit import audit_tasks, draw, file_name, read_models, task_files
+import fairerclip.audit.models as audit_module
+from fairerclip.audit.models import audit_tasks, draw, file_name, read_models, task_files
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance

@@ -1,0 +1,207 @@
+"""Intervals of group figures: coverage, pairing, the bootstrap on counts, and the spread over seeds."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.metrics import FIGURES, group_report, paired_report, resample, seed_spread
+from fairerclip.metrics.bounds import group_intervals, lowest
+from fairerclip.metrics.figures import evaluate
+from fairerclip.metrics.intervals import clopper_pearson, mover, wilson
+from fairerclip.metrics.paired import paired_from_counts
+
+SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
+SETS = 1000
+ERROR = 3 * np.sqrt(0.95 * 0.05 / SETS)  # of a coverage counted over SETS data sets
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    file = Path(__file__).parents[2] / "benchmarks" / "coverage_groups.py"
+    spec = importlib.util.spec_from_file_location("coverage_groups", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("scenario", ["2×2 alike", "2×2 apart", "2×7 alike"])
+def test_coverage(simulation, scenario):
+    rows = simulation.coverage(SETS, seed=3, only=(scenario,))
+    found = {(row["kind"], row["figure"]): row["coverage"] for row in rows}
+    for kind in ("one", "change"):
+        for figure in FIGURES:
+            if (kind, figure) not in found:
+                assert (kind, figure) == ("change", "eod_signed")  # of several pairs none is fixed
+                continue
+            value = found[kind, figure]
+            if figure in SIGNED or (figure == "eod_signed" and "2×2" in scenario):
+                assert abs(value - 0.95) <= 0.02 + ERROR / 3, (kind, figure, value)
+            else:
+                assert value >= 0.93, (kind, figure, value)
+    if scenario == "2×7 alike":  # what the plain percentile bootstrap would have claimed
+        assert found["percentile", "worst_group"] < 0.05
+        assert found["percentile", "eod"] < 0.05
+
+
+def test_the_interval_of_the_lowest_covers_at_every_number_of_ties():
+    rng = np.random.default_rng(1)
+    for m in (1, 3, 20):
+        draws = rng.binomial(60, 0.7, size=(SETS, m))
+        ends = np.array([lowest(k, np.full(m, 60), 0.95) for k in draws])
+        assert ((ends[:, 0] <= 0.7) & (ends[:, 1] >= 0.7)).mean() >= 0.93
+
+
+def test_wilson_equals_scipy():
+    from scipy.stats import binomtest
+
+    for k, n in ((0, 5), (3, 7), (50, 50), (412, 1000)):
+        theirs = binomtest(k, n).proportion_ci(method="wilson")
+        assert [float(end) for end in wilson(k, n, 0.95)] == pytest.approx(
+            [theirs.low, theirs.high], abs=1e-12
+        )
+
+
+def test_mover_ignores_proportions_of_weight_zero():
+    with_empty = mover([1.0, -1.0, 0.0], [5, 7, 0], [10, 20, 0], 0.9)
+    assert np.array(with_empty) == pytest.approx(np.array(mover([1.0, -1.0], [5, 7], [10, 20], 0.9)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 60), c=st.integers(1, 4), k=st.integers(1, 4))
+def test_intervals_hold_their_estimates_on_any_table(seed, n, c, k):
+    rng = np.random.default_rng(seed)
+    y, s, p, q = (
+        rng.integers(c, size=n),
+        rng.integers(k, size=n),
+        rng.integers(c, size=n),
+        rng.integers(c, size=n),
+    )
+    both = paired_report(y, p, q, s)
+    for report in (both.before, both.after):
+        for name, (low, high) in report.intervals.items():
+            assert low - 1e-12 <= getattr(report, name) <= high + 1e-12, name
+            assert np.isfinite([low, high]).all()
+        assert {name for name in FIGURES if getattr(report, name) is not None} == set(report.intervals)
+    for change in both.changes:
+        assert change.low <= change.difference <= change.high, change
+        assert np.isfinite([change.low, change.high]).all()
+    for group in both.groups:
+        assert group.low <= group.difference <= group.high
+
+
+def test_before_and_after_are_those_of_two_reports():
+    rng = np.random.default_rng(2)
+    y, s, p, q = (rng.integers(3, size=400) for _ in range(4))
+    train = {(a, b): 1 + a for a in range(3) for b in range(3)}
+    both = paired_report(y, p, q, s, train_groups=train, positive=1)
+    assert both.before == group_report(y, p, s, train_groups=train, positive=1)
+    assert both.after == group_report(y, q, s, train_groups=train, positive=1)
+    for change in both.changes:
+        values = getattr(both.before, change.name), getattr(both.after, change.name)
+        assert (change.before, change.after) == values
+        assert change.difference == values[1] - values[0]
+
+
+def test_the_same_prediction_twice_changes_nothing():
+    rng = np.random.default_rng(4)
+    y, s = rng.integers(2, size=3000), rng.integers(2, size=3000)
+    p = np.where(rng.random(3000) < 0.8, y, 1 - y)
+    both = paired_report(y, p, p, s)
+    for change in both.changes:
+        assert change.difference == 0
+    average = both.change("average")
+    assert average.high - average.low < 0.005  # unpaired it would be 0.04
+
+
+def test_pairing_makes_the_interval_of_a_change_narrower():
+    rng = np.random.default_rng(6)
+    y, s = rng.integers(2, size=2000), rng.integers(2, size=2000)
+    p = np.where(rng.random(2000) < 0.8, y, 1 - y)
+    q = np.where(rng.random(2000) < 0.05, y, p)
+    both = paired_report(y, p, q, s)
+    low, high = both.change("average").low, both.change("average").high
+    discordant = (p == y).astype(int) - (q == y)
+    se = discordant.std() / np.sqrt(2000)
+    assert (high - low) == pytest.approx(2 * 1.96 * se, rel=0.1)
+    one = both.before.intervals["average"]
+    assert high - low < (one[1] - one[0]) / 2
+
+
+def test_the_delta_method_equals_the_bootstrap_on_counts():
+    rng = np.random.default_rng(8)
+    y, s = rng.integers(2, size=4000), rng.integers(2, size=4000)
+    p = np.where(rng.random(4000) < 0.8, y, 1 - y)
+    q = np.where(rng.random(4000) < 0.5, y, p)
+    J = np.zeros((2, 2, 2, 2), dtype=int)
+    np.add.at(J, (s, y, p, q), 1)
+    draws = resample(J, 4000, random_state=0)
+    before, after = evaluate(draws.sum(axis=4)), evaluate(draws.sum(axis=3))
+    intervals = paired_from_counts(J, 0.95)
+    for name in ("average", "eod_signed", "eod_mean_signed"):
+        low, high = intervals[name]
+        assert (high - low) / (2 * 1.96) == pytest.approx((after[name] - before[name]).std(), rel=0.06)
+
+
+def test_counts_are_resampled_as_rows_are():
+    rng = np.random.default_rng(9)
+    n = 300
+    y, s = rng.integers(2, size=n), rng.integers(3, size=n)
+    p = np.where(rng.random(n) < 0.7, y, 1 - y)
+    report = group_report(y, p, s, train_groups={(a, b): 1 + a + b for a in range(2) for b in range(3)})
+    by_counts = report.bootstrap(4000, random_state=1)
+    rows = []
+    for _ in range(1500):
+        i = rng.integers(n, size=n)
+        rows.append(group_report(y[i], p[i], s[i], train_groups=report.train_groups))
+    for name in FIGURES:
+        by_rows = np.array([getattr(r, name) for r in rows])
+        for share in (0.1, 0.5, 0.9):
+            spread = by_rows.std()
+            assert np.quantile(by_counts[name], share) == pytest.approx(
+                np.quantile(by_rows, share), abs=0.12 * spread + 1.5 / n
+            ), name
+
+
+def test_replicates_are_seeded_and_bad_input_is_refused():
+    assert (resample([3, 5], 10, 0) == resample([3, 5], 10, 0)).all()
+    with pytest.raises(LabelError, match="nothing to draw"):
+        resample([0, 0], 5)
+    with pytest.raises(ParameterError, match="integers"):
+        resample([0.5], 5)
+    with pytest.raises(ParameterError, match="at least 1"):
+        resample([1], 0)
+
+
+def test_spread_over_seeds_is_apart_from_sampling_error():
+    rng = np.random.default_rng(10)
+    y, s = rng.integers(2, size=500), rng.integers(2, size=500)
+    reports = [group_report(y, np.where(rng.random(500) < q, y, 1 - y), s) for q in (0.6, 0.7, 0.8)]
+    spreads = {spread.name: spread for spread in seed_spread(reports)}
+    values = [report.average for report in reports]
+    average = spreads["average"]
+    assert average.mean == pytest.approx(np.mean(values))
+    assert average.sd == pytest.approx(np.std(values, ddof=1))
+    assert (average.smallest, average.largest) == (min(values), max(values))
+    binomial = np.mean([np.sqrt(v * (1 - v) / 500) for v in values])
+    assert average.sampling_se == pytest.approx(binomial, rel=0.1)
+    assert "train_weighted_average" not in spreads
+    assert seed_spread(reports[:1])[0].sd == 0
+    with pytest.raises(ParameterError, match="same rows"):
+        seed_spread([reports[0], group_report(y[1:], y[1:], s[1:])])
+    with pytest.raises(ParameterError, match="none"):
+        seed_spread([])
+
+
+def test_a_group_without_rows_has_no_say():
+    N = np.zeros((2, 2, 2), dtype=int)
+    N[0, 0, 0], N[0, 1, 0], N[1, 0, 0] = 5, 3, 4  # nobody of class 1 and value 1
+    intervals = group_intervals(N, 0.95)
+    low, _ = clopper_pearson(0, 3, 0.95)
+    assert intervals["worst_group"][0] == float(low) == 0.0
+    assert "eod" not in intervals
+    assert "equalized_odds_difference" in intervals
