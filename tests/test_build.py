@@ -134,6 +134,26 @@ def test_embeddings_and_labels_are_joined_by_id_and_never_by_position(run, files
     np.testing.assert_allclose(task.sensitive["place"].text[0], vector("indoors."), atol=1e-6)
 
 
+def test_templates_become_wordings_of_the_task_besides_their_average(run, files):
+    templates = ["a photo of a {}.", "a picture of a {}."]
+    parts = {"templates": templates, "classes": ["dog", "cat"]}
+    files.prompts.write_text(json.dumps({**PROMPTS, **parts}))
+    sentences = [t.replace("{}", name) for name in ("dog", "cat") for t in templates]
+    sentences += ["indoors.", "outdoors."]
+    text = files.folder / "text.npz"
+    np.savez(text, embeddings=np.stack([vector(s) for s in sentences]), ids=np.array(sentences))
+    code, _, err = run(*files.arguments("--text", text))
+    assert code == 0, err
+    task = load_task(files.folder / "t.npz")
+    assert task.class_names == ("dog", "cat")
+    assert task.variants.templates == tuple(templates)
+    np.testing.assert_allclose(task.variants.text[1, 0], vector("a picture of a dog."), atol=1e-6)
+    mean = task.variants.text.mean(axis=0)
+    np.testing.assert_allclose(
+        task.text_target, mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-6
+    )
+
+
 def test_the_task_fits_and_applies(run, files):
     run(*files.arguments())
     task = files.folder / "t.npz"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.clip.base import Encoder
-from fairerclip.data import Sensitive, Split, Task
+from fairerclip.data import Sensitive, Split, Task, Variants
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable
@@ -207,7 +207,12 @@ class _Texts:
                 prompts=values if attribute is None else tuple(" | ".join(p) for p in attribute.prompts),
                 text=None if attribute is None else np.asarray(attribute.text, dtype=np.float32),
             )
-        return Task(labelled.name, splits, text, sentences, self.class_names, sensitive)
+        wordings = (
+            None
+            if encoded is None or encoded.variants is None
+            else Variants(encoded.variants, encoded.templates)
+        )
+        return Task(labelled.name, splits, text, sentences, self.class_names, sensitive, variants=wordings)
 
 
 def _ordered(labels: Sequence[str], prompts: Sequence[str], what: str) -> tuple[str, ...]:

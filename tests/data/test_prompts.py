@@ -8,7 +8,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from fairerclip.data.prompts import available_prompts, encode_prompts, load_prompts
+from fairerclip.data.prompts import available_prompts, encode_prompts, load_prompts, read_templates
 from fairerclip.errors import NonFiniteError, PromptFileError, ShapeError, ZeroRowError
 
 DIGESTS = {  # name: (version, sha256 of the content)
@@ -387,3 +387,82 @@ def test_opposite_prompts_have_no_average(tmp_path):
     with pytest.raises(ZeroRowError, match="'cat'.*opposite"):
         encode_prompts(prompts, encode, average=True)
     assert encode_prompts(prompts, encode, average=False).text_target[0].shape == (2, 3)
+
+
+def test_templates_filled_for_every_class_are_wordings(tmp_path):
+    templates = ["a photo of {}.", "{}"]
+    parts = {
+        "templates": templates,
+        "classes": {"cat": {"names": ["a cat", "a kitten"]}, "dog": {"names": ["dog"]}},
+    }
+    prompts = load_prompts(write(tmp_path, changed(**parts)))
+    assert prompts.class_prompts_by_template() == (
+        (("a photo of a cat.", "a photo of a kitten."), ("a photo of dog.",)),
+        (("a cat", "a kitten"), ("dog",)),
+    )
+    encode = Encoder()
+    encoded = encode_prompts(prompts, encode, average=True)
+    assert encoded.templates == tuple(templates)
+    assert encoded.variants.shape[:2] == (2, 2)
+    rows = {
+        sentence: unit(row)
+        for sentence, row in zip(prompts.all_prompts(), encode(prompts.all_prompts()), strict=True)
+    }
+    kittens = unit(rows["a cat"] + rows["a kitten"])
+    np.testing.assert_allclose(encoded.variants[1, 0], kittens, atol=1e-6)
+    np.testing.assert_allclose(encoded.variants[0, 1], rows["a photo of dog."], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        {"cat": ["a cat", "one cat"], "dog": ["a dog", "one dog"]},
+        {"cat": ["a cat", "one cat"], "dog": {"names": ["dog"]}},
+        {"cat": {"names": ["cat"]}, "dog": {"names": ["dog"], "templates": ["my {}", "your {}"]}},
+        {"cat": {"names": ["cat"]}, "dog": ["the dog", "the cat too"]},
+    ],
+)
+def test_prompts_that_are_no_common_templates_are_no_wordings(tmp_path, classes):
+    prompts = load_prompts(write(tmp_path, changed(templates=["the {}", "this {}"], classes=classes)))
+    assert prompts.class_prompts_by_template() == ()
+    assert encode_prompts(prompts, Encoder(), average=True).variants is None
+
+
+def test_one_template_alone_is_no_other_wording():
+    encoded = encode_prompts(load_prompts("fairface"), Encoder(), average=True)
+    assert (encoded.variants, encoded.templates) == (None, ())
+    berg = load_prompts("fairface-berg")
+    assert len(berg.class_prompts_by_template()) == len(berg.templates) == 11
+    assert berg.class_prompts_by_template()[3][0] == berg.class_prompts()[0][3:4]
+
+
+def test_templates_are_read_from_lines(tmp_path):
+    file = tmp_path / "templates.txt"
+    file.write_bytes("\ufeffa photo of a {}.\r\n\n  ein Bild: {}  \n".encode())
+    assert read_templates(file) == ("a photo of a {}.", "ein Bild: {}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "1 to 1000 templates, got 0"),
+        (b"a photo\n", "expected one {} in each template, got 0"),
+        (b"{} {}\n", "got 2"),
+        (b"a {}\na {}\n", "twice"),
+        (b"\xff\xfe{}", "UTF-8"),
+        (b"a \x00{}", "printable"),
+        (b"".join(b"%d {}\n" % i for i in range(1001)), "got 1001"),
+        (b"{}" + b"a" * 2000, "at most 2000 characters"),
+        (b"{}\n" * 400_000, "at most 1048576 bytes"),
+    ],
+)
+def test_bad_templates_are_refused(tmp_path, content, message):
+    (tmp_path / "templates.txt").write_bytes(content)
+    with pytest.raises(PromptFileError, match=message):
+        read_templates(tmp_path / "templates.txt")
+
+
+def test_templates_that_are_no_file_are_refused(tmp_path):
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(PromptFileError, match="expected a text file"):
+            read_templates(path)

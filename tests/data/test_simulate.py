@@ -1,6 +1,7 @@
 """Simulated tasks have the counts, the geometry and the failures that they are drawn to have."""
 
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -272,3 +273,27 @@ def test_waterbirds_function_and_name_agree():
         waterbirds(scale=0.01, width=64).train.X, simulate("waterbirds", scale=0.01, width=64).train.X
     )
     assert isinstance(waterbirds(scale=0.01, width=64), task_module.Task)
+
+
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+def test_other_wordings_are_drawn_apart_from_everything_else(name, monkeypatch):
+    task = simulate(name, seed=4, scale=0.01, width=64)
+    assert task.variants.text.shape == (5, task.n_classes, 64)
+    assert task.variants.templates[0] == "wording 1 (simulated)"
+    assert np.linalg.norm(task.variants.text, axis=2) == pytest.approx(1.0, abs=1e-5)
+    again = simulate(name, seed=4, scale=0.01, width=64)
+    assert np.array_equal(task.variants.text, again.variants.text)
+    monkeypatch.setattr(import_module("fairerclip.data.simulate"), "WORDINGS", 1)
+    fewer = simulate(name, seed=4, scale=0.01, width=64)
+    assert np.array_equal(task.text_target, fewer.text_target)
+    assert np.array_equal(task.train.X, fewer.train.X)
+    assert np.array_equal(task.test.X, fewer.test.X)
+    assert np.array_equal(task.variants.text[:1], fewer.variants.text)
+
+
+def test_other_wordings_mean_the_same_and_differ_in_what_they_do_to_groups():
+    task = drawn("waterbirds")
+    found = [by_group((task.test.X @ text.T).argmax(axis=1), task.test) for text in task.variants.text]
+    assert min(average for average, _ in found) > 75
+    worst = [min(cells.values()) for _, cells in found]
+    assert max(worst) - min(worst) > 5

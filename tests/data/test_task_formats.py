@@ -236,3 +236,72 @@ def test_a_folder_has_no_place_for_unknown_arrays(tmp_path):
     with pytest.raises(TaskFileError, match="no place for odd"):
         save_task(task, tmp_path / "task")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["t.npz", "t.safetensors", "t"])
+def test_other_wordings_come_back_from_every_form(tmp_path, task, name):
+    back = load_task(save_task(task, tmp_path / name))
+    np.testing.assert_array_equal(back.variants.text, task.variants.text)
+    assert back.variants.templates == task.variants.templates
+    assert back.variants.text.dtype == np.float32
+    bare = load_task(save_task(replace(task, variants=None), tmp_path / f"bare-{name}"))
+    assert bare.variants is None
+
+
+def test_wordings_need_no_names_and_any_precision(tmp_path, task):
+    arrays = {"image_test": task.test.X, "text_target": task.text_target}
+    arrays["text_target_variants"] = task.variants.text.astype(np.float64) * 3
+    np.savez(tmp_path / "t.npz", **arrays)
+    back = load_task(tmp_path / "t.npz")
+    assert back.variants.templates == tuple(f"wording {i}" for i in range(1, 6))
+    np.testing.assert_allclose(back.variants.text, 3 * task.variants.text, rtol=1e-6)
+
+
+V = np.ones((3, 2, 48), dtype=np.float32)
+NAMED = np.array(["a {}", "b {}", "c {}"])
+
+
+@pytest.mark.parametrize(
+    ("variants", "templates", "message"),
+    [
+        (V[0], None, r"expected floats \(m, 2, 48\)"),
+        (V[:, :1], None, r"got float32 of shape \(3, 1, 48\)"),
+        (V[:, :, :40], None, "as wide as the images"),
+        (V.astype(int), None, "expected floats"),
+        (V[:0], None, "expected 1 to 1000 wordings, got 0"),
+        (np.ones((1001, 2, 48), dtype=np.float16), None, "got 1001"),
+        (np.where(np.arange(48) == 7, np.nan, V), NAMED, "NaN or infinity"),
+        (V * np.array([1, 0, 1])[:, None, None].astype(np.float32), NAMED, "zeros only in 2 rows: 2, 3"),
+        (V, NAMED[:2], "text for each of the 3 wordings, got 2"),
+        (V, np.array(["a {}", " ", "c {}"]), "1 of them empty"),
+        (V, np.arange(3), "target_templates: expected strings"),
+        (None, NAMED, "expected text_target_variants with target_templates"),
+    ],
+)
+def test_wordings_that_do_not_fit_are_refused(tmp_path, task, variants, templates, message):
+    arrays = {"image_test": task.test.X, "text_target": task.text_target}
+    given = {"text_target_variants": variants, "target_templates": templates}
+    np.savez(
+        tmp_path / "t.npz", **arrays, **{key: value for key, value in given.items() if value is not None}
+    )
+    with pytest.raises(TaskFileError, match=message):
+        load_task(tmp_path / "t.npz")
+
+
+def test_a_folder_may_hold_wordings_and_only_inside(folder):
+    np.save(folder / "wordings.npy", np.ones((3, 2, 6)))
+    change(folder, 'name = "my', 'text_target_variants = "wordings.npy"\nname = "my')
+    change(folder, 'name = "my', 'target_templates = ["a {}", "b {}", "c {}"]\nname = "my')
+    task = load_task(folder)
+    assert task.variants.text.shape == (3, 2, 6)
+    assert task.variants.templates == ("a {}", "b {}", "c {}")
+    change(folder, '"wordings.npy"', '"../wordings.npy"')
+    with pytest.raises(TaskFileError, match="inside the folder"):
+        load_task(folder)
+
+
+def test_a_task_with_bad_wordings_is_not_written(tmp_path, task):
+    short = replace(task.variants, templates=task.variants.templates[:2])
+    with pytest.raises(TaskFileError, match="target_templates"):
+        save_task(replace(task, variants=short), tmp_path / "t.npz")
+    assert not (tmp_path / "t.npz").exists()

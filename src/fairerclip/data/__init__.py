@@ -11,10 +11,10 @@ from fairerclip.data.join import Join, join
 from fairerclip.data.label_table import LabelTable, read_labels
 from fairerclip.data.preflight import Preflight, preflight
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.simulate import simulate
+from fairerclip.data.simulate import open_task, simulate
 from fairerclip.data.store_writer import StoreWriter, read_text
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.data.task import Sensitive, Split, Task, load_task, save_task
+from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task, save_task
 
 __all__ = [
     "EmbeddingStore",
@@ -26,9 +26,11 @@ __all__ = [
     "Split",
     "StoreWriter",
     "Task",
+    "Variants",
     "join",
     "load_task",
     "open_store",
+    "open_task",
     "preflight",
     "read_labels",
     "read_text",

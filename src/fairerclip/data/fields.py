@@ -23,7 +23,11 @@ UNKNOWN = -1
 CLOSE = 0.85  # a key this similar to a known one is taken for a misspelling of it
 _SHOWN = 5
 _BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
-_SINGLE = ("text_target", "target_prompts", "class_names", "simulated", "name")
+MAX_VARIANTS = 1000
+_SINGLE = (
+    *("text_target", "target_prompts", "class_names", "simulated", "name"),
+    *("text_target_variants", "target_templates"),
+)
 _PER_SPLIT = ("image", "y", "ids")
 _PER_ATTRIBUTE = ("text_sensitive", "sensitive_prompts", "sensitive_names")
 _NAMED_S = re.compile(rf"s_(.+)_({'|'.join(SPLITS)})")
@@ -109,6 +113,35 @@ def embeddings(array: Array, where: str) -> Floats:
     _refuse(where, ~finite, "finite values (in float32)", "NaN or infinity")
     _refuse(where, zero, "rows with a direction", "zeros only")
     return rows
+
+
+def variants(
+    arrays: Mapping[str, Array], c: int, width: int, path: str
+) -> tuple[Floats, tuple[str, ...]] | None:
+    """Check other wordings of the class prompts (m, c, p) and what each is called; None where there are none."""
+    key, names_key = "text_target_variants", "target_templates"
+    if key not in arrays:
+        if names_key in arrays:
+            raise TaskFileError(f"{path}: expected {key} with {names_key}, got none")
+        return None
+    given = arrays[key]
+    if given.dtype.kind != "f" or given.ndim != 3 or given.shape[1:] != (c, width):
+        raise TaskFileError(
+            f"{path}: {key}: expected floats (m, {c}, {width}), one row for each class and as wide as the images, "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    if not 1 <= len(given) <= MAX_VARIANTS:
+        raise TaskFileError(f"{path}: {key}: expected 1 to {MAX_VARIANTS} wordings, got {len(given)}")
+    text = embeddings(given.reshape(-1, width), f"{path}: {key}, counted over wordings and classes")
+    names = tuple(f"wording {i + 1}" for i in range(len(given)))
+    if names_key in arrays:
+        names = strings(arrays[names_key], f"{path}: {names_key}")
+    if len(names) != len(given) or not all(name.strip() for name in names):
+        raise TaskFileError(
+            f"{path}: {names_key}: expected a text for each of the {len(given)} wordings, got {len(names)}, "
+            f"{sum(not name.strip() for name in names)} of them empty"
+        )
+    return text.reshape(given.shape), names
 
 
 def labels(array: Array, n: int, count: int | None, where: str) -> Ints:

@@ -26,6 +26,7 @@ Ints = NDArray[np.int64]
 MIN_BULK = 16  # fewer bulk axes than this and the noise of the prompts would not average out
 STRATIFIED_ROWS = 2000  # larger cells are spread evenly enough by themselves
 _NORMAL, _TAIL = NormalDist(), 1e-9
+REWORDED = (0.15, 0.3)  # spread of leak and offset over wordings of the same prompts
 AXIS_NOISE = 0.02  # noise along the two mean axes; it moves every class alike
 
 
@@ -181,7 +182,12 @@ class Space:
         x /= np.linalg.norm(x, axis=1, keepdims=True)
         return x
 
-    def texts(self, directions: Floats, offsets: Sequence[float] | None = None) -> Floats:
+    def texts(
+        self,
+        directions: Floats,
+        offsets: Sequence[float] | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Floats:
         """Prompt embeddings around the text mean, of unit length.
 
         Parameters
@@ -190,6 +196,8 @@ class Space:
             What each prompt says, on the unrotated axes; see `direction`.
         offsets : sequence of m floats, optional
             Constant advantage of each prompt over all images, in the units of `Geometry.target`.
+        rng : numpy.random.Generator, optional
+            Source of the prompts' noise; the space's own unless given.
 
         Returns
         -------
@@ -197,7 +205,8 @@ class Space:
         """
         g, m = self.geometry, len(directions)
         noise = np.zeros((m, self.width))
-        noise[:, self.bulk] = self.rng.standard_normal((m, self.bulk.stop - self.bulk.start))
+        source = self.rng if rng is None else rng
+        noise[:, self.bulk] = source.standard_normal((m, self.bulk.stop - self.bulk.start))
         # Exactly equal lengths: what differs between prompts must be what they say, not how long they are.
         noise *= g.prompt_noise / np.linalg.norm(noise, axis=1, keepdims=True)
         t = g.prompt_length * (directions.astype(np.float64) + noise)
@@ -221,13 +230,23 @@ class Space:
 
     def class_texts(self) -> Floats:
         """One prompt per class (c, p), each leaking toward the sensitive value that it is tied to."""
-        g, codes = self.geometry, self.sensitive_codes[0]
+        directions, offsets = self._class_says(self.geometry.leak, self.geometry.offset)
+        return self.texts(directions, offsets)
+
+    def _class_says(self, leak: float, offset: float) -> tuple[Floats, list[float]]:
+        codes = self.sensitive_codes[0]
         rest: list[Floats | None] = [None] * (len(self.sensitive) - 1)
         rows = [
-            self.direction(code, [g.leak * codes[j % len(codes)], *rest])
+            self.direction(code, [leak * codes[j % len(codes)], *rest])
             for j, code in enumerate(self.class_codes)
         ]
-        return self.texts(np.stack(rows), [g.offset] + [0.0] * (len(rows) - 1))
+        return np.stack(rows), [offset] + [0.0] * (len(rows) - 1)
+
+    def reworded(self, rng: np.random.Generator) -> Floats:
+        """Class prompts (c, p) in other words: other noise, and another leak and offset around the space's own."""
+        g = self.geometry
+        leak, offset = rng.normal([g.leak, g.offset], REWORDED)
+        return self.texts(*self._class_says(float(leak), float(offset)), rng=rng)
 
     def sensitive_texts(self, which: int = 0) -> Floats:
         """One prompt per value of an attribute (|S|, p)."""

@@ -5,6 +5,7 @@ chosen so that zero-shot prediction, a plain probe and the sensitive attribute r
 as they do with real embeddings. Figures on these tasks reproduce no published number.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fairerclip.data.fields import UNNAMED
 from fairerclip.data.geometry import Floats, Geometry, Ints, Space
-from fairerclip.data.task import Sensitive, Split, Task
+from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
 from fairerclip.errors import ParameterError
 
 Counts = Mapping[tuple[int, int], float]  # (class, sensitive value) -> rows
@@ -39,6 +40,9 @@ ADJECTIVES = (
     *("lawful", "criminal", "friendly", "unfriendly"),
 )
 ADJECTIVE_PROMPTS = tuple(f"This is a photo of a person who is {adjective}." for adjective in ADJECTIVES)
+
+WORDINGS = 5
+WORDING = "wording {} (simulated)"
 
 CELLS = ((0, 0), (0, 1), (1, 0), (1, 1))
 WATERBIRDS_ROWS = {
@@ -244,7 +248,17 @@ def gallery(seed: int = 0, scale: float = 1.0, width: int = WIDTH) -> Task:
             for name, shares in (("sex", SEX_SHARES), ("race", RACE_SHARES))
         }
         splits[split] = Split(space.images(None, list(s.values()), child), None, s)
-    return Task(_title("gallery"), splits, text, ADJECTIVE_PROMPTS, ADJECTIVES, sensitive, simulated=True)
+    words = _wordings("gallery", seed, scale, lambda other: space.texts(np.stack(directions), rng=other))
+    return Task(
+        _title("gallery"),
+        splits,
+        text,
+        ADJECTIVE_PROMPTS,
+        ADJECTIVES,
+        sensitive,
+        simulated=True,
+        variants=words,
+    )
 
 
 GENERATORS: dict[str, Callable[..., Task]] = {
@@ -291,6 +305,23 @@ def simulate(name: str, *, seed: int = 0, scale: float | None = None, width: int
     return GENERATORS[name](seed=seed, **{key: value for key, value in options.items() if value is not None})
 
 
+def open_task(source: str | os.PathLike[str]) -> Task:
+    """A task file, or a simulated task named ``simulated:NAME`` or ``simulated:NAME@SEED``.
+
+    Examples
+    --------
+    >>> open_task("simulated:waterbirds@3").name
+    'waterbirds (simulated)'
+    """
+    kind, colon, rest = os.fspath(source).partition(":")
+    if kind != "simulated" or not colon:
+        return load_task(source)
+    name, _, seed = rest.partition("@")
+    if seed and not (seed.isascii() and seed.isdigit()):
+        raise ParameterError(f"a simulated task is simulated:NAME or simulated:NAME@SEED; got {source!s}")
+    return simulate(name, seed=int(seed or 0))
+
+
 def _title(name: str) -> str:
     return f"{name} (simulated)"
 
@@ -301,6 +332,15 @@ def _rng(name: str, seed: int, scale: float) -> np.random.Generator:
     if not (0 < scale < np.inf):
         raise ParameterError(f"scale must be a positive number, got {scale!r}")
     return np.random.default_rng([seed, *name.encode()])  # the name: tasks of one seed share no rotation
+
+
+def _wordings(
+    name: str, seed: int, scale: float, reworded: Callable[[np.random.Generator], Floats]
+) -> Variants:
+    """The class prompts in other words, drawn apart from everything else: no image or prompt depends on them."""
+    rng = _rng(f"{name} wordings", seed, scale)
+    text = np.stack([reworded(rng) for _ in range(WORDINGS)])
+    return Variants(text, tuple(WORDING.format(i + 1) for i in range(WORDINGS)))
 
 
 def _rows(counts: Counts, scale: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -330,4 +370,6 @@ def _classified(
     for (split, cells), child in zip(counts.items(), rng.spawn(len(counts)), strict=True):
         y, s = _rows(cells, scale, child)
         splits[split] = Split(space.images(y, [s], child), y, {UNNAMED: s})
-    return Task(_title(name), splits, text, target[1], target[0], {UNNAMED: attribute}, simulated=True)
+    words = _wordings(name, seed, scale, space.reworded)
+    attributes = {UNNAMED: attribute}
+    return Task(_title(name), splits, text, target[1], target[0], attributes, simulated=True, variants=words)

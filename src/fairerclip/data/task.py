@@ -60,6 +60,14 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
+class Variants:
+    """The class prompts in other words: embeddings (m, c, p) and the template, or name, of each wording."""
+
+    text: Floats
+    templates: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """Everything one experiment needs.
 
@@ -79,6 +87,8 @@ class Task:
         The embeddings were drawn, not computed from images.
     extra : dict of str to ndarray
         Arrays of the file that have no meaning here, kept as they came.
+    variants : Variants or None
+        The class prompts in other words, to see how much the words matter.
     """
 
     name: str
@@ -89,6 +99,7 @@ class Task:
     sensitive: dict[str, Sensitive] = field(default_factory=dict)
     simulated: bool = False
     extra: dict[str, Array] = field(default_factory=dict)
+    variants: Variants | None = None
 
     @property
     def n_classes(self) -> int:
@@ -263,7 +274,11 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     }
     name = fields.scalar(arrays, "name", "U", path) or file.stem
     simulated = bool(fields.scalar(arrays, "simulated", "b", path))
-    return Task(name, splits, text, prompts or class_names, class_names, sensitive, simulated, extra)
+    others = fields.variants(arrays, len(class_names), width, path)
+    variants = None if others is None else Variants(*others)
+    return Task(
+        name, splits, text, prompts or class_names, class_names, sensitive, simulated, extra, variants
+    )
 
 
 def _sensitive(
@@ -354,6 +369,9 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
         if value is not None:
             arrays[key] = value
     arrays |= {"target_prompts": np.array(task.target_prompts), "class_names": np.array(task.class_names)}
+    if task.variants is not None:
+        arrays["text_target_variants"] = task.variants.text
+        arrays["target_templates"] = np.array(task.variants.templates)
     for key, rows_of in arrays.items():
         if key.startswith(("image_", "text_")):
             arrays[key] = np.asarray(rows_of, dtype=np.float32)

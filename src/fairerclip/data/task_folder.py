@@ -6,6 +6,8 @@
     class_names = ["landbird", "waterbird"]      # optional: the order of the classes
     target_prompts = ["a landbird", "a waterbird"]
     text_target = "text.npy"                     # any store
+    text_target_variants = "wordings.npy"        # optional: (m, c, p), the prompts in other words …
+    target_templates = ["a {}", "a photo of a {}"]   # … and what each wording is
 
     [sensitive.place]
     prompts = ["on land", "on water"]
@@ -61,6 +63,8 @@ _KEYS: dict[str, set[str]] = {
         "class_names",
         "target_prompts",
         "text_target",
+        "text_target_variants",
+        "target_templates",
         "sensitive",
         "images",
         "splits",
@@ -104,11 +108,15 @@ class _Folder:
                     arrays[part_key(part, name)] = self._strings(entry, key)
             if "text" in entry:
                 arrays[part_key("text_sensitive", name)] = self._text(entry["text"])
-        for key in ("target_prompts", "class_names"):
+        for key in ("target_prompts", "class_names", "target_templates"):
             if key in spec:
                 arrays[key] = self._strings(spec, key)
         if "text_target" in spec:
             arrays["text_target"] = self._text(spec["text_target"])
+        if "text_target_variants" in spec:
+            arrays["text_target_variants"] = read_npy(
+                inside(self.path, spec["text_target_variants"], self.where)
+            )
         table = self._table()
         if table is not None:
             self._name_values(table, arrays)

@@ -34,10 +34,15 @@ def write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
             f"simulated = {str(bool(arrays['simulated'])).lower()}",
         ]
         lines += [
-            f"{key} = {_strings(arrays[key])}" for key in ("class_names", "target_prompts") if key in arrays
+            f"{key} = {_strings(arrays[key])}"
+            for key in ("class_names", "target_prompts", "target_templates")
+            if key in arrays
         ]
-        if "text_target" in arrays:
-            lines.append(f"text_target = {_saved(folder, 'text_target', arrays['text_target'])}")
+        lines += [
+            f"{key} = {_saved(folder, key, arrays[key])}"
+            for key in ("text_target", "text_target_variants")
+            if key in arrays
+        ]
         for name in names:
             lines += ["", f"[sensitive.{_toml(name)}]", *_attribute(folder, name, arrays)]
         for split in SPLITS:

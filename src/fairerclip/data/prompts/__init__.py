@@ -8,15 +8,19 @@ from fairerclip.data.prompts.encode import (
 )
 from fairerclip.data.prompts.loader import available_prompts, load_prompts
 from fairerclip.data.prompts.prompt_set import Counterfactual, PromptSet, Source
+from fairerclip.data.prompts.templates import DEFAULT_TEMPLATES, as_templates, read_templates
 
 __all__ = [
+    "DEFAULT_TEMPLATES",
     "Counterfactual",
     "EncodedAttribute",
     "EncodedCounterfactual",
     "EncodedPrompts",
     "PromptSet",
     "Source",
+    "as_templates",
     "available_prompts",
     "encode_prompts",
     "load_prompts",
+    "read_templates",
 ]

@@ -54,6 +54,10 @@ class EncodedPrompts:
         ``(vectors, classes, values)``, never averaged; None where there are none.
     spurious : ndarray of shape (m, p) or None
         The sentences that Orth-Proj and Orth-Cali project out.
+    variants : ndarray of shape (m, c, p) or None
+        One vector per template and class; None unless the classes are several templates filled in.
+    templates : tuple of m str
+        Those templates.
     """
 
     text_target: Texts | None
@@ -62,6 +66,8 @@ class EncodedPrompts:
     sensitive: dict[str, EncodedAttribute] = field(default_factory=dict)
     counterfactual: EncodedCounterfactual | None = None
     spurious: Floats | None = None
+    variants: Floats | None = None
+    templates: tuple[str, ...] = ()
 
 
 def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> EncodedPrompts:
@@ -107,6 +113,7 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         for attribute, values in prompt_set.sensitive.items()
     }
     spurious = prompt_set.spurious
+    variants = _variants(rows, place, prompt_set)
     return EncodedPrompts(
         text_target=_texts(rows, place, prompt_set.classes, average) if prompt_set.classes else None,
         target_prompts=prompt_set.class_prompts(),
@@ -114,6 +121,8 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         sensitive=sensitive,
         counterfactual=_counterfactual(prompt_set, rows, place) if prompt_set.counterfactual else None,
         spurious=_pick(rows, place, spurious).astype(np.float32) if spurious else None,
+        variants=variants,
+        templates=() if variants is None else prompt_set.templates,
     )
 
 
@@ -161,6 +170,18 @@ def _texts(
     means = _unit(np.stack([one.mean(axis=0) for one in apart]), list(named), CANCELLED)
     averaged: Floats = means.astype(np.float32)
     return averaged
+
+
+def _variants(rows: NDArray[np.float64], place: Mapping[str, int], prompt_set: PromptSet) -> Floats | None:
+    by_template = prompt_set.class_prompts_by_template()
+    if len(by_template) < 2:
+        return None  # one template alone is what text_target is
+    each = [
+        _texts(rows, place, dict(zip(prompt_set.classes, prompts, strict=True)), average=True)
+        for prompts in by_template
+    ]
+    stacked: Floats = np.stack([np.asarray(one) for one in each])
+    return stacked
 
 
 def _counterfactual(

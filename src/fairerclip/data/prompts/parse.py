@@ -29,7 +29,7 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
         raise PromptFileError(
             f"{where}: version: expected a whole number from {VERSION_FIRST}, got {version!r}"
         )
-    templates = _templates(data.get("templates", []), f"{where}: templates")
+    templates = check_templates(data.get("templates", []), f"{where}: templates")
     classes = _named(data.get("classes", {}), templates, f"{where}: classes")
     if len(classes) == 1:
         raise PromptFileError(f"{where}: classes: expected at least two, got {', '.join(classes)} alone")
@@ -93,7 +93,7 @@ def _one(given: Any, templates: Prompts, where: str) -> Prompts:
         parts = _mapping(given, where)
         _check_keys(parts, _FILLED_KEYS, ("names",), where)
         names = _sentences(parts["names"], f"{where}.names")
-        own = _templates(parts["templates"], f"{where}.templates") if "templates" in parts else templates
+        own = check_templates(parts["templates"], f"{where}.templates") if "templates" in parts else templates
         if names and not own:
             raise PromptFileError(
                 f'{where}: expected templates such as "a photo of a {{}}.", got names alone'
@@ -109,7 +109,8 @@ def _one(given: Any, templates: Prompts, where: str) -> Prompts:
     return prompts
 
 
-def _templates(value: Any, where: str) -> Prompts:
+def check_templates(value: Any, where: str) -> Prompts:
+    """Sentences with one ``{}`` each, all different; `where` names their source in messages."""
     templates = _sentences(value, where)
     for template in templates:
         if template.count(HOLE) != 1:

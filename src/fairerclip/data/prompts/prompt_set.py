@@ -81,6 +81,22 @@ class PromptSet:
         """
         return tuple(self.classes.values())
 
+    def class_prompts_by_template(self) -> tuple[tuple[Prompts, ...], ...]:
+        """For each template the prompts of each class; empty unless every class is the same templates filled in.
+
+        Examples
+        --------
+        >>> filled = {"cat": ("a cat", "the cat"), "dog": ("a dog", "the dog")}
+        >>> pets = PromptSet("pets", 1, Source("ours", "-"), filled, templates=("a {}", "the {}"))
+        >>> pets.class_prompts_by_template()
+        ((('a cat',), ('a dog',)), (('the cat',), ('the dog',)))
+        """
+        m = len(self.templates)
+        # A class may have prompts, or templates, of its own: then no wording is common to all of them.
+        if not m or not self.classes or not all(_fill(self.templates, p) for p in self.classes.values()):
+            return ()
+        return tuple(tuple(prompts[k::m] for prompts in self.classes.values()) for k in range(m))
+
     def sensitive_names(self, attribute: str) -> tuple[str, ...]:
         """Names of an attribute's values, in the order of their codes."""
         return tuple(self._values(attribute))
@@ -136,6 +152,21 @@ class PromptSet:
             where = f"prompt set {self.name!r}"
             raise PromptFileError(unknown(where, "sensitive attribute", attribute, self.sensitive))
         return self.sensitive[attribute]
+
+
+def _fill(templates: Prompts, prompts: Prompts) -> bool:
+    """Whether the prompts are name after name, each filled into all templates in turn."""
+    m = len(templates)
+    parts = [template.split("{}") for template in templates]
+    if len(prompts) % m or any(len(part) != 2 for part in parts):
+        return False
+    for start in range(0, len(prompts), m):
+        filled = prompts[start : start + m]
+        (before, after), first = parts[0], filled[0]
+        name = first[len(before) : len(first) - len(after)]
+        if any(one != a + name + b for one, (a, b) in zip(filled, parts, strict=True)):
+            return False
+    return True
 
 
 def nearest(name: str, there: Iterable[str], count: int = 3) -> list[str]:

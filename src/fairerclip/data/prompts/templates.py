@@ -1,0 +1,67 @@
+"""Templates that class names are filled into, to ask the same in other words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairerclip.data.fields import MAX_VARIANTS
+from fairerclip.data.prompts.parse import HOLE, check_templates
+from fairerclip.data.prompts.prompt_set import Prompts
+from fairerclip.errors import PromptFileError
+
+MAX_BYTES = 1024**2
+DEFAULT_TEMPLATES = (
+    *("{}", "{}.", "a photo of {}.", "a photo of a {}.", "a picture of a {}."),
+    *("This is a picture of a {}.", "an image that shows a {}.", "a close-up photo of a {}."),
+)
+"""Plain sentences that fit most names; none is tuned to any data set."""
+
+
+def read_templates(path: str | os.PathLike[str]) -> Prompts:
+    """Templates of a text file, one on each line with ``{}`` where the name goes; empty lines are skipped.
+
+    Raises
+    ------
+    PromptFileError
+        The file cannot be read, is too large, or a line is no template.
+    """
+    file = Path(path)
+    if not file.is_file():  # nor is a pipe, which would be waited for
+        raise PromptFileError(f"{file}: expected a text file with one template on each line, found none")
+    try:
+        with file.open("rb") as handle:
+            content = handle.read(MAX_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptFileError(
+            f"{file}: expected text in UTF-8 with one template on each line: {error}"
+        ) from None
+    if len(content) > MAX_BYTES:
+        raise PromptFileError(f"{file}: expected at most {MAX_BYTES} bytes of templates, got more")
+    return as_templates([line.strip() for line in text.splitlines() if line.strip()], str(file))
+
+
+def as_templates(templates: Sequence[str], where: str = "templates") -> Prompts:
+    """Templates, checked: 1 to 1000 different lines with one ``{}`` each.
+
+    Examples
+    --------
+    >>> as_templates(["a {}.", "the {}."])
+    ('a {}.', 'the {}.')
+    """
+    if not 1 <= len(templates) <= MAX_VARIANTS:
+        raise PromptFileError(f"{where}: expected 1 to {MAX_VARIANTS} templates, got {len(templates)}")
+    return check_templates(list(templates), where)
+
+
+def filled(template: str, name: str) -> str:
+    """The template with a name in it; not ``str.format``, so that a template cannot reach into objects.
+
+    Examples
+    --------
+    >>> filled("a photo of a {}.", "cat")
+    'a photo of a cat.'
+    """
+    return template.replace(HOLE, name)
