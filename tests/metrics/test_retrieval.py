@@ -157,5 +157,26 @@ def test_bad_rankings_are_named(measure):
         measure(RANKED, GROUPS, k=3, reference={"f": 0, "m": 0})
     with pytest.raises(ParameterError, match="'population', 'uniform'; got 'prior'"):
         measure(RANKED, GROUPS, k=3, reference="prior")
-    with pytest.raises(ParameterError, match="'expected', 'score'; got 'random'"):
-        measure(RANKED, GROUPS, k=3, ties="random")
+    with pytest.raises(ParameterError, match="'expected', 'score', 'random'; got 'best'"):
+        measure(RANKED, GROUPS, k=3, ties="best")
+
+
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+def test_random_ties_follow_the_seed_and_do_not_matter_without_ties(measure):
+    groups = np.random.default_rng(11).integers(2, size=40)
+    tied = [measure(np.zeros(40), groups, k=12, ties="random", random_state=seed) for seed in (1, 1, 2, 3, 4)]
+    assert tied[0] == tied[1]
+    assert len(set(tied)) > 1
+    ranked = np.random.default_rng(12).permutation(40)
+    assert measure(ranked, groups, k=12, ties="random") == pytest.approx(measure(ranked, groups, k=12))
+
+
+def test_the_average_count_of_random_ties_is_the_expected_one():
+    groups, rng = np.array(["f"] * 30 + ["m"] * 10), np.random.default_rng(13)
+    options = {"k": 8, "reference": {"f": 1, "m": 0}}
+    drawn = [
+        np.exp(max_skew(np.zeros(40), groups, ties="random", random_state=rng, **options))
+        for _ in range(2000)
+    ]
+    error = np.std(drawn) / 2000**0.5
+    assert np.mean(drawn) == pytest.approx(np.exp(max_skew(np.zeros(40), groups, **options)), abs=4 * error)

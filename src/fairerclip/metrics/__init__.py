@@ -9,12 +9,20 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "DependenceResult": "dependence_intervals",
+    "Estimate": "estimate",
     "FIGURES": "figures",
     "GroupReport": "groups",
+    "PairedEstimate": "estimate",
     "PairedReport": "paired",
     "PermutationResult": "permutation",
+    "RankingDrift": "ranking",
+    "RetrievalChanges": "retrieval_intervals",
+    "RetrievalReport": "retrieval_intervals",
     "cell_accuracies": "cells",
     "dep": "dependence",
+    "dependence_interval": "dependence_intervals",
+    "dependence_test": "dependence_intervals",
     "group_report": "groups",
     "hsic": "dependence",
     "kcc": "dependence",
@@ -23,7 +31,12 @@ _HOMES = {
     "ndkl": "retrieval",
     "paired_report": "paired",
     "permutation_test": "permutation",
+    "precision_at_k": "ranking",
+    "ranking_drift": "ranking",
+    "recall_at_k": "ranking",
     "resample": "bootstrap",
+    "retrieval_changes": "retrieval_intervals",
+    "retrieval_report": "retrieval_intervals",
     "seed_spread": "seeds",
     "shrunken_worst_group": "cells",
 }

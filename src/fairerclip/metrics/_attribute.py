@@ -81,6 +81,11 @@ class Attribute:
             return self
         return replace(self, bandwidth=resolve_bandwidth(bandwidth, self.rows, random_state=random_state))
 
+    def among(self, chosen: NDArray[np.intp]) -> Attribute:
+        """Return the attribute of some rows; categories that none of them has are left out."""
+        rows = self.rows[chosen]
+        return replace(self, rows=np.unique(rows, return_inverse=True)[1] if self.categorical else rows)
+
     def kernel(self, block: slice) -> FloatArray:
         """Rows of the kernel matrix, (b, n)."""
         if self.categorical:

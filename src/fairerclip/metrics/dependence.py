@@ -198,8 +198,7 @@ def kcc(
     rng = as_rng(random_state)
     if len(rows) <= EXACT_ROWS:
         K = centred_gram(rows, resolve_bandwidth(bandwidth, rows, random_state=rng))
-        W = whitened(attribute.resolved(bandwidth, rng).factor(), regularization)
-        return _root_of_top(W.T @ smooth(K, K @ W, regularization))
+        return gram_correlation(K, attribute.resolved(bandwidth, rng).factor(), regularization)
     maps = feature_maps(rows, attribute, n_features, bandwidth, rng)
     return correlation_of_features(*maps, len(rows), regularization)
 
@@ -210,10 +209,16 @@ def check_regularization(regularization: float) -> None:
         raise ParameterError(f"regularization must be a number > 0; got {regularization}")
 
 
-def _root_of_top(G: FloatArray) -> float:
+def root_of_top(G: FloatArray) -> float:
     """Square root of the largest eigenvalue of G (k, k), symmetric but for rounding."""
     top = eigh((G + G.T) / 2, eigvals_only=True, subset_by_index=[len(G) - 1, len(G) - 1])
     return float(np.sqrt(np.clip(top[0], 0.0, 1.0)))
+
+
+def gram_correlation(K: FloatArray, F: FloatArray, regularization: float) -> float:
+    """Largest canonical correlation of centred Gram matrix K (n, n) and a centred factor F (n, k) of the other."""
+    W = whitened(F, regularization)
+    return root_of_top(W.T @ smooth(K, K @ W, regularization))
 
 
 def centred_gram(rows: FloatArray, sigma: float) -> FloatArray:
@@ -283,4 +288,4 @@ def correlation_of_features(x: Features, y: Features, n: int, regularization: fl
     factors = [cholesky_factor(C[part, part], regularization) for part in (slice(split), slice(split, None))]
     M = solve_triangular(factors[0], C[:split, split:], lower=True)
     M = solve_triangular(factors[1], M.T, lower=True)  # (D_y, D_x)
-    return _root_of_top(M @ M.T if len(M) <= M.shape[1] else M.T @ M)
+    return root_of_top(M @ M.T if len(M) <= M.shape[1] else M.T @ M)

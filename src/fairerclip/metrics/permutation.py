@@ -1,6 +1,6 @@
 """Is a dependence more than chance? A permutation test with any of the measures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -102,9 +102,16 @@ def permutation_test(
     one_of(statistic, tuple(_SCORERS), "statistic")
     check_regularization(regularization)
     rows, attribute = read_pair(X, S, kind, ("X", "S"))
+    options = {"bandwidth": bandwidth, "regularization": regularization, "n_features": n_features}
+    return permute_attribute(rows, attribute, statistic, B, options, rng)
+
+
+def permute_attribute(
+    rows: FloatArray, attribute: Attribute, statistic: str, B: int, options: Mapping[str, Any], rng: Rng
+) -> PermutationResult:
+    """`permutation_test` of rows and an attribute that have been read."""
     if attribute.constant or is_constant(rows):
         return PermutationResult(0.0, 1.0, np.zeros(B))
-    options = {"bandwidth": bandwidth, "regularization": regularization, "n_features": n_features}
     scorer, width = _SCORERS[statistic](rows, attribute, rng, **options)
     return _run(scorer, len(rows), B, max(1, _BATCH // width), rng)
 

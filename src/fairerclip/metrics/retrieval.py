@@ -6,19 +6,20 @@ name: state all three next to a figure.
 """
 
 from collections.abc import Callable, Mapping
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.features.base import RandomState
 from fairerclip.metrics._inputs import FloatArray, IntArray, encode, matrix, one_of, same_length
+from fairerclip.metrics._topk import Ranking, checked_cut, rankings
 
 Reference = str | Mapping[Any, float]
 
 
-def _reference(reference: Reference, codes: IntArray, labels: list[Any]) -> tuple[IntArray, FloatArray]:
+def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -> tuple[IntArray, FloatArray]:
     """Codes of the groups with a positive reference share (-1: not in the gallery), and the shares."""
     if isinstance(reference, Mapping):
         strangers = [label for label in labels if label not in reference]
@@ -41,18 +42,12 @@ def _reference(reference: Reference, codes: IntArray, labels: list[Any]) -> tupl
 
 def _top_counts(scores: FloatArray, codes: IntArray, cuts: IntArray, n_groups: int, ties: str) -> FloatArray:
     """Rows of each group among the first ``cuts`` (m,) of one ranking: (m, n_groups)."""
-    order = np.argsort(-scores, kind="stable")
-    if ties == "score":
-        ends = np.arange(1, scores.size + 1)
-    else:
-        # Inside a block of equal scores the expected count of a group grows linearly.
-        ends = np.append(np.flatnonzero(np.diff(scores[order])) + 1, scores.size)
-    ranked = codes[order]
-    counts = np.empty((cuts.size, n_groups))
-    for group in range(n_groups):
-        totals = np.cumsum(ranked == group)[ends - 1]
-        counts[:, group] = np.interp(cuts, np.append(0, ends), np.append(0, totals))
-    return counts
+    return Ranking.of(scores, ties).prefix_counts(one_hot(codes, n_groups), cuts)
+
+
+def one_hot(codes: IntArray, n_groups: int) -> FloatArray:
+    """Indicator (n, n_groups) of each row's group."""
+    return np.asarray(codes[:, None] == np.arange(n_groups), dtype=np.float64)
 
 
 def _per_query(
@@ -60,26 +55,21 @@ def _per_query(
     groups: Any,
     k: int | None,
     reference: Reference,
-    ties: str,
+    ties: tuple[str, RandomState],
     value: Callable[[FloatArray, FloatArray, FloatArray], float],
     *,
     prefixes: bool,
 ) -> float | FloatArray:
     """Apply ``value(shares (m, A), reference (A,), cuts (m,))`` to the ranking of each query."""
-    one_of(ties, ("expected", "score"), "ties")
     table = matrix(scores, "scores")  # (n, q)
     codes, labels = encode(groups, "groups")
-    n = same_length(scores=table, groups=codes)
-    if n == 0:
-        raise ShapeError("there is no row to rank: scores has 0 rows")
-    k = n if k is None else index(k)
-    if not 1 <= k <= n:
-        raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {k}")
-    members, desired = _reference(reference, codes, labels)
+    k = checked_cut(k, same_length(scores=table, groups=codes))
+    members, desired = reference_shares(reference, codes, labels)
     cuts = np.arange(1, k + 1) if prefixes else np.array([k])
+    indicators = one_hot(codes, len(labels))
     values = np.empty(table.shape[1])
-    for query, column in enumerate(table.T):
-        counts = _top_counts(column, codes, cuts, len(labels), ties)
+    for query, ranking in enumerate(rankings(table, *ties)):
+        counts = ranking.prefix_counts(indicators, cuts)
         shares = np.where(members >= 0, counts[:, members], 0.0) / cuts[:, None]
         values[query] = value(shares, desired, cuts.astype(np.float64))
     return float(values[0]) if np.ndim(scores) == 1 else values
@@ -97,6 +87,7 @@ def max_skew(
     *,
     reference: Reference = "population",
     ties: str = "expected",
+    random_state: RandomState = None,
 ) -> float | FloatArray:
     r"""Log-ratio by which the most over-represented group exceeds its reference share in the top k.
 
@@ -116,9 +107,12 @@ def max_skew(
     reference : "population", "uniform" or mapping, default="population"
         The share a group should have: its share of all rows, one over the number of groups, or
         the given weights (normalised to sum 1). Only groups with a positive one count.
-    ties : "expected" or "score", default="expected"
+    ties : "expected", "score" or "random", default="expected"
         Rows of equal score at the cut: "expected" takes the expected composition over random orders (a tied
-        block contributes its proportions), "score" takes rows as they come (stable sort).
+        block contributes its proportions), "score" takes rows as they come (stable sort), "random" one
+        random order.
+    random_state : None, int, RandomState or Generator
+        Draws the order of "random" ties.
 
     Returns
     -------
@@ -132,7 +126,13 @@ def max_skew(
     0.0
     """
     return _per_query(
-        scores, groups, k, reference, ties, lambda p, q, _: float(_skews(p, q).max()), prefixes=False
+        scores,
+        groups,
+        k,
+        reference,
+        (ties, random_state),
+        lambda p, q, _: float(_skews(p, q).max()),
+        prefixes=False,
     )
 
 
@@ -143,6 +143,7 @@ def min_skew(
     *,
     reference: Reference = "population",
     ties: str = "expected",
+    random_state: RandomState = None,
 ) -> float | FloatArray:
     r"""Log-ratio by which the most under-represented group falls short of its reference share in the top k.
 
@@ -159,8 +160,10 @@ def min_skew(
         The cut, at most n.
     reference : "population", "uniform" or mapping, default="population"
         The share a group should have.
-    ties : "expected" or "score", default="expected"
+    ties : "expected", "score" or "random", default="expected"
         What is done with rows of equal score at the cut.
+    random_state : None, int, RandomState or Generator
+        Draws the order of "random" ties.
 
     Returns
     -------
@@ -172,11 +175,18 @@ def min_skew(
     -0.4055
     """
     return _per_query(
-        scores, groups, k, reference, ties, lambda p, q, _: float(_skews(p, q).min()), prefixes=False
+        scores,
+        groups,
+        k,
+        reference,
+        (ties, random_state),
+        lambda p, q, _: float(_skews(p, q).min()),
+        prefixes=False,
     )
 
 
-def _discounted_kl(shares: FloatArray, desired: FloatArray, cuts: FloatArray) -> float:
+def discounted_kl(shares: FloatArray, desired: FloatArray, cuts: FloatArray) -> float:
+    """NDKL of shares (m, A) in the prefixes ``cuts`` (m,)."""
     if not np.allclose(shares.sum(axis=1), 1):
         return float("inf")  # a group without reference share is shown
     ratio = np.divide(shares, desired, out=np.ones_like(shares), where=shares > 0)
@@ -192,6 +202,7 @@ def ndkl(
     reference: Reference = "population",
     k: int | None = None,
     ties: str = "expected",
+    random_state: RandomState = None,
 ) -> float | FloatArray:
     r"""Normalised discounted Kullback-Leibler divergence of every prefix of a ranking from the reference.
 
@@ -209,8 +220,10 @@ def ndkl(
         The share a group should have.
     k : int, optional
         Only the prefixes up to k; all n unless given.
-    ties : "expected" or "score", default="expected"
+    ties : "expected", "score" or "random", default="expected"
         What is done with rows of equal score.
+    random_state : None, int, RandomState or Generator
+        Draws the order of "random" ties.
 
     Returns
     -------
@@ -221,4 +234,4 @@ def ndkl(
     >>> round(ndkl([2, 1], ["f", "m"]), 4)  # ln 2 at i=1, 0 at i=2, weights 1 and 1/log2(3)
     0.425
     """
-    return _per_query(scores, groups, k, reference, ties, _discounted_kl, prefixes=True)
+    return _per_query(scores, groups, k, reference, (ties, random_state), discounted_kl, prefixes=True)

@@ -1,0 +1,172 @@
+"""Intervals of dependence measures: parts left out against the measure itself, and coverage of known values."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
+from fairerclip.metrics import dep, dependence_interval, dependence_test, hsic, kcc, permutation_test
+from fairerclip.metrics import dependence_intervals as module
+from fairerclip.metrics._attribute import Attribute
+
+MEASURES = {"dep": dep, "hsic": hsic, "kcc": kcc}
+
+
+def sample(seed, n=90, categories=3, shift=1.0):
+    rng = np.random.default_rng(seed)
+    s = rng.integers(categories, size=n)
+    X = rng.normal(size=(n, 3)) + shift * s[:, None]
+    return X, s, X[:, 0] + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("target", [1, 2], ids=["categories", "quantity"])
+def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, target, monkeypatch):
+    monkeypatch.setattr("fairerclip.metrics._attribute.BLOCK", 1000)
+    data = sample(1)
+    X, S = data[0], data[target]
+    sigma = {"bandwidth": 1.3}
+    attribute = Attribute.read(S, "auto", "S")
+    options = module._Options(1.3, 1e-2, 2000)
+    whole, without = module._LEAVERS[measure](X, attribute, options, np.random.default_rng(0))
+    assert whole == pytest.approx(MEASURES[measure](X, S, **sigma), rel=1e-9)
+    folds = np.random.default_rng(2).permutation(90) % module.FOLDS
+    expected = [
+        MEASURES[measure](X[folds != part], S[folds != part], **sigma) for part in range(module.FOLDS)
+    ]
+    np.testing.assert_allclose(without(folds), expected, rtol=1e-8)
+
+
+def test_kcc_through_features_leaves_parts_out_too(monkeypatch):
+    monkeypatch.setattr(module, "EXACT_ROWS", 50)
+    X, s, _ = sample(2, n=120)
+    attribute, options = Attribute.read(s, "auto", "S"), module._Options("median", 1e-2, 30)
+    whole, without = module._LEAVERS["kcc"](X, attribute, options, np.random.default_rng(0))
+    values = without(np.arange(120) % module.FOLDS)
+    assert values.shape == (module.FOLDS,)
+    assert values == pytest.approx(whole, abs=0.05)
+    assert values.std() > 0
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_interval_is_the_jackknife_and_holds_the_value(measure):
+    X, s, c = sample(3, n=200)
+    for S in (s, c):
+        estimate = dependence_interval(X, S, measure=measure, random_state=1)
+        assert estimate.value == pytest.approx(
+            MEASURES[measure](X, S, random_state=0) if measure != "dep" else dep(X, S)
+        )
+        assert 0 <= estimate.low < estimate.value <= estimate.high
+        wide = dependence_interval(X, S, measure=measure, confidence=0.999, random_state=1)
+        assert wide.low < estimate.low
+        assert measure != "kcc" or estimate.high <= 1
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_constant_side_has_no_dependence_without_error(measure):
+    X, s, _ = sample(4)
+    for first, second in ((X, np.zeros(90)), (X, ["one"] * 90), (np.ones((90, 2)), s)):
+        result = dependence_test(first, second, measure, 19, random_state=0)
+        assert (result.value, result.low, result.high, result.p_value) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_few_rows_have_a_value_and_a_p_value_but_no_interval(measure):
+    X, s, _ = sample(5, n=30)
+    result = dependence_test(X, s, measure, 19, random_state=0)
+    assert np.isnan(result.low)
+    assert result.p_value <= 0.1
+    plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert plain["low"] is None
+    assert set(plain) == {"measure", "value", "low", "high", "p_value", "permutations", "n"}
+    dependence_test(X[:2], [0, 1], measure, 19, random_state=0)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_more_rows_than_allowed_are_drawn_with_the_seed_and_counted(measure):
+    X, s, _ = sample(6, n=300)
+    first, again, other = (
+        dependence_test(X, s, measure, 9, random_state=seed, max_rows=100) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first.value != other.value
+    assert first.n == 100
+    assert dependence_test(X, s, measure, 9, random_state=1).n == 300
+    # A category that is not drawn is as if it were not there.
+    rare = s.copy()
+    rare[0] = 9
+    assert np.isfinite(dependence_test(X, rare, measure, 9, random_state=3, max_rows=50).value)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_value_and_p_value_are_those_of_the_measure_and_the_permutation_test(measure):
+    X, s, _ = sample(7, shift=0.15)
+    result = dependence_test(X, s, measure, 199, random_state=0)
+    test = permutation_test(X, s, statistic=measure, n_permutations=199, random_state=0)
+    assert result.value == pytest.approx(test.statistic)
+    assert result.p_value == pytest.approx(test.p_value, abs=0.1)
+    assert result.permutations == 199
+
+
+def test_bad_arguments_are_named():
+    X, s, _ = sample(8)
+    for call in (dependence_interval, dependence_test):
+        with pytest.raises(ParameterError, match="'dep', 'hsic', 'kcc'; got 'mmd'"):
+            call(X, s, measure="mmd")
+        with pytest.raises(ParameterError, match="confidence"):
+            call(X, s, confidence=1.0)
+        with pytest.raises(ParameterError, match="regularization"):
+            call(X, s, measure="kcc", regularization=0.0)
+        with pytest.raises(ParameterError, match="max_rows must be at least 2; got 1"):
+            call(X, s, max_rows=1)
+        with pytest.raises(ShapeError, match="at least 2 rows; got 1"):
+            call(X[:1], s[:1])
+        broken = X.copy()
+        broken[3] = np.nan
+        with pytest.raises(NonFiniteError, match="row 3;"):
+            call(broken, s)
+    with pytest.raises(ParameterError, match="n_permutations must be at least 1; got 0"):
+        dependence_test(X, s, n_permutations=0)
+
+
+def test_p_values_are_valid_under_independence():
+    rng, sets = np.random.default_rng(21), 200
+    for measure in MEASURES:
+        p = [
+            dependence_test(rng.normal(size=(40, 2)), rng.integers(2, size=40), measure, 19, rng).p_value
+            for _ in range(sets)
+        ]
+        for level in (0.05, 0.25):
+            assert np.mean(np.array(p) <= level) <= level + 3 * (level * (1 - level) / sets) ** 0.5
+
+
+def drawn(rng, n, d):
+    """Rows whose first coordinate depends on a label that a quarter of them has."""
+    s = rng.random(n) < 0.25
+    X = rng.normal(size=(n, d))
+    X[:, 0] += 1.5 * s
+    return X, s.astype(int)
+
+
+@pytest.mark.parametrize(("measure", "d"), [("dep", 3), ("dep", 60), ("hsic", 3), ("hsic", 20), ("kcc", 3)])
+def test_intervals_hold_the_value_of_a_large_population(measure, d):
+    rng, sets, n = np.random.default_rng(31), 120, 300
+    options = {"bandwidth": 2.0, "regularization": 0.05} if measure == "kcc" else {"bandwidth": 2.0 * d**0.5}
+    if measure == "dep":
+        # Group means lie 1.5 apart: Σ π_s² ‖mean_s − mean‖².
+        options = {}
+        true = 1.5**2 * 2 * (0.25 * 0.75) ** 2
+    else:
+        # The bias falls as 1/n: two sizes give the limit.
+        plain = {k: v for k, v in options.items() if k == "bandwidth" or measure == "kcc"}
+        large, small = (
+            np.mean([MEASURES[measure](*drawn(rng, m, d), **plain) for _ in range(runs)])
+            for m, runs in ((2000, 4), (1000, 8))
+        )
+        true = 2 * large - small
+    hits = 0
+    for _ in range(sets):
+        found = dependence_interval(*drawn(rng, n, d), measure=measure, random_state=rng, **options)
+        hits += found.low <= true <= found.high
+    assert hits / sets >= 0.9 - 2 * (0.9 * 0.1 / sets) ** 0.5, hits / sets
