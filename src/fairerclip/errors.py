@@ -57,6 +57,10 @@ class TaskFileError(FairerClipError, ValueError):
     """A task file or an embedding file cannot be used."""
 
 
+class ResultsFileError(FairerClipError, ValueError):
+    """A file of results cannot be used: not one, of a newer version, or not what the format says."""
+
+
 class ModelFileError(FairerClipError, ValueError):
     """A saved model is damaged, of an unknown version, or not a model."""
 

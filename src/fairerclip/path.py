@@ -49,6 +49,16 @@ class PathPoint:
     failure: str | None
 
 
+@dataclass(frozen=True, eq=False)
+class PathCells:
+    """Correct rows at every point (g, c, |S|) and rows (c, |S|) of the latest evaluation, with their labels."""
+
+    hits: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    classes: NDArray[Any]
+    groups: NDArray[Any]
+
+
 def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
     if given is None:
         return list(default)
@@ -141,6 +151,7 @@ class TauPath:
         self.points = tuple(points)
         self.refine = refine
         self.table: list[dict[str, Any]] | None = None
+        self.cells: PathCells | None = None
 
     def __len__(self) -> int:
         return len(self.points)
@@ -194,6 +205,7 @@ class TauPath:
             n_classes=len(encoded.classes),
             n_sensitive=len(groups.classes),
         )
+        self.cells = PathCells(hits, counts, encoded.classes, groups.classes)
         self.table = [
             _row(point, hits[g], counts, encoded.classes, groups.classes)
             for g, point in enumerate(self.points)

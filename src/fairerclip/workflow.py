@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.labels import zero_shot
-from fairerclip.metrics import GroupReport, group_report, max_skew
+from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
 from fairerclip.model import FairerCLIP
 from fairerclip.path import TauPath
 
@@ -140,6 +140,13 @@ class Experiment:
         codes, _ = zero_shot(split.X, [t[None] for t in self.text])
         return np.array(self.classes)[codes]
 
+    def cosines(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        """Cosines of rows with the prompts (n, c): what zero-shot prediction and retrieval go by."""
+        if self.text is None:
+            raise PromptError(f"{self.task.name} has no text_target: there is nothing to compare images with")
+        rows, text = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (X, self.text))
+        return np.asarray(rows @ text.T)
+
     def labels(self, split: Split) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
         """Class and group names of a split's rows, or an error where it has none."""
         y, groups = self.target(split), self.groups(split)
@@ -149,14 +156,22 @@ class Experiment:
             )
         return y, groups
 
-    def report(self, split: Split, predicted: NDArray[Any]) -> GroupReport:
+    def report(self, split: Split, predicted: NDArray[Any], confidence: float = 0.95) -> GroupReport:
         """Accuracy by group of predictions on a split; rows without labels are left out."""
         y, groups = self.labels(split)
+        return group_report(y, predicted, groups, **self._report_options(), confidence=confidence)
+
+    def paired_report(
+        self, split: Split, before: NDArray[Any], after: NDArray[Any], confidence: float = 0.95
+    ) -> PairedReport:
+        """Two predictions on a split, with paired intervals of what changed."""
+        y, groups = self.labels(split)
+        return paired_report(y, before, after, groups, **self._report_options(), confidence=confidence)
+
+    def _report_options(self) -> dict[str, Any]:
         # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
         positive = self.classes[1] if len(self.classes) == 2 else None
-        return group_report(
-            y, predicted, groups, train_groups=self._train_groups(), positive=positive, missing=UNKNOWN
-        )
+        return {"train_groups": self._train_groups(), "positive": positive, "missing": UNKNOWN}
 
     def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
         if "train" not in self.task.splits:
@@ -186,9 +201,8 @@ class Experiment:
                 f"{self.task.name}: skew needs prompts and sensitive labels in the {split} split"
             )
         known = groups != UNKNOWN
-        k = min(1000, int(known.sum()) // 4) if k is None else k
-        unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (rows.X[known], self.text)]
-        before = max_skew(unit[0] @ unit[1].T, groups[known], k)
+        k = default_cut(int(known.sum())) if k is None else k
+        before = max_skew(self.cosines(rows.X[known]), groups[known], k)
         after = max_skew(model.scores(rows.X[known]), groups[known], k)
         return [
             {"prompt": name, "k": k, "before": float(b), "after": float(a)}
@@ -217,6 +231,11 @@ class Experiment:
         y, groups = self.labels(rows)
         known = (y != UNKNOWN) & (groups != UNKNOWN)
         return path.evaluate(rows.X[known], y[known], groups[known])
+
+
+def default_cut(n: int) -> int:
+    """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
+    return max(1, min(1000, n // 4))
 
 
 def tune_on_validation(experiment: Experiment, model: FairerCLIP) -> FairerCLIP:

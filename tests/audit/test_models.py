@@ -29,13 +29,6 @@ def test_models_stand_side_by_side_with_the_best_worst_group_first(folder):
     assert worst == sorted(worst, reverse=True)
 
 
-def test_one_model_is_audited_from_the_command_line(run, folder):
-    code, out, _ = run("audit", folder / "small.npz")
-    assert code == 0
-    assert "small" in out
-    assert "waterbird × land background" in out.replace("\n", " ")
-
-
 def test_many_models_as_json_and_plot(run, folder, tmp_path):
     pytest.importorskip("matplotlib")
     about = {

@@ -20,7 +20,7 @@ from fairerclip.build import (
     text_encoder,
 )
 from fairerclip.clip import load as load_encoder
-from fairerclip.data import load_task, save_task
+from fairerclip.data import open_task, save_task
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
@@ -186,7 +186,7 @@ def audit_tasks(
 def _audit(
     file: Path, sensitive: Sequence[str] | None, split: str | None, about: Mapping[str, Any]
 ) -> AuditRow:
-    experiment = Experiment.of(load_task(file), sensitive)
+    experiment = Experiment.of(open_task(file), sensitive)
     name = split or experiment.evaluation_split()
     if name is None:
         raise LabelError(f"{file}: no split has both target and sensitive labels")
@@ -225,8 +225,9 @@ def draw(rows: Sequence[AuditRow], path: Path, *, overwrite: bool = False) -> No
         chosen = [row for row in rows if (row.data or "unknown data") == kind]
         x = [100 * row.report.average for row in chosen]
         y = [100 * row.report.worst.accuracy for row in chosen]
-        low = [100 * (row.report.worst.accuracy - row.report.worst.low) for row in chosen]
-        high = [100 * (row.report.worst.high - row.report.worst.accuracy) for row in chosen]
+        ends = [row.report.intervals["worst_group"] for row in chosen]
+        low = [at - 100 * end[0] for at, end in zip(y, ends, strict=True)]
+        high = [100 * end[1] - at for at, end in zip(y, ends, strict=True)]
         size = [30 + 270 * (row.parameters or 0) / largest for row in chosen]
         bars = axes.errorbar(x, y, yerr=[low, high], fmt="none", alpha=0.4)
         axes.scatter(x, y, s=size, alpha=0.7, label=kind, color=bars[2][0].get_color()[0])

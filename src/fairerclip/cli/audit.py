@@ -1,25 +1,60 @@
-"""`fairerclip audit`: how models treat groups, before any mitigation."""
+"""`fairerclip audit`: how a model treats groups, before and after mitigation; or many models side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.workflow import Experiment
 
 
 def audit(
     tasks: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[TASK]…", help="Task files of one dataset, one per model; or a folder of them."
+            metavar="[TASK]…",
+            help="A task for a full audit; or several of one dataset, one per model, or a folder of them, to compare.",
         ),
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Option(help="Fitted model to show as after. Default: fit and choose one here.")
+    ] = None,
+    before_only: Annotated[
+        bool, typer.Option("--before-only", help="Look at zero-shot alone; fit nothing.")
+    ] = False,
+    labels: options.Labels = None,
+    sensitive: options.SensitiveNames = None,
+    classes: options.ClassNames = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to audit. Default: test, else val, else train.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Results that a search shows. Default: 1000, or a quarter of the rows.")
+    ] = None,
+    permutations: Annotated[int, typer.Option(help="Permutations for p-values.")] = 199,
+    seeds: Annotated[int, typer.Option(help="Seeds to fit with, for the spread over seeds.")] = 3,
+    encoder: Annotated[
+        str | None, typer.Option(help="CLIP model that made the embeddings, to try other wordings with.")
+    ] = None,
+    templates: Annotated[
+        Path | None,
+        typer.Option(help="Wordings to try with --encoder: a template with {} per line. Default: ours."),
+    ] = None,
+    preset: options.Preset = None,
+    parameters: options.Parameters = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the results (.json) for `fairerclip report`.")
     ] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(help="Instead of tasks: waterbirds, celeba or cfd, with --root, --work and models."),
+        typer.Option(
+            help="To compare models: waterbirds, celeba or cfd, with --root, --work and --model or --stores."
+        ),
     ] = None,
     root: Annotated[Path | None, typer.Option(help="The dataset's folder, in its official layout.")] = None,
     model: Annotated[
@@ -34,28 +69,21 @@ def audit(
     prompts: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
     ] = None,
-    sensitive: options.SensitiveNames = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split to audit. Default: test, else val, else train.")
-    ] = None,
     about: Annotated[
         Path | None,
         typer.Option(help="JSON: task name → {label, parameters, data}, for the plot's sizes and colours."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw worst group against average (.png, .svg or .pdf).")
+        Path | None, typer.Option(help="To compare: draw worst group against average (.png, .svg or .pdf).")
     ] = None,
+    seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Zero-shot accuracy by group, of one model or of many side by side."""
-    from fairerclip.audit.models import audit_tasks, check_plot, draw, read_models, task_files
-    from fairerclip.cli import show
+    """Audit one task from every side, before and after mitigation; or compare models zero-shot."""
+    from fairerclip.audit.models import task_files
     from fairerclip.errors import ParameterError
 
-    if plot is not None:
-        check_plot(plot, overwrite)
-    known = {} if about is None else read_models(about)
     if bool(tasks) == (dataset is not None):
         raise ParameterError(
             "audit expects task files, or --dataset with --root, --work and --model or --stores"
@@ -64,7 +92,132 @@ def audit(
         raise ParameterError(
             "--root, --model, --stores, --work and --prompts go with --dataset, not with task files"
         )
-    files = task_files(tasks) if tasks else _made(dataset or "", root, model, stores, work, prompts)
+    files = task_files(tasks) if tasks else []
+    if len(files) == 1 and plot is None and about is None:
+        experiment = options.load_experiment(files[0], sensitive, classes)
+        results, warned = full_audit(
+            experiment,
+            source=str(files[0]),
+            after=after,
+            before_only=before_only,
+            labels=labels,
+            preset=preset,
+            parameters=parameters,
+            seed=seed,
+            wording=(encoder, templates),
+            output=output,
+            overwrite=overwrite,
+            split=split,
+            k=k,
+            permutations=permutations,
+            seeds=seeds,
+        )
+        _print(results, warned, output, json)
+        return
+    alone = {"--after": after, "--before-only": before_only, "--output": output, "--encoder": encoder}
+    given = [name for name, value in alone.items() if value]
+    if given:
+        raise ParameterError(f"{', '.join(given)} goes with one task; got {len(files) or 'a dataset'}")
+    made = files or _made(dataset or "", root, model, stores, work, prompts)
+    _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
+
+
+def full_audit(
+    experiment: Experiment,
+    *,
+    source: str,
+    after: Path | None = None,
+    before_only: bool = False,
+    labels: str | None = None,
+    preset: str | None = None,
+    parameters: list[str] | None = None,
+    seed: int | None = None,
+    wording: tuple[str | None, Path | None] = (None, None),
+    output: Path | None = None,
+    overwrite: bool = False,
+    **audit: Any,
+) -> tuple[dict[str, Any], list[str]]:
+    """Audit one task as the options say; the results, and what was warned of on the way."""
+    from fairerclip.audit.results import write_results
+    from fairerclip.audit.task import AuditOptions, audit_task
+    from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
+    from fairerclip.files import check_free
+    from fairerclip.model import FairerCLIP
+
+    if output is not None:
+        check_free(output, overwrite)
+    if before_only and after is not None:
+        raise ParameterError("--before-only and --after exclude each other")
+    if after is not None and (preset or parameters):
+        raise ParameterError("--preset and --set say how to fit a model; --after gives a fitted one")
+    chosen = options.default_labels(labels, experiment)
+    what = AuditOptions(
+        labels=chosen, seed=seed or 0, source=source, wordings=_wordings(experiment, *wording), **audit
+    )
+    if before_only:
+        model = None
+    elif after is not None:
+        model = FairerCLIP.load(after)
+    else:
+        model = options.build_model(experiment, preset, parameters, seed, balanced=True)
+    with show.warnings_as_lines() as warned, show.progress("audit") as advance:
+        results, _ = audit_task(experiment, what, model=model, fitted=after is not None, progress=advance)
+    if output is not None:
+        write_results(results, output, overwrite=overwrite)
+    return results, warned
+
+
+def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) -> Any:
+    """Embeddings and names of wordings, where an encoder is given to make them."""
+    from fairerclip.errors import ParameterError
+
+    if encoder is None:
+        if file is not None:
+            raise ParameterError("--templates needs --encoder, the CLIP model that made the embeddings")
+        return None
+    from fairerclip.audit.wording import variants_from_encoder
+    from fairerclip.clip import load
+    from fairerclip.data.prompts import DEFAULT_TEMPLATES, read_templates
+
+    templates = DEFAULT_TEMPLATES if file is None else read_templates(file)
+    return variants_from_encoder(experiment, load(encoder), templates)
+
+
+def _print(results: dict[str, Any], warned: list[str], output: Path | None, json: bool) -> None:
+    from fairerclip.cli import show
+    from fairerclip.cli.audit_tables import tables
+
+    if json:
+        show.print_json({**results, "warnings": warned})
+        return
+    show.out.print(
+        f"{results['task']['name']}, {results['settings']['split']} split", style="bold", markup=False
+    )
+    for finding in results["findings"]:
+        show.say(f"• {finding['level']}: {finding['text']}")
+    for table in tables(results):
+        show.out.print(table)
+    if output is not None:
+        show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them")
+
+
+def _compare(
+    files: list[Path],
+    sensitive: str | None,
+    split: str | None,
+    about: Path | None,
+    plot: Path | None,
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    from fairerclip.audit.models import audit_tasks, check_plot, draw, read_models
+    from fairerclip.cli import show
+
+    if plot is not None:
+        check_plot(plot, overwrite)
+    known = {} if about is None else read_models(about)
     with show.progress("audit") as advance:
         rows = audit_tasks(files, options.split_names(sensitive), split, known, progress=advance)
     if plot is not None:

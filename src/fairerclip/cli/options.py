@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from fairerclip.workflow import Experiment
 
 TaskFile = Annotated[
-    Path, typer.Argument(metavar="TASK", help="Task file (.npz): embeddings, prompts and labels.")
+    Path,
+    typer.Argument(
+        metavar="TASK",
+        help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
+        "cheekbones, multiclass, gallery).",
+    ),
 ]
 Labels = Annotated[
     str | None,
@@ -57,10 +62,10 @@ def split_names(value: str | None) -> list[str] | None:
 
 def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> Experiment:
     """Read the task and choose attributes and classes."""
-    from fairerclip.data import load_task
+    from fairerclip.data import open_task
     from fairerclip.workflow import Experiment
 
-    return Experiment.of(load_task(task), split_names(sensitive), split_names(classes))
+    return Experiment.of(open_task(task), split_names(sensitive), split_names(classes))
 
 
 def default_labels(labels: str | None, experiment: Experiment) -> str:
@@ -84,13 +89,22 @@ def _value(text: str) -> Any:
 
 
 def build_model(
-    experiment: Experiment, preset: str | None, parameters: list[str] | None, seed: int | None, **named: Any
+    experiment: Experiment,
+    preset: str | None,
+    parameters: list[str] | None,
+    seed: int | None,
+    *,
+    balanced: bool = False,
+    **named: Any,
 ) -> FairerCLIP:
-    """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
+    """Combine preset, ``--set`` and named options into an unfitted model; later ones win.
+
+    ``balanced`` weighs classes alike where neither a preset nor ``--set`` says otherwise.
+    """
     from fairerclip.errors import ParameterError
     from fairerclip.model import FairerCLIP
 
-    model = FairerCLIP(random_state=0)
+    model = FairerCLIP(random_state=0, class_weight="balanced" if balanced else None)
     if preset is not None:
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))

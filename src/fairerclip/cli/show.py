@@ -60,7 +60,7 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
             name,
             percent(report.average),
             percent(report.train_weighted_average),
-            f"{percent(worst.accuracy)} {interval(worst.low, worst.high)}\n"
+            f"{percent(worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
             f"{worst.name}, n={worst.n}{' (small)' if worst.small else ''}",
             percent(report.gap),
             percent(report.eod),

@@ -1,0 +1,291 @@
+"""What an audit found, in plain sentences with intervals: every number is taken from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fairerclip.data.fields import UNNAMED
+
+WORTH_SAYING = 0.02
+"""A gap between average and worst group that is surely above this is called a problem."""
+SIGNIFICANT = 0.05
+
+SKEW_WORTH_SAYING = 0.05
+"""A MaxSkew that is surely above this (5 % more than its share) is called a problem."""
+NAMELESS = "sensitive attribute"
+SHOWN = 3
+"""How many groups a sentence lists."""
+LEVELS = ("problem", "good", "caution", "note")
+
+Results = Mapping[str, Any]
+
+
+class Finding(NamedTuple):
+    """A sentence, how serious it is, and what it is about."""
+
+    level: str
+    topic: str
+    text: str
+
+
+def percent(value: float) -> str:
+    """A share as per cent."""
+    return f"{100 * value:.1f} %"
+
+
+def within(low: float, high: float) -> str:
+    """An interval of shares, in per cent."""
+    return f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def points(value: float) -> str:
+    """A difference of shares, in percentage points with its sign."""
+    return f"{100 * value:+.1f} points".replace("-", "−")
+
+
+def signed_within(low: float, high: float) -> str:
+    """An interval of differences, in percentage points."""
+    return f"[{100 * low:+.1f}, {100 * high:+.1f}]".replace("-", "−")
+
+
+def judge(results: Results, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The verdict in three sentences, and all findings, the most serious first; ``notes`` are added as they are."""
+    found = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
+    found += [*_wording(results), *_cautions(results)]
+    found += [Finding("note", "note", note) for note in notes]
+    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    return {
+        "verdict": _verdict(found),
+        "findings": [{"level": finding.level, "text": finding.text} for finding in found],
+    }
+
+
+def _verdict(found: list[Finding]) -> list[str]:
+    """How it is, what mitigation gained and cost, and what to mind."""
+
+    def first(*topics: str) -> Finding | None:
+        return next((finding for topic in topics for finding in found if finding.topic == topic), None)
+
+    state, change = first("state", "retrieval"), first("change", "retrieval change")
+    told = {finding.text for finding in (state, change) if finding}
+    mind = next((f.text for f in found if f.level == "caution" and f.text not in told), None)
+    return [
+        state.text if state else "There are no labelled rows to judge by.",
+        change.text if change else "No mitigated model was looked at.",
+        mind or "No group is too small to judge, but this is one data set and one way of splitting it.",
+    ]
+
+
+def _groups(results: Results) -> Iterator[Finding]:
+    section = results["groups"]
+    if section is None:
+        return
+    split = results["settings"]["split"]
+    if section["before"] is not None:
+        yield _state("Zero-shot", section["before"], split)
+        yield from _opportunity("Zero-shot", section["before"])
+    if section["after"] is not None:
+        if section["changes"] is not None:
+            yield _gained(section)
+            yield from _price(section["group_changes"])
+        else:
+            yield _state("FairerCLIP", section["after"], split)
+        yield from _opportunity("FairerCLIP", section["after"])
+
+
+def _state(who: str, report: Results, split: str) -> Finding:
+    worst = report["worst"]
+    low, high = report["intervals"]["worst_group"]
+    text = (
+        f"{who} is right for {percent(report['average'])} {within(*report['intervals']['average'])} of the {split} "
+        f"rows, and for {percent(worst['accuracy'])} {within(low, high)} of its worst group, {worst['name']} "
+        f"(n={worst['n']})."
+    )
+    return Finding("problem" if report["intervals"]["gap"][0] > WORTH_SAYING else "note", "state", text)
+
+
+def _opportunity(who: str, report: Results) -> Iterator[Finding]:
+    if report["eod"] is None or not report["differences"]:
+        return
+    widest = max(report["differences"], key=lambda d: abs(d["difference"]))
+    if report["positive"] is not None:
+        own = [d for d in report["differences"] if d["y"] == report["positive"]]
+        widest = max(own, key=lambda d: abs(d["difference"]))
+    low, high = report["intervals"]["eod"]
+    way = "less" if widest["difference"] < 0 else "more"
+    yield Finding(
+        "problem" if low > WORTH_SAYING else "note",
+        "opportunity",
+        f"{who} finds {widest['y']} {way} often for {widest['s']} than for {widest['reference']}: equal opportunity "
+        f"difference {100 * report['eod']:.1f} points {within(low, high)}.",
+    )
+
+
+def _gained(section: Results) -> Finding:
+    changes = {change["figure"]: change for change in section["changes"]}
+    worst, average, after = changes["worst_group"], changes["average"], section["after"]["worst"]
+    if worst["low"] > 0:
+        level, verb = "good", "raises"
+    elif worst["high"] < 0:
+        level, verb = "problem", "lowers"
+    else:
+        level, verb = "caution", "does not clearly change"
+    return Finding(
+        level,
+        "change",
+        f"FairerCLIP {verb} the worst group: from {percent(worst['before'])} to {percent(worst['after'])} "
+        f"({points(worst['difference'])} {signed_within(worst['low'], worst['high'])}; now {after['name']}, "
+        f"n={after['n']}), while the average goes from {percent(average['before'])} to {percent(average['after'])} "
+        f"({points(average['difference'])} {signed_within(average['low'], average['high'])}).",
+    )
+
+
+def _price(changes: Sequence[Results]) -> Iterator[Finding]:
+    """Groups that are surely worse off."""
+    worse = sorted((c for c in changes if c["high"] < 0), key=lambda c: c["difference"])
+    if not worse:
+        return
+    shown = [
+        f"{c['name']} {points(c['difference'])} {signed_within(c['low'], c['high'])}" for c in worse[:SHOWN]
+    ]
+    more = f" and {len(worse) - SHOWN} more" if len(worse) > SHOWN else ""
+    yield Finding(
+        "caution",
+        "price",
+        f"{len(worse)} of {len(changes)} groups {_are(len(worse))} worse off with FairerCLIP than with zero-shot: "
+        f"{', '.join(shown)}{more}.",
+    )
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _retrieval(results: Results) -> Iterator[Finding]:
+    section = results["retrieval"]
+    if section is None:
+        return
+    before, after, changes = (section["mean"][key] for key in ("before", "after", "changes"))
+    skew = before["max_skew"]
+    worst = max(section["queries"], key=lambda q: q["before"]["max_skew"]["value"])
+    shares = [count / section["k"] for count in worst["before"]["counts"]]
+    ratios = [share / of for share, of in zip(shares, section["shares"], strict=True)]
+    top = max(range(len(ratios)), key=ratios.__getitem__)
+    yield Finding(
+        "problem" if skew["low"] > SKEW_WORTH_SAYING else "note",
+        "retrieval",
+        f"Of the top {section['k']} zero-shot results, the most over-represented group has MaxSkew {skew['value']:.3f} "
+        f"[{skew['low']:.3f}, {skew['high']:.3f}] on average over the prompts; most for “{worst['name']}”, where "
+        f"{section['groups'][top]} makes up {percent(shares[top])} of the results and "
+        f"{percent(section['shares'][top])} of all rows.",
+    )
+    if after is None or changes is None:
+        return
+    change = changes["max_skew"]
+    level = "good" if change["high"] < 0 else "problem" if change["low"] > 0 else "caution"
+    drift = [q["drift"]["spearman_within"]["value"] for q in section["queries"] if q["drift"] is not None]
+    known = [value for value in drift if value is not None]
+    kept = (
+        f"; inside groups the rankings keep a Spearman correlation of {min(known):.2f} or more"
+        if known
+        else ""
+    )
+    yield Finding(
+        level,
+        "retrieval change",
+        f"With FairerCLIP MaxSkew goes from {change['before']:.3f} to {change['after']:.3f} (change "
+        f"{change['difference']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]){kept}.".replace(
+            "-", "−"
+        ),
+    )
+
+
+def _probes(results: Results) -> Iterator[Finding]:
+    for name in dict.fromkeys(probe["attribute"] for probe in results["probes"] or ()):
+        here = [p for p in results["probes"] if p["attribute"] == name]
+        before = max((p for p in here if p["stage"] == "before"), key=lambda p: p["value"], default=None)
+        after = max((p for p in here if p["stage"] == "after"), key=lambda p: p["value"], default=None)
+        told = _told(name, results)
+        if before is None:
+            continue
+        text = (
+            f"A {before['probe']} probe reads {told} from the image embeddings with a balanced accuracy of "
+            f"{percent(before['value'])} {within(before['low'], before['high'])} (chance {percent(before['chance'])})"
+        )
+        level = "note"
+        if after is not None:
+            text += (
+                f", and the better of two probes from the mitigated ones with {percent(after['value'])} "
+                f"{within(after['low'], after['high'])}"
+            )
+            level = "caution" if after["low"] > after["chance"] + SIGNIFICANT else "note"
+        yield Finding(level, "probe", text + ".")
+
+
+def attribute_name(name: str) -> str:
+    """How to speak of a sensitive attribute; the only one of a task may have no name of its own."""
+    return NAMELESS if name == UNNAMED else name
+
+
+def _told(name: str, results: Results) -> str:
+    """An attribute in a sentence: one without a name by its values."""
+    values = results["task"]["groups"]
+    return " / ".join(values) if name == NAMELESS and len(values) <= SHOWN + 1 else name
+
+
+def _dependence(results: Results) -> Iterator[Finding]:
+    for row in results["dependence"] or ():
+        if row["of"] != "predictions" or row["given"] is not None or row["measure"] != "hsic":
+            continue
+        who = "Zero-shot predictions" if row["stage"] == "before" else "FairerCLIP's predictions"
+        told = _told(row["attribute"], results)
+        clear = row["p_value"] is not None and row["p_value"] <= SIGNIFICANT
+        text = "depend on" if clear else "show no clear dependence on"
+        yield Finding(
+            "note",
+            "dependence",
+            f"{who} {text} {told}: HSIC {row['value']:.4f} (permutation p = {row['p_value']:.3g}, n={row['n']}).",
+        )
+
+
+def _wording(results: Results) -> Iterator[Finding]:
+    section = results["wording"]
+    if section is None or len(section["templates"]) < 2:
+        return
+    worst = sorted(section["templates"], key=lambda t: t["worst_group"]["value"])
+    low, high = worst[0]["worst_group"]["value"], worst[-1]["worst_group"]["value"]
+    yield Finding(
+        "caution" if high - low > SIGNIFICANT else "note",
+        "wording",
+        f"Over {len(worst)} wordings of the prompts the zero-shot worst group lies between {percent(low)} and "
+        f"{percent(high)}: words alone move it by {100 * (high - low):.1f} points.",
+    )
+
+
+def _cautions(results: Results) -> Iterator[Finding]:
+    if results["task"]["simulated"]:
+        yield Finding(
+            "note",
+            "simulated",
+            "The embeddings are simulated: these figures say nothing about any real CLIP model.",
+        )
+    section = results["groups"]
+    report = section and (section["after"] or section["before"])
+    if not report:
+        return
+    small = [f"{g['name']} (n={g['n']})" for g in report["groups"] if g["small"]]
+    if small:
+        listed = ", ".join(small[:SHOWN]) + (f" and {len(small) - SHOWN} more" if len(small) > SHOWN else "")
+        yield Finding(
+            "caution",
+            "small groups",
+            f"{len(small)} of {len(report['groups'])} groups {_are(len(small))} of fewer than "
+            f"{results['settings']['small']} rows, too few to rank models by: {listed}.",
+        )
+    if report["empty"]:
+        yield Finding(
+            "caution",
+            "empty groups",
+            f"Nothing is known of groups without rows: {', '.join(report['empty'][:6])}.",
+        )
