@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint bench real clean
+.PHONY: demo test lint bench coverage real clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -37,6 +37,11 @@ bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/closed_form.py
 	$(BIN)/python benchmarks/join.py
 	$(BIN)/python benchmarks/embed.py
+	$(BIN)/python benchmarks/bootstrap.py
+
+# How often intervals hold the truth, in 1000 simulated data sets; docs/math.md#intervals.
+coverage: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py
 
 # Average and worst group on real embeddings; the table of docs/real-embeddings.md.
 real: $(VENV)/dev.done

@@ -157,23 +157,30 @@ def test_apply_writes_predictions_for_each_kind_of_file(run, task, tmp_path):
     assert [r["id"] for r in rows] == [str(i) for i in range(len(X))]
 
 
-def test_demo_tells_the_whole_story_and_leaves_a_model(run, tmp_path):
+def test_demo_tells_the_whole_story_and_leaves_a_model_and_a_page(run, tmp_path, monkeypatch):
+    small = simulate("waterbirds", seed=1, scale=0.2, width=64)
+    monkeypatch.setattr("fairerclip.demo.open_task", lambda source: small)
     code, out, _ = run("demo", "-o", tmp_path / "d")
     assert code == 0
     assert "Simulated" in out
     assert "zero-shot" in out
+    page = tmp_path / "d" / "report.html"
+    assert page.as_uri() in out.replace("\n", "")
+    assert page.stat().st_size < 1_000_000
     result = json.loads((tmp_path / "d" / "results.json").read_text())
-    assert result["simulated"] is True
-    reports = list(result["reports"].values())
-    assert reports[-1]["worst"]["accuracy"] > reports[0]["worst"]["accuracy"] + 0.1
-    assert result["dependence_on_s"]["chosen"] < result["dependence_on_s"]["tau_0"]
-    assert FairerCLIP.load(tmp_path / "d" / "model").n_features == 3000
-    assert len(list(csv.DictReader((tmp_path / "d" / "path.csv").read_text().splitlines()))) == len(
-        result["path"]
-    )
+    assert result["task"]["simulated"] is True
+    worst = [result["groups"][stage]["worst"]["accuracy"] for stage in ("before", "after")]
+    assert worst[1] > worst[0] + 0.1
+    model = FairerCLIP.load(tmp_path / "d" / "model")
+    assert model.n_features == 3000
+    assert (model.tau, model.criterion) == (result["model"]["tau"], result["model"]["criterion"])
+    table = list(csv.DictReader((tmp_path / "d" / "path.csv").read_text().splitlines()))
+    assert len(table) == len(result["plane"]["points"])
     code, out, _ = run("demo", "-o", tmp_path / "d", "--json")  # an earlier demo's folder is replaced
     assert code == 0
-    assert json.loads(out)["reports"] == result["reports"]
+    again = json.loads(out)
+    assert {**again["results"], "made": 0, "model": 0} == {**result, "made": 0, "model": 0}
+    assert len(again["variants"]) == 6
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     json: options.Json = False,
 ) -> None:
-    """Audit, mitigate and compare on the embedded default: simulated Waterbirds-like embeddings."""
+    """Audit, mitigate, compare and report on the embedded default: simulated Waterbirds-like embeddings."""
     from fairerclip.cli import show
     from fairerclip.demo import run_demo
 
@@ -27,16 +27,22 @@ def demo(
     if json:
         show.print_json({**result.as_dict(), "warnings": warned})
         return
+    results = result.results
+    rows = " / ".join(str(n) for n in results["task"]["rows"].values())
     show.out.print(
-        f"{result.task_name}: {result.rows['train']} / {result.rows['val']} / {result.rows['test']} rows. Simulated "
-        "embeddings, not photographs: the figures say nothing about any real CLIP model.",
+        f"{results['task']['name']}: {rows} rows. Simulated embeddings, not photographs: the figures say nothing about "
+        "any real CLIP model.",
         markup=False,
         style="bold",
     )
     show.out.print(
         show.report_table("Before and after, test split, per cent [95 % interval]", result.reports)
     )
-    show.out.print(show.path_table("The trade-off, validation split, per cent", result.table, result.best))
-    for line in result.findings:
-        show.say(f"• {line}")
+    plane = results["plane"]
+    shown = sorted({*plane["front"], plane["chosen"]})
+    title = f"The trade-off, {plane['split']} split, per cent; → chosen; {len(shown)} of {len(plane['points'])} points"
+    show.out.print(show.path_table(title, [plane["points"][g] for g in shown], shown.index(plane["chosen"])))
+    for finding in results["findings"]:
+        show.say(f"• {finding['level']}: {finding['text']}")
     show.say(f"Results, the table of the path and the model are in {output}")
+    show.say(f"The page is {result.page.resolve().as_uri()}")

@@ -1,0 +1,184 @@
+"""Figures of the (τ, τ_z) plane: the front between average and worst group, and the plane itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairerclip.report.drawing_parts import (
+    AFTER,
+    BEFORE,
+    COLOURS,
+    COLUMN,
+    FAINT,
+    PAGE,
+    legend,
+    line,
+    new_figure,
+    short,
+    whisker,
+)
+from fairerclip.report.markdown import confidence, worst_of
+from fairerclip.report.markdown_text import percent, with_interval
+
+Results = Mapping[str, Any]
+CHOSEN: dict[str, Any] = {"color": AFTER, "marker": "*", "markersize": 9, "markeredgecolor": "white"}
+BASELINE: dict[str, Any] = {"color": BEFORE, "marker": "D", "markersize": 4.5, "markeredgecolor": "white"}
+FRONT: dict[str, Any] = {"color": AFTER, "marker": "o", "markersize": 2.5}
+MOST_PANELS = 4
+
+
+def worst_estimate(plane: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """The worst group at a point with the interval of its own binomial."""
+    worst = worst_of(plane, point)
+    ends = (None, None) if worst is None else plane["intervals"][worst][str(point["correct"][worst])]
+    return {"value": point["worst_group"], "low": ends[0], "high": ends[1]}
+
+
+def average_estimate(results: Results, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The average at a point with its exact binomial interval."""
+    from fairerclip.metrics.intervals import clopper_pearson
+
+    n, correct = sum(group["n"] for group in results["plane"]["groups"]), sum(point["correct"])
+    if not n:
+        return {"value": point["average"], "low": None, "high": None}
+    low, high = clopper_pearson(correct, n, results["settings"]["confidence"])
+    return {"value": point["average"], "low": float(low), "high": float(high)}
+
+
+def draw_front(results: Results) -> Any:
+    """Worst group against average: every point, those that none beats, the chosen one and zero-shot."""
+    plane = results["plane"]
+    if plane is None:
+        return None
+    points = plane["points"]
+    solved = [point for point in points if point["failure"] is None]
+    figure = new_figure(COLUMN, 2.9)
+    axes = figure.add_subplot()
+    axes.plot(*_places(solved), linestyle="none", marker=".", markersize=2.5, color=FAINT, zorder=1)
+    front = [points[g] for g in plane["front"]]
+    axes.plot(*_places(front), color=AFTER, linewidth=0.9, zorder=2)
+    for point in front:
+        whisker(axes, worst_estimate(plane, point), 100 * point["average"], _faint(FRONT), upright=True)
+    named = {"chosen": (points[plane["chosen"]], CHOSEN)}
+    if plane["baseline"]:
+        named["zero-shot"] = (plane["baseline"], BASELINE)
+    for point, style in named.values():
+        whisker(axes, worst_estimate(plane, point), 100 * point["average"], style, upright=True)
+        whisker(axes, average_estimate(results, point), 100 * point["worst_group"], style)
+    axes.grid()
+    axes.set_xlabel(f"average accuracy, %, {short(plane['split'], 20)} split")
+    axes.set_ylabel(f"worst-group accuracy, % [{confidence(results)}]")
+    dot = line(linestyle="none", marker=".", markersize=4, color=FAINT)
+    handles = [dot, line(**FRONT), *(line(linestyle="none", **style) for _, style in named.values())]
+    legend(figure, handles, ["(τ, τ_z)", "front", *named])
+    return figure
+
+
+def _faint(style: Mapping[str, Any]) -> dict[str, Any]:
+    return {**style, "color": "#9ecae1", "markerfacecolor": AFTER, "markeredgecolor": AFTER}
+
+
+def _places(points: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[float]]:
+    return [100 * p["average"] for p in points], [100 * p["worst_group"] for p in points]
+
+
+def draw_plane(results: Results) -> Any:
+    """Worst group over the (τ, τ_z) plane, a panel per criterion; over τ where there is one τ_z only."""
+    plane = results["plane"]
+    if plane is None:
+        return None
+    return _curves(results) if len(plane["tau_zs"]) == 1 else _heatmaps(results)
+
+
+def _heatmaps(results: Results) -> Any:
+    plane = results["plane"]
+    criteria, points = plane["criteria"][:MOST_PANELS], plane["points"]
+    shape = len(plane["tau_zs"]), len(plane["taus"])
+    size = shape[0] * shape[1]
+    solved = [100 * point["worst_group"] for point in points if point["failure"] is None]
+    figure = new_figure(COLUMN if len(criteria) == 1 else PAGE, 2.9)
+    panels = figure.subplots(1, len(criteria), squeeze=False)[0]
+    for c, (axes, criterion) in enumerate(zip(panels, criteria, strict=True)):
+        cells = [
+            float("nan") if point["failure"] is not None else 100 * point["worst_group"]
+            for point in points[c * size : (c + 1) * size]
+        ]
+        axes.set_facecolor("#eeeeee")
+        image = axes.imshow(
+            [cells[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])],
+            origin="lower",
+            aspect="auto",
+            cmap="cividis",
+            vmin=min(solved),
+            vmax=max(solved),
+            interpolation="nearest",
+        )
+        _ticks(axes.set_xticks, plane["taus"])
+        _ticks(axes.set_yticks, plane["tau_zs"])
+        axes.set(xlabel="τ", ylabel="τ_z")
+        axes.set_title(short(criterion, 30), loc="left")
+        if plane["chosen"] // size == c:
+            row, column = divmod(plane["chosen"] % size, shape[1])
+            axes.plot([column], [row], linestyle="none", **{**CHOSEN, "color": BEFORE, "markersize": 11})
+    bar = figure.colorbar(image, ax=panels, pad=0.02, aspect=25)
+    bar.set_label(f"worst-group accuracy, %, {short(plane['split'], 20)} split")
+    _name_chosen(figure, results)
+    return figure
+
+
+def _ticks(setter: Any, values: Sequence[float], most: int = 6) -> None:
+    step = max(1, -(-(len(values) - 1) // (most - 1)))
+    places = list(range(0, len(values), step))
+    setter(places, [f"{values[i]:.2g}" for i in places])
+
+
+def _name_chosen(figure: Any, results: Results) -> None:
+    plane = results["plane"]
+    chosen = plane["points"][plane["chosen"]]
+    worst = worst_estimate(plane, chosen)
+    shown = with_interval(percent(worst["value"]), worst["low"], worst["high"])
+    said = f"chosen: τ {chosen['tau']:.3g}, τ_z {chosen['tau_z']:.3g}, worst group {shown} %"
+    handles, labels = [line(linestyle="none", **{**CHOSEN, "color": BEFORE})], [said]
+    if any(point["failure"] is not None for point in plane["points"]):
+        handles.append(line(linestyle="none", marker="s", color="#dddddd"))
+        labels.append("no solution")
+    legend(figure, handles, labels, 1 if figure.get_figwidth() < PAGE else 2)
+
+
+def _curves(results: Results) -> Any:
+    plane = results["plane"]
+    taus, criteria = plane["taus"], plane["criteria"][:MOST_PANELS]
+    figure = new_figure(COLUMN, 2.7)
+    axes = figure.add_subplot()
+    handles, labels = [], []
+    for c, criterion in enumerate(criteria):
+        colour = COLOURS[c]
+        points = [p for p in plane["points"][c * len(taus) : (c + 1) * len(taus)] if p["failure"] is None]
+        x = [point["tau"] for point in points]
+        ends = [worst_estimate(plane, point) for point in points]
+        known = [(t, e["low"], e["high"]) for t, e in zip(x, ends, strict=True) if e["low"] is not None]
+        axes.fill_between(
+            [t for t, _, _ in known],
+            [100 * low for _, low, _ in known],
+            [100 * high for _, _, high in known],
+            color=colour,
+            alpha=0.15,
+            linewidth=0,
+        )
+        axes.plot(x, [100 * point["worst_group"] for point in points], color=colour, marker=".", markersize=3)
+        axes.plot(
+            x, [100 * point["average"] for point in points], color=colour, linestyle="--", linewidth=0.9
+        )
+        handles += [
+            line(color=colour, marker=".", markersize=3),
+            line(color=colour, linestyle="--", linewidth=0.9),
+        ]
+        labels += [f"worst group, {short(criterion, 20)}", f"average, {short(criterion, 20)}"]
+    chosen = plane["points"][plane["chosen"]]
+    whisker(axes, worst_estimate(plane, chosen), chosen["tau"], CHOSEN, upright=True)
+    axes.grid()
+    axes.set_xlabel(f"τ (τ_z = {plane['tau_zs'][0]:.3g})")
+    axes.set_ylabel(f"accuracy, % [{confidence(results)}], {short(plane['split'], 20)}")
+    legend(figure, [*handles, line(linestyle="none", **CHOSEN)], [*labels, "chosen"], 2)
+    return figure

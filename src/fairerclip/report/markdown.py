@@ -1,0 +1,242 @@
+"""The results of an audit as Markdown: what was found first, then every section in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairerclip.report import markdown_sections as sections
+from fairerclip.report.markdown_text import (
+    NOTHING,
+    STAGES,
+    block,
+    change,
+    code,
+    escape,
+    filled,
+    number,
+    percent,
+    share,
+    stages,
+    table,
+    with_interval,
+)
+
+Results = Mapping[str, Any]
+FIGURES = {
+    "average": "Average accuracy",
+    "train_weighted_average": "Average accuracy, weighted as the training groups",
+    "worst_group": "Worst-group accuracy",
+    "gap": "Gap between average and worst group",
+    "eod": "Equal-opportunity difference",
+    "eod_signed": "Equal-opportunity difference, signed",
+    "eod_mean": "Equal-opportunity difference, mean over classes",
+    "eod_mean_signed": "Equal-opportunity difference, mean over classes, signed",
+    "equalized_odds_difference": "Equalized-odds difference",
+    "demographic_parity_difference": "Demographic-parity difference",
+}
+SIMULATED = "The embeddings are simulated: these figures say nothing about any real model."
+
+
+def render_markdown(results: Results) -> str:
+    """The whole of the results as one GitHub-flavoured Markdown document.
+
+    Parameters
+    ----------
+    results : dict
+        As `fairerclip.audit.results.read_results` gives it. Sections that are null are left out.
+    """
+    lines = [f"# Audit of {escape(results['task']['name'])}", "", *_opening(results)]
+    for title, section in SECTIONS:
+        body = section(results)
+        if body:
+            lines += [f"## {title}", "", *body]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _opening(results: Results) -> list[str]:
+    task, settings = results["task"], results["settings"]
+    rows = ", ".join(f"{escape(split)} {n}" for split, n in task["rows"].items())
+    about = [f"{len(task['classes'])} classes", f"{len(task['groups'])} groups", f"rows: {rows}"]
+    if settings["split"] is not None:
+        about.append(f"figures are of the {escape(settings['split'])} split")
+    lines = [f"**{SIMULATED}**", ""] if task["simulated"] else []
+    lines += [f"{'; '.join(about)}. Brackets hold {confidence(results)} intervals.", ""]
+    for sentence in results["verdict"]:
+        lines += [escape(sentence), ""]
+    findings = [f"- **{f['level'].capitalize()}:** {escape(f['text'])}" for f in results["findings"]]
+    return [*lines, *findings, ""] if findings else lines
+
+
+def confidence(results: Results) -> str:
+    """How sure the intervals are, as text."""
+    return f"{100 * results['settings']['confidence']:g} %"
+
+
+def accuracy_by_group(results: Results) -> list[str]:
+    """Each group's accuracy before and after, with intervals and the paired difference."""
+    section = results["groups"]
+    there = stages(section)
+    if not there:
+        return []
+    cells = [{(g["y"], g["s"]): g for g in section[stage]["groups"]} for stage in there]
+    changes = {(c["y"], c["s"]): c for c in section["group_changes"] or []}
+    every = {key: group for stage in cells for key, group in stage.items()}
+    rows = []
+    for key, group in every.items():
+        row = [escape(group["name"]), f"{group['n']}{' (small)' if group['small'] else ''}"]
+        row += [share(stage.get(key), "accuracy") for stage in cells]
+        rows.append([*row, *([change(changes.get(key))] if changes else [])])
+    header = ["group", "n", *(f"{STAGES[stage]}, %" for stage in there)]
+    lines = table([*header, *(["difference, points"] if changes else [])], rows)
+    if any(group["small"] for group in every.values()):
+        lines += [f"Small: fewer than {results['settings']['small']} rows; its interval says little.", ""]
+    return lines
+
+
+def summary_figures(results: Results) -> list[str]:
+    """Average, worst group and differences between groups, before and after."""
+    section = results["groups"]
+    there = stages(section)
+    if not there:
+        return []
+    changes = {c["figure"]: c for c in section["changes"] or []}
+    names = dict(FIGURES) | {c["figure"]: c["label"] for c in changes.values()}
+    rows = []
+    for figure, label in names.items():
+        found = [figure_of(section[stage], figure) for stage in there]
+        if any(f is not None and f["value"] is not None for f in found) or figure in changes:
+            row = [escape(label), *map(share, found)]
+            rows.append([*row, *([change(changes.get(figure))] if changes else [])])
+    header = ["per cent", *(STAGES[stage] for stage in there)]
+    lines = table([*header, *(["difference, points"] if changes else [])], rows)
+    positive = section[there[-1]].get("positive")
+    return lines if positive is None else [*lines, f"Equal opportunity is about {escape(positive)}.", ""]
+
+
+def figure_of(report: Mapping[str, Any], figure: str) -> dict[str, Any] | None:
+    """A figure of a report with its interval; None for one that the report does not have."""
+    value = report["worst"]["accuracy"] if figure == "worst_group" else report.get(figure)
+    if figure not in FIGURES:
+        return None
+    low, high = report["intervals"].get(figure, (None, None))
+    return {"value": value, "low": low, "high": high}
+
+
+def _groups(results: Results) -> list[str]:
+    section = results["groups"]
+    if not stages(section):
+        return []
+    lines = [*accuracy_by_group(results), *summary_figures(results)]
+    for stage in stages(section):
+        lines += _recalls(section[stage], STAGES[stage])
+    for stage in stages(section):
+        lines += _confusion(section[stage], STAGES[stage])
+    return [*lines, *_seeds(section["seeds"])]
+
+
+def _recalls(report: Mapping[str, Any], stage: str) -> list[str]:
+    if not report["differences"]:
+        return []
+    rows = [
+        [escape(d["y"]), f"{escape(d['s'])} {NOTHING} {escape(d['reference'])}", change(d)]
+        for d in report["differences"]
+    ]
+    return [f"### Differences in recall, {stage}", "", *table(["class", "between", "points"], rows, left=2)]
+
+
+def _confusion(report: Mapping[str, Any], stage: str) -> list[str]:
+    rows = [
+        [escape(value), escape(true), *map(str, counts)]
+        for value, by_class in zip(report["sensitive"], report["confusion"], strict=False)
+        for true, counts in zip(report["classes"], by_class, strict=False)
+    ]
+    header = ["value", "true class", *(f"as {escape(name)}" for name in report["classes"])]
+    return [f"### Predictions counted, {stage}", "", *table(header, rows, left=2)]
+
+
+def _seeds(seeds: Mapping[str, Any] | None) -> list[str]:
+    if seeds is None:
+        return []
+    columns = ("mean", "sd", "smallest", "largest", "sampling_se")
+    rows = [[escape(f["label"]), *(percent(f[column]) for column in columns)] for f in seeds["figures"]]
+    header = ["per cent", "mean", "standard deviation", "smallest", "largest", "sampling error"]
+    note = f"Fitted with {seeds['n']} seeds; the sampling error is that of the test rows and is not part of this."
+    return ["### Spread over seeds", "", note, "", *table(header, rows)]
+
+
+def trade_off(results: Results) -> list[str]:
+    """The chosen point, zero-shot and the front of the (τ, τ_z) plane."""
+    plane = results["plane"]
+    if plane is None:
+        return []
+    points, chosen = plane["points"], plane["points"][plane["chosen"]]
+    failed = sum(point["failure"] is not None for point in points)
+    by = "given" if plane["chosen_by"] == "given" else f"chosen by {escape(plane['chosen_by'])}"
+    note = (
+        f"{len(points)} points on the {escape(plane['split'])} split, {failed} without a solution. "
+        f"The point with → is {by}; the others are those that no point beats on both counts."
+    )
+    rows = [["zero-shot", "", "", "", *_plane_row(plane, plane["baseline"])]] if plane["baseline"] else []
+    for g in sorted({*plane["front"], plane["chosen"]}, key=lambda g: (points[g]["average"], g)):
+        point = points[g]
+        at = [f"{point['tau']:.3g}", f"{point['tau_z']:.3g}", escape(point["criterion"])]
+        rows.append(["→" if g == plane["chosen"] else "", *at, *_plane_row(plane, point)])
+    header = ["", "τ", "τ_z", "criterion", "average, %", "worst group, %", "in", "gap", "EOD"]
+    return [note, "", *table(header, rows), *block(filled(plane["command"], chosen), "sh")]
+
+
+def _plane_row(plane: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
+    worst = worst_of(plane, point)
+    shown = percent(point["worst_group"])
+    if worst is not None:
+        shown = with_interval(shown, *plane["intervals"][worst][str(point["correct"][worst])])
+    name = NOTHING if worst is None else escape(plane["groups"][worst]["name"])
+    return [percent(point["average"]), shown, name, percent(point["gap"]), percent(point["eod"])]
+
+
+def worst_of(plane: Mapping[str, Any], point: Mapping[str, Any]) -> int | None:
+    """Which group of the plane has the lowest accuracy at a point; None where no group has rows."""
+    shares = [
+        (right / group["n"], i)
+        for i, (right, group) in enumerate(zip(point["correct"], plane["groups"], strict=True))
+        if group["n"]
+    ]
+    return min(shares)[1] if shares else None
+
+
+def _limits(results: Results) -> list[str]:
+    return [*(f"- {escape(limit)}" for limit in results["limits"]), ""] if results["limits"] else []
+
+
+def how_made(results: Results) -> list[str]:
+    """Versions, seed, digest, settings and the command that fits the same again."""
+    made, task, settings, model = (results[k] for k in ("made", "task", "settings", "model"))
+    versions = ", ".join(f"{name} {escape(made[name])}" for name in VERSIONS)
+    took = "" if made["seconds"] is None else f" in {number(made['seconds'], 1)} s"
+    lines = [f"- {versions}", f"- {escape(made['date'])}{took}", f"- task {code(task['digest'])}"]
+    permuted = "" if settings["permutations"] is None else f"; {settings['permutations']} permutations"
+    lines += [f"- seed {settings['seed']}{permuted}; {confidence(results)} intervals"]
+    if model is None:
+        return [*lines, ""]
+    at = f"τ {number(model['tau'])}, τ_z {number(model['tau_z'])}, {escape(model['criterion'])}"
+    lines += [f"- {at}; labels used: {escape(model['labels'])}; model {escape(model['source'])}"]
+    values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model["parameters"].items())
+    lines += [f"- parameters: {values}"] if values else []
+    return [*lines, "", *block(model["command"], "sh")]
+
+
+VERSIONS = ("fairerclip", "python", "numpy", "scipy", "scikit-learn")
+SECTIONS: tuple[tuple[str, Callable[[Results], list[str]]], ...] = (
+    ("Groups", _groups),
+    ("Scores", sections.scores),
+    ("Picture", sections.picture),
+    ("Trade-off", trade_off),
+    ("Retrieval", sections.retrieval),
+    ("What can be read from the embeddings", sections.probes),
+    ("Dependence", sections.dependence),
+    ("Wording of the prompts", sections.wording),
+    ("Representation", sections.representation),
+    ("What this does not show", _limits),
+    ("How it was made", how_made),
+)

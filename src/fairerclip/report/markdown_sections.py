@@ -1,0 +1,203 @@
+"""Sections of the Markdown report beside accuracy by group and the trade-off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from fairerclip.report.markdown_text import (
+    EMBEDDINGS,
+    NOTHING,
+    STAGES,
+    change,
+    escape,
+    number,
+    percent,
+    plain,
+    share,
+    stages,
+    table,
+)
+
+Results = Mapping[str, Any]
+MEASURES = {
+    "max_skew": "MaxSkew",
+    "min_skew": "MinSkew",
+    "ndkl": "NDKL",
+    "precision": "Precision, %",
+    "recall": "Recall, %",
+}
+DRIFTS = {
+    "spearman": "Rank correlation, before with after",
+    "spearman_within": "The same within groups, mean",
+    "overlap": "Share of the top k that stays",
+}
+DEPENDENCES = {"dep": "Dep", "hsic": "HSIC", "kcc": "KCC"}
+
+
+def scores(results: Results) -> list[str]:
+    """Where each group's scores lie, before and after."""
+    section = results["scores"]
+    rows = []
+    for stage in stages(section):
+        histogram = section[stage]
+        for group in histogram["groups"]:
+            at = [number(_quantile(histogram["edges"], group["counts"], q)) for q in (0.1, 0.5, 0.9)]
+            right = percent(_right_of(histogram, group["counts"]))
+            rows.append([escape(group["name"]), STAGES[stage], str(group["n"]), *at, right])
+    if not rows:
+        return []
+    note = f"{escape(section['label'])}; read from a histogram, so to within the width of a bin."
+    header = ["group", "", "n", "10 %", "median", "90 %", "right of the threshold, %"]
+    return [note, "", *table(header, rows, left=2)]
+
+
+def _quantile(edges: Sequence[float], counts: Sequence[int], q: float) -> float | None:
+    """The middle of the bin in which the quantile lies."""
+    total = sum(counts)
+    for i, reached in enumerate(accumulate(counts)):
+        if reached and reached >= q * total:
+            return (edges[i] + edges[i + 1]) / 2
+    return None
+
+
+def _right_of(histogram: Mapping[str, Any], counts: Sequence[int]) -> float | None:
+    threshold, total = histogram["threshold"], sum(counts)
+    if threshold is None or not total:
+        return None
+    edges = histogram["edges"]
+    right = sum(
+        n for n, (low, high) in zip(counts, pairwise(edges), strict=True) if (low + high) / 2 > threshold
+    )
+    return right / total
+
+
+def picture(results: Results) -> list[str]:
+    """What the picture's axes are."""
+    section = results["picture"]
+    lines = []
+    for stage in stages(section):
+        part = section[stage]
+        rows = sum(cell[3] for cell in part["cells"])
+        note = f" ({escape(part['note'])})" if part["note"] else ""
+        axes = f"{escape(part['x_label'])}; {escape(part['y_label'])}"
+        lines.append(f"- {EMBEDDINGS[stage]}, {rows} rows: {axes}{note}")
+    return [*lines, "", "The page and the figures show it.", ""] if lines else []
+
+
+def retrieval(results: Results) -> list[str]:
+    """Who is shown for each prompt, before and after."""
+    section = results["retrieval"]
+    if section is None:
+        return []
+    note = (
+        f"The first {section['k']} of {section['n']} rows of the {escape(section['split'])} split for each prompt; "
+        f"compared with the shares of the {escape(section['reference'])}. A MinSkew of {NOTHING} means that a group "
+        "is not shown at all."
+    )
+    lines = [note, ""]
+    for query in section["queries"]:
+        lines += [f"### {escape(query['name'])}", "", escape(query["prompt"]), ""]
+        lines += [*_shown(section, query), *_skews(query)]
+        if query["drift"]:
+            drift = [[label, plain(query["drift"][name])] for name, label in DRIFTS.items()]
+            lines += table(["what moved", "[interval]"], drift)
+    return [*lines, *(["### Mean over prompts", "", *_skews(section["mean"])] if section["queries"] else [])]
+
+
+def _shown(section: Mapping[str, Any], query: Mapping[str, Any]) -> list[str]:
+    there = stages(query)
+    rows = [
+        [escape(group), percent(share_), *(number(query[stage]["counts"][g], 1) for stage in there)]
+        for g, (group, share_) in enumerate(zip(section["groups"], section["shares"], strict=True))
+    ]
+    header = ["group", "of all, %", *(f"shown, {STAGES[stage]}" for stage in there)]
+    return table(header, rows) if there else []
+
+
+def _skews(part: Mapping[str, Any]) -> list[str]:
+    there = stages(part)
+    rows = []
+    for name, label in MEASURES.items():
+        found = [part[stage][name] for stage in there]
+        if any(found):
+            show = share if label.endswith("%") else plain
+            row = [label, *map(show, found)]
+            changed = (part["changes"] or {}).get(name)
+            if part["changes"]:
+                moved = change(changed) if label.endswith("%") else _difference(changed)
+                row.append(moved)
+            rows.append(row)
+    header = ["", *(STAGES[stage] for stage in there), *(["difference"] if part["changes"] else [])]
+    return table(header, rows) if rows else []
+
+
+def _difference(changed: Mapping[str, Any] | None) -> str:
+    return plain(changed, "difference")
+
+
+def probes(results: Results) -> list[str]:
+    """How well the attribute can be read from the embeddings."""
+    rows = [
+        [
+            escape(p["attribute"]),
+            escape(p["probe"]),
+            EMBEDDINGS[p["stage"]],
+            share(p),
+            percent(p["chance"]),
+            str(p["n"]),
+        ]
+        for p in results["probes"] or []
+    ]
+    header = ["attribute", "probe", "embeddings", "balanced accuracy, %", "by chance, %", "n"]
+    note = "How well a classifier reads the attribute from the embeddings, on rows it was not fitted on."
+    return [note, "", *table(header, rows, left=3)] if rows else []
+
+
+def dependence(results: Results) -> list[str]:
+    """How far predictions and embeddings depend on the attribute."""
+    rows = [
+        [
+            STAGES[d["stage"]],
+            d["of"],
+            escape(d["attribute"]),
+            NOTHING if d["given"] is None else escape(d["given"]),
+            DEPENDENCES[d["measure"]],
+            plain(d),
+            str(d["n"]),
+        ]
+        for d in results["dependence"] or []
+    ]
+    header = ["", "of", "on", "within class", "measure", "value", "n"]
+    note = f"p-values are of {results['settings']['permutations']} permutations."
+    return [note, "", *table(header, rows, left=5)] if rows else []
+
+
+def wording(results: Results) -> list[str]:
+    """What other words for the prompts would do."""
+    section = results["wording"]
+    if section is None or not section["templates"]:
+        return []
+    rows = [
+        [
+            f"{'→ ' if i == section['used'] else ''}{escape(t['template'])}",
+            share(t["average"]),
+            share(t["worst_group"]),
+            escape(t["worst_name"]),
+            share(t["eod"]),
+        ]
+        for i, t in enumerate(section["templates"])
+    ]
+    note = f"Zero-shot with other words, on the {escape(section['split'])} split; → is what the task uses."
+    return [note, "", *table(["template", "average, %", "worst group, %", "in", "EOD, %"], rows)]
+
+
+def representation(results: Results) -> list[str]:
+    """HSIC and KCC of each space with the target and the sensitive attribute."""
+    measures = {"hsic_y": "HSIC with Y", "hsic_s": "with S", "kcc_y": "KCC with Y", "kcc_s": "with S"}
+    rows = [
+        [EMBEDDINGS[r["stage"]], escape(r["space"]), *(plain(r[name]) for name in measures)]
+        for r in results["representation"] or []
+    ]
+    return table(["", "space", *measures.values()], rows, left=2) if rows else []

@@ -1,0 +1,318 @@
+"""The page in a real browser: quiet, complete, operable by mouse and keyboard, and safe with hostile text."""
+
+import pytest
+import sample
+
+from fairerclip.report.page import interval, number, percent, setting
+
+expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+AXE = "axe_playwright_python.sync_playwright"
+
+
+def squeezed(text):
+    return " ".join(text.split())
+
+
+def small_results():
+    return sample.two_class(taus=6, tau_zs=3)
+
+
+def expected_labels(plane, index):
+    """What each group's bar should say at one point."""
+    point, labels = plane["points"][index], []
+    for g, group in enumerate(plane["groups"]):
+        if point["correct"] is None:
+            labels.append("–")
+            continue
+        correct = point["correct"][g]
+        ends = plane["intervals"][g][str(correct)]
+        labels.append(squeezed(f"{percent(correct / group['n'])} {interval(*ends)}"))
+    return labels
+
+
+def check_point(opened, results, index):
+    """Every bar, the readout and the command belong to this point, and to no other."""
+    plane, page = results["plane"], opened.page
+    point = plane["points"][index]
+    labels = page.locator("#plot-point text.value[data-stage=after]").all_text_contents()
+    assert [squeezed(text) for text in labels] == expected_labels(plane, index)
+    widths = [
+        float(bar.get_attribute("width"))
+        for bar in page.locator("#plot-point rect[data-stage=after]").element_handles()
+    ]
+    correct = point["correct"] or [0] * len(plane["groups"])
+    values = [k / group["n"] for k, group in zip(correct, plane["groups"], strict=True)]
+    full = max(w / v for w, v in zip(widths, values, strict=True) if v) if any(values) else 1
+    assert widths == pytest.approx([v * full for v in values], abs=0.1)
+    fields = {
+        "tau": setting(point["tau"]),
+        "tau_z": setting(point["tau_z"]),
+        "criterion": point["criterion"],
+        "lambda_eff": number(point["lambda_eff"]),
+        **{name: percent(point[name]) for name in ("average", "worst_group", "eod", "gap")},
+    }
+    for name, text in fields.items():
+        assert opened.text(f"#readout [data-field={name}]") == squeezed(text), name
+    command = page.locator("#command").input_value()
+    assert command == plane["command"].format(
+        tau=f"{point['tau']:.12g}", tau_z=f"{point['tau_z']:.12g}", criterion=point["criterion"]
+    )
+    assert ("the chosen point" in opened.text("#is-chosen")) == (index == plane["chosen"])
+
+
+def index_of(plane, tau, tau_z, criterion=0):
+    return (criterion * len(plane["tau_zs"]) + tau_z) * len(plane["taus"]) + tau
+
+
+@pytest.mark.parametrize(
+    "make", [sample.two_class, sample.seven_class, sample.retrieval_only, sample.minimal]
+)
+def test_opens_from_disk_without_a_word_or_a_request(open_page, make):
+    opened = open_page(make())
+    opened.page.wait_for_timeout(100)
+    assert opened.messages == []
+    assert opened.requests == [opened.page.url]
+    assert opened.page.evaluate("window.denied") == []
+    for svg in opened.page.locator("svg[role=img]").element_handles():
+        assert svg.query_selector("title").text_content()
+        assert svg.query_selector("desc").text_content()
+
+
+def test_the_explorer_follows_a_click_on_the_plane(open_page):
+    results = small_results()
+    opened = open_page(results)
+    check_point(opened, results, results["plane"]["chosen"])
+    for tau, tau_z in ((2, 1), (5, 0)):
+        opened.page.locator(f"#plot-plane rect.cell[data-tau='{tau}'][data-tau-z='{tau_z}']").click(
+            force=True
+        )
+        check_point(opened, results, index_of(results["plane"], tau, tau_z))
+    assert opened.page.locator("#failure").is_visible()
+    assert "NoSolutionError" in opened.text("#failure")
+    opened.page.locator("#back").click()
+    check_point(opened, results, results["plane"]["chosen"])
+
+
+def test_the_explorer_follows_sliders_and_criterion(open_page):
+    results = small_results()
+    opened = open_page(results)
+    page = opened.page
+    page.locator("#slide-tau").fill("1")
+    page.locator("#slide-tau-z").fill("2")
+    check_point(opened, results, index_of(results["plane"], 1, 2))
+    assert page.locator("#slide-tau").get_attribute("aria-valuetext") == setting(results["plane"]["taus"][1])
+    page.locator("input[name=criterion][value='1']").check()
+    check_point(opened, results, index_of(results["plane"], 1, 2, 1))
+    page.locator("input[name=figure][value=eod]").check()
+    assert "EOD, lower is better" in opened.text("#plot-plane")
+
+
+def test_the_explorer_is_operable_by_keyboard_alone(open_page):
+    results = small_results()
+    opened = open_page(results)
+    page, plane = opened.page, results["plane"]
+    page.locator("#plot-plane").focus()
+    page.keyboard.press("Home")
+    for _ in plane["tau_zs"]:
+        page.keyboard.press("ArrowDown")
+    check_point(opened, results, index_of(plane, 0, 0))
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp", "ArrowLeft"):
+        page.keyboard.press(key)
+    check_point(opened, results, index_of(plane, 1, 1))
+    expect(page.locator("#live")).to_contain_text("τ 0.19, τ_z 0.475")
+    assert squeezed(percent(plane["points"][index_of(plane, 1, 1)]["average"])) in opened.text("#live")
+    page.locator("#plot-front").focus()
+    for _ in plane["front"]:
+        page.keyboard.press("ArrowRight")
+    check_point(opened, results, plane["front"][-1])
+    page.locator("#slide-tau").focus()
+    page.keyboard.press("Home")
+    assert opened.text("#readout [data-field=tau]") == setting(plane["taus"][0])
+
+
+def test_the_front_picks_the_nearest_point(open_page):
+    results = small_results()
+    opened = open_page(results)
+    index = results["plane"]["front"][0]
+    opened.page.locator("#plot-front path.front-point").first.click(force=True)
+    point = results["plane"]["points"][index]
+    assert opened.text("#readout [data-field=average]") == squeezed(percent(point["average"]))
+
+
+def test_every_interactive_thing_is_reached_by_tab_and_shows_its_focus(open_page):
+    opened = open_page(small_results())
+    page, seen = opened.page, set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.add(
+            page.evaluate(
+                """() => {
+                  const here = document.activeElement;
+                  const shown = here.matches('.choice input') ? here.nextElementSibling : here;
+                  const ring = getComputedStyle(shown).outlineStyle !== 'none' || here.matches('.skip');
+                  return (here.id || here.name || here.className || here.tagName) + (ring ? '' : ' without ring');
+                }"""
+            )
+        )
+    assert {
+        "theme",
+        "plot-plane",
+        "plot-front",
+        "slide-tau",
+        "slide-tau-z",
+        "back",
+        "command",
+        "copy",
+    } <= seen
+    assert {"skip", "figure", "criterion", "axis", "colour"} <= seen
+    assert not [name for name in seen if "without" in name and not name.startswith("BODY")]
+
+
+def test_copy_copies_or_selects(open_page):
+    results = small_results()
+    opened = open_page(results, permissions=["clipboard-read", "clipboard-write"])
+    page = opened.page
+    page.locator("#copy").click()
+    expect(page.locator("#copied")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator("#command").input_value()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
+    page.locator("#copy").click()
+    expect(page.locator("#copied")).to_contain_text("is selected")
+    selected = page.evaluate(
+        "(({selectionStart: a, selectionEnd: b, value}) => value.slice(a, b))(document.activeElement)"
+    )
+    assert selected == page.locator("#command").input_value()
+
+
+def test_hostile_text_does_nothing(open_page):
+    results = sample.hostile()
+    calm, opened = open_page(sample.two_class(taus=6, tau_zs=3)), open_page(results)
+    for name in ("all-points", "score-counts", "picture-counts"):
+        for one in (calm, opened):
+            one.page.locator(f"#{name} > summary").click()
+    opened.page.locator("#plot-plane").focus()
+    opened.page.keyboard.press("ArrowLeft")
+    opened.page.locator("#copy").click()
+    opened.page.wait_for_timeout(400)
+    assert opened.dialogs == []
+    assert opened.messages == []
+    assert opened.requests == [opened.page.url]
+    assert opened.page.evaluate("[window.pwned === undefined, window.denied.length]") == [True, 0]
+    assert opened.page.title().startswith("simulated birds</script><script>window.pwned=1")
+    count = (
+        "Object.entries([...document.querySelectorAll('script, style, img, iframe, b, link, meta, a')]"
+        ".reduce((n, e) => ({...n, [e.tagName]: (n[e.tagName] || 0) + 1}), {})).sort().join()"
+    )
+    assert opened.page.evaluate(count) == calm.page.evaluate(count)
+    names = "[...new Set([...document.querySelectorAll('*')].flatMap((e) => e.getAttributeNames()))].sort().join()"
+    assert opened.page.evaluate(names) == calm.page.evaluate(names)
+
+
+def violations(opened):
+    axe = pytest.importorskip(AXE, reason="axe-playwright-python is not installed").Axe()
+    # Tables made when opened are all made by one function: the shortest stands for the long ones.
+    short = "details.data:not(#score-counts, #picture-counts) > summary"
+    for summary in opened.page.locator(short).element_handles():
+        summary.click()
+    response = axe.run(opened.page).response["violations"]
+    return [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in response]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing(open_page, theme, width):
+    # axe injects itself, which the policy rightly forbids: it is lifted here, and here alone.
+    results = sample.two_class(taus=3, tau_zs=2)
+    opened = open_page(results, width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+    assert violations(opened) == []
+
+
+@pytest.mark.parametrize("make", [sample.two_class, sample.seven_class, sample.hostile])
+def test_a_phone_never_scrolls_sideways(open_page, make):
+    opened = open_page(make(), 360)
+    for summary in opened.page.locator("details.data > summary").element_handles()[:4]:
+        summary.click()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_without_scripts_the_words_and_tables_are_there(open_page):
+    results = small_results()
+    opened = open_page(results, java_script_enabled=False)
+    page = opened.page
+    for sentence in results["verdict"]:
+        assert page.get_by_text(sentence).first.is_visible()
+    assert page.locator("noscript .banner").is_visible()
+    for label in ("Accuracy by group", "Figures before and after", "Skew before and after", "Probes"):
+        assert page.locator(f"[aria-label='{label}'] table").is_visible()
+    assert page.locator("#command").is_visible()
+    assert not page.locator(".js-only:visible").count()
+
+
+def test_paper_is_light_shows_the_chosen_point_and_cuts_nothing_off(open_page):
+    results = small_results()
+    opened = open_page(results, color_scheme="dark")
+    page = opened.page
+    page.locator("#plot-plane").focus()
+    page.keyboard.press("Home")
+    assert "picked" in opened.text("#is-chosen")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    check_point(opened, results, results["plane"]["chosen"])
+    assert (
+        page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--page').trim()")
+        == "#ffffff"
+    )
+    assert not page.locator(".contents").is_visible()
+    assert not page.locator("#slide-tau").is_visible()
+    assert page.evaluate(
+        "[...document.querySelectorAll('.table-box')].every((b) => getComputedStyle(b).overflowX === 'visible')"
+    )
+    page.emulate_media(media="screen")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert opened.text("#readout [data-field=tau]") == setting(results["plane"]["taus"][0])
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_the_theme_button_switches_and_the_choice_is_kept(open_page):
+    opened = open_page(small_results(), color_scheme="light")
+    page = opened.page
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    assert opened.text("#theme") == "Dark theme"
+    page.locator("#theme").click()
+    assert page.evaluate(colour) != light
+    assert opened.text("#theme") == "Light theme"
+    page.reload()
+    assert page.evaluate(colour) != light
+
+
+def test_one_value_of_tau_z_makes_a_strip(open_page):
+    results = sample.two_class(taus=6, tau_zs=1, criteria=("marginal",))
+    opened = open_page(results)
+    assert opened.page.locator("#plot-plane rect.cell").count() == 6
+    assert opened.page.locator("#slide-tau-z, #choose-criterion").count() == 0
+    opened.page.locator("#slide-tau").fill("2")
+    check_point(opened, results, 2)
+
+
+def test_plots_show_what_the_results_hold(open_page):
+    results = small_results()
+    opened = open_page(results)
+    for stage in ("before", "after"):
+        labels = opened.page.locator(f"#plot-groups text.value[data-stage={stage}]").all_text_contents()
+        groups = results["groups"][stage]["groups"]
+        assert [squeezed(t) for t in labels] == [
+            squeezed(f"{percent(g['accuracy'])} {interval(g['low'], g['high'])}") for g in groups
+        ]
+    query = results["retrieval"]["queries"][0]
+    described = opened.text("#plot-retrieval figure:first-child desc")
+    for stage, word in (("before", "zero-shot"), ("after", "FairerCLIP")):
+        share = query[stage]["counts"][0] / results["retrieval"]["k"]
+        assert squeezed(f"{word}: {results['retrieval']['groups'][0]} {percent(share)}") in described
+    marks = opened.page.locator("#plot-picture-before path.bubble").count()
+    opened.page.locator("input[name=colour][value=s]").check()
+    assert marks != opened.page.locator("#plot-picture-before path.bubble").count()
+    assert results["task"]["groups"][0] in opened.text("#picture-key")

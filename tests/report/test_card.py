@@ -1,0 +1,143 @@
+import pytest
+import sample
+from rendered import foreign, numbers, render, table_with
+
+from fairerclip.report import yaml_text
+from fairerclip.report.card import metadata, render_card
+
+TITLES = [
+    "Model details",
+    "Intended use",
+    "Out-of-scope use",
+    "How to use",
+    "Training data",
+    "Evaluation",
+    "Bias, risks and limitations",
+    "Trade-off",
+    "Environmental impact",
+    "How it was made",
+    "Citation",
+]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return sample.two_class(taus=5, tau_zs=3)
+
+
+def body(card):
+    front, _, text = card.removeprefix("---\n").partition("\n---\n")
+    assert card.startswith("---\n")
+    return front, text
+
+
+def headings(card):
+    return [line[3:] for line in body(card)[1].splitlines() if line.startswith("## ")]
+
+
+def test_the_card_has_the_sections_of_a_model_card_in_order(results):
+    assert headings(render_card(results)) == TITLES
+
+
+def test_without_a_model_the_card_is_that_of_zero_shot():
+    card = render_card(sample.before_only())
+    left_out = {"How to use", "Training data", "Trade-off", "Environmental impact"}
+    assert headings(card) == [title for title in TITLES if title not in left_out]
+    assert "nothing was fitted" in card
+    assert "FairerCLIP on" not in card
+
+
+def test_sections_that_are_null_are_left_out():
+    card = render_card(sample.minimal())
+    assert "model-index" not in card
+    assert "| group |" not in card
+
+
+def test_the_hub_reads_the_metadata(results):
+    hub = pytest.importorskip("huggingface_hub")
+    data = hub.ModelCard(render_card(results, license_id="apache-2.0")).data
+    assert (data.library_name, data.license, data.language) == ("fairerclip", "apache-2.0", "en")
+    assert data.model_name == "FairerCLIP on simulated birds"
+    found = {(r.metric_name.split(", 95 %")[0], r.dataset_split): r.metric_value for r in data.eval_results}
+    for stage, name in (("before", "zero-shot"), ("after", "FairerCLIP")):
+        report = results["groups"][stage]
+        assert found[f"Average accuracy, {name}", "test"] == report["average"]
+        assert found[f"Worst-group accuracy, {name}", "test"] == report["worst"]["accuracy"]
+        assert found[f"Equal-opportunity difference, {name}", "test"] == report["eod"]
+        skew = results["retrieval"]["mean"][stage]["max_skew"]
+        assert found[f"MaxSkew@200, mean over prompts, {name}", "test"] == skew["value"]
+
+
+def test_the_first_value_of_a_kind_is_that_of_the_model(results):
+    (index,) = metadata(results)["model-index"]
+    accuracies = [m["value"] for m in index["results"][0]["metrics"] if m["type"] == "accuracy"]
+    assert accuracies[:2] == [results["groups"]["after"]["average"], results["groups"]["before"]["average"]]
+
+
+def test_no_license_is_invented(results):
+    assert "license" not in metadata(results)
+    assert metadata(results, license_id="mit")["license"] == "mit"
+
+
+def test_the_front_matter_gives_back_what_was_meant(results):
+    yaml = pytest.importorskip("yaml")
+    for document in (results, sample.hostile(), sample.minimal(), sample.seven_class()):
+        front, _ = body(render_card(document, license_id="no"))
+        expected = metadata(document, license_id="no")
+        assert yaml.safe_load(front) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "no",
+        "",
+        "null",
+        "- x",
+        "a: b #c",
+        '"\\',
+        "\n---\n",
+        "\x00\x85\u2028\ufeff",
+        "😀 é",
+        "!!python/x",
+        "1e3",
+        "~",
+    ],
+)
+def test_any_text_is_text_in_yaml(value):
+    yaml = pytest.importorskip("yaml")
+    written = "\n".join(yaml_text.lines({"a": [{"b": value, "c": [value]}, value]}))
+    assert yaml.safe_load(written) == {"a": [{"b": value, "c": [value]}, value]}
+    assert written.count("\n") == 5 - 1
+
+
+@pytest.mark.parametrize("value", [0.5, -0.0, 1e-7, 123456.75, 1e15, 3, True, None, 5e-324, [], {}])
+def test_numbers_keep_their_value_in_yaml(value):
+    yaml = pytest.importorskip("yaml")
+    assert yaml.safe_load("\n".join(yaml_text.lines({"a": value}))) == {"a": value}
+
+
+def test_evaluation_is_by_group_with_intervals(results):
+    page = render(body(render_card(results))[1])
+    (rows,) = table_with(page, "group", "n", "zero-shot, %")
+    for row, group in zip(rows, results["groups"]["after"]["groups"], strict=True):
+        shown = [round(100 * group[key], 1) for key in ("accuracy", "low", "high")]
+        assert numbers(row[3]) == shown
+    (train,) = table_with(page, "class", "value", "rows")
+    assert [int(row[2]) for row in train] == [cell["n"] for cell in results["task"]["counts"]["train"]]
+
+
+def test_problems_limits_versions_and_digest_are_told(results):
+    text = "".join(render(body(render_card(results))[1]).text)
+    for words in (*results["limits"], results["findings"][0]["text"], results["task"]["digest"]):
+        assert words in text
+    assert "Fitting: 1.4 s" in text
+    assert results["model"]["command"] in text
+    assert f"numpy {results['made']['numpy']}" in text
+
+
+def test_hostile_text_stays_text():
+    front, text = body(render_card(sample.hostile()))
+    page = render(text)
+    assert foreign(page) == (set(), 0)
+    assert "\n---" not in front

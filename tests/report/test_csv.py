@@ -1,0 +1,118 @@
+import csv
+from collections import Counter
+
+import pytest
+import sample
+
+from fairerclip.errors import OutputExistsError
+from fairerclip.report.csv_tables import TABLES, tables, write_csv
+
+
+@pytest.fixture(scope="module")
+def results():
+    return sample.two_class(taus=5, tau_zs=3)
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def same(text, value):
+    """Whether a cell gives the value back exactly."""
+    if value is None:
+        return text == ""
+    return float(text) == value if type(value) in (int, float) else text == str(value)
+
+
+def test_what_is_written_reads_back_as_it_was(results, tmp_path):
+    files = write_csv(results, tmp_path / "tables")
+    made = tables(results)
+    assert {file.stem for file in files} == set(made) == set(TABLES)
+    for file in files:
+        rows = read(file)
+        assert len(rows) == len(made[file.stem])
+        for row, expected in zip(rows, made[file.stem], strict=True):
+            assert list(row) == list(expected)
+            assert all(same(row[key], value) for key, value in expected.items())
+
+
+def test_tables_hold_the_numbers_of_the_results(results):
+    made = tables(results)
+    after = [row for row in made["groups"] if row["stage"] == "after"]
+    for row, group in zip(after, results["groups"]["after"]["groups"], strict=True):
+        assert row == {"stage": "after", **{key: group[key] for key in row if key != "stage"}}
+    assert made["changes"] == results["groups"]["changes"]
+    worst = next(r for r in made["figures"] if (r["stage"], r["figure"]) == ("before", "worst_group"))
+    assert worst["value"] == results["groups"]["before"]["worst"]["accuracy"]
+    assert [worst["low"], worst["high"]] == results["groups"]["before"]["intervals"]["worst_group"]
+    assert made["probes"] == results["probes"]
+    assert made["dependence"] == results["dependence"]
+
+
+def test_the_plane_has_a_row_per_point_and_one_for_zero_shot(results):
+    plane, made = results["plane"], tables(results)
+    *points, zero = made["plane"]
+    assert len(points) == len(plane["points"]) == 30
+    assert [row["worst_group"] for row in points] == [point["worst_group"] for point in plane["points"]]
+    assert [row["point"] for row in points if row["chosen"]] == [plane["chosen"]]
+    assert {row["point"] for row in points if row["front"]} == set(plane["front"])
+    assert zero["average"] == plane["baseline"]["average"]
+    row = next(r for r in made["plane_groups"] if r["point"] == plane["chosen"])
+    assert row["correct"] == plane["points"][plane["chosen"]]["correct"][0]
+    assert [row["low"], row["high"]] == plane["intervals"][0][str(row["correct"])]
+
+
+def test_retrieval_is_one_number_a_row(results):
+    rows = tables(results)["retrieval"]
+    query = results["retrieval"]["queries"][1]
+    found = {(r["query"], r["stage"], r["measure"]): r for r in rows}
+    assert len(found) == len(rows)
+    change = found[query["name"], "change", "ndkl"]
+    assert change["value"] == query["changes"]["ndkl"]["difference"]
+    assert found[query["name"], "drift", "overlap"]["value"] == query["drift"]["overlap"]["value"]
+    assert (
+        found["(mean over queries)", "after", "max_skew"]["low"]
+        == (results["retrieval"]["mean"]["after"]["max_skew"]["low"])
+    )
+
+
+def test_scores_and_confusion_count_every_row(results):
+    made = tables(results)
+    for stage in ("before", "after"):
+        for table in ("scores", "picture", "confusion"):
+            n = sum(row["n"] for row in made[table] if row["stage"] == stage)
+            assert n == results["groups"][stage]["n"]
+
+
+def test_sections_that_are_null_have_no_table(tmp_path):
+    assert tables(sample.minimal()) == {}
+    assert set(tables(sample.retrieval_only())) == {"retrieval", "retrieval_groups"}
+    assert not {"plane", "changes", "seeds"} & set(tables(sample.before_only()))
+    assert Counter(r["stage"] for r in tables(sample.before_only())["groups"]) == {"before": 4}
+
+
+def test_text_that_a_spreadsheet_would_run_is_quoted(results, tmp_path):
+    bad = {**results, "probes": [{**results["probes"][0], "attribute": "=cmd|' /C calc'!A0"}]}
+    write_csv(bad, tmp_path / "tables")
+    (row,) = read(tmp_path / "tables" / "probes.csv")
+    assert row["attribute"] == "'=cmd|' /C calc'!A0"
+
+
+def test_a_folder_that_is_there_is_kept_unless_asked(results, tmp_path):
+    folder = tmp_path / "tables"
+    write_csv(results, folder)
+    before = (folder / "groups.csv").read_bytes()
+    with pytest.raises(OutputExistsError, match="overwrite"):
+        write_csv(sample.retrieval_only(), folder)
+    assert (folder / "groups.csv").read_bytes() == before
+
+
+def test_overwriting_leaves_no_table_of_before_and_touches_no_other_file(results, tmp_path):
+    folder = tmp_path / "tables"
+    write_csv(results, folder)
+    (folder / "notes.txt").write_text("mine")
+    write_csv(sample.retrieval_only(), folder, overwrite=True)
+    assert {file.name for file in folder.iterdir()} == {"retrieval.csv", "retrieval_groups.csv", "notes.txt"}
+    with pytest.raises(OutputExistsError, match="is a file"):
+        write_csv(results, folder / "notes.txt", overwrite=True)

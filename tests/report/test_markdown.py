@@ -1,0 +1,186 @@
+import copy
+
+import pytest
+import sample
+from rendered import foreign, numbers, render, table_with
+
+from fairerclip.report.markdown import render_markdown
+from fairerclip.report.markdown_text import escape
+
+
+@pytest.fixture(scope="module")
+def results():
+    return sample.two_class(taus=5, tau_zs=3)
+
+
+@pytest.fixture(scope="module")
+def page(results):
+    return render(render_markdown(results))
+
+
+def percents(*shares):
+    return [round(100 * share, 1) for share in shares]
+
+
+def test_verdict_and_findings_come_first(results):
+    text = render_markdown(results)
+    assert text.startswith("# Audit of simulated birds\n")
+    places = [text.index(escape(words)) for words in [*results["verdict"], results["findings"][0]["text"]]]
+    assert places == sorted(places)
+    assert places[-1] < text.index("## Groups")
+
+
+def test_every_group_has_its_numbers(results, page):
+    (rows,) = table_with(page, "group", "n", "zero-shot, %")
+    groups = results["groups"]
+    assert len(rows) == len(groups["before"]["groups"]) == 4
+    for row, before, after, change in zip(
+        rows, groups["before"]["groups"], groups["after"]["groups"], groups["group_changes"], strict=True
+    ):
+        assert row[0] == before["name"]
+        assert numbers(row[1]) == [before["n"]]
+        assert numbers(row[2]) == percents(before["accuracy"], before["low"], before["high"])
+        assert numbers(row[3]) == percents(after["accuracy"], after["low"], after["high"])
+        assert numbers(row[4]) == percents(change["difference"], change["low"], change["high"])
+
+
+def test_every_figure_has_its_numbers(results, page):
+    (rows,) = table_with(page, "per cent", "zero-shot")
+    by_label = {row[0]: row for row in rows}
+    for change in results["groups"]["changes"]:
+        row = by_label[change["label"]]
+        before = results["groups"]["before"]["intervals"][change["figure"]]
+        assert numbers(row[1]) == percents(change["before"], *before)
+        assert numbers(row[3]) == percents(change["difference"], change["low"], change["high"])
+
+
+def test_the_front_is_shown_with_the_chosen_point_and_zero_shot(results, page):
+    (rows,) = table_with(page, "", "τ", "τ_z")
+    plane = results["plane"]
+    assert len(rows) == 1 + len({*plane["front"], plane["chosen"]})
+    assert numbers(rows[0][4]) == percents(plane["baseline"]["average"])
+    (chosen,) = [row for row in rows if row[0] == "→"]
+    point = plane["points"][plane["chosen"]]
+    assert float(chosen[1]) == pytest.approx(point["tau"], rel=1e-2)
+    assert numbers(chosen[5])[0] == percents(point["worst_group"])[0]
+    command = plane["command"].format(**{k: point[k] for k in ("tau", "tau_z", "criterion")})
+    assert command in "".join(page.text)
+
+
+def test_retrieval_probes_and_the_rest_have_their_numbers(results, page):
+    skews = [row for rows in table_with(page, "", "zero-shot", "FairerCLIP") for row in rows]
+    first = results["retrieval"]["queries"][0]
+    skew = first["before"]["max_skew"]
+    shown = next(row for row in skews if row[0] == "MaxSkew")
+    assert numbers(shown[1]) == pytest.approx([skew["value"], skew["low"], skew["high"]], abs=6e-4)
+    (probes,) = table_with(page, "attribute", "probe")
+    assert [numbers(row[3]) for row in probes] == [
+        percents(p["value"], p["low"], p["high"]) for p in results["probes"]
+    ]
+    (dependence,) = table_with(page, "", "of", "on")
+    for row, part in zip(dependence, results["dependence"], strict=True):
+        found = [part["value"], part["low"], part["high"], part["p_value"]]
+        assert numbers(row[5]) == pytest.approx(found, abs=6e-4)
+    (wording,) = table_with(page, "template", "average, %")
+    assert [row[0].startswith("→") for row in wording] == [True, False, False, False]
+    (spaces,) = table_with(page, "", "space")
+    assert len(spaces) == len(results["representation"])
+
+
+def test_sections_that_are_null_are_left_out():
+    text = render_markdown(sample.minimal())
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == ["## What this does not show", "## How it was made"]
+    only = render_markdown(sample.retrieval_only())
+    assert "## Retrieval" in only
+    assert "## Groups" not in only
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "groups",
+        "scores",
+        "picture",
+        "plane",
+        "retrieval",
+        "probes",
+        "dependence",
+        "wording",
+        "representation",
+    ],
+)
+def test_any_one_section_may_be_null(results, section):
+    rest = {**results, section: None}
+    assert len(render_markdown(rest)) < len(render_markdown(results))
+
+
+def test_an_audit_without_a_model_shows_zero_shot_alone():
+    page = render(render_markdown(sample.before_only()))
+    (rows,) = table_with(page, "group", "n", "zero-shot, %")
+    assert {len(row) for row in rows} == {3}
+
+
+def test_more_classes_and_groups_than_two_have_their_rows():
+    results = sample.seven_class()
+    (rows,) = table_with(render(render_markdown(results)), "group", "n", "zero-shot, %")
+    assert len(rows) == 28
+    small = [row[1].endswith("(small)") for row in rows]
+    assert small == [group["small"] for group in results["groups"]["after"]["groups"]]
+
+
+def test_hostile_text_makes_no_tags_links_or_comments():
+    page = render(render_markdown(sample.hostile()))
+    assert foreign(page) == (set(), 0)
+    assert not {"a", "em"} & set(page.tags)
+    shown = "".join(page.text)
+    assert "<script>window.pwned=1;alert(1)</script>" in shown  # as text
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<img src=x onerror=alert(1)>",
+        "a | b",
+        "`code` ``",
+        "[x](javascript:alert(1)) ![y](z) [z]: w",
+        "*bold* _it_ ~~no~~ **b**",
+        "# heading",
+        "- item",
+        "+ item",
+        "1. item",
+        "2) item",
+        "> quote",
+        "===",
+        "&lt; &amp; &#60;b&#62;",
+        "a\\",
+        "\\| x",
+        "https://example.org <https://example.org>",
+        "$x$",
+        "<!-- x -->",
+        "---",
+    ],
+)
+def test_escaped_text_is_shown_as_it_is(words):
+    for document in (f"{escape(words)}\n", f"- {escape(words)}\n"):
+        page = render(document)
+        assert set(page.tags) <= {"p", "ul", "li"}
+        assert "".join(page.text).strip() == words
+    page = render(f"| {escape(words)} | n |\n| :-- | --: |\n| {escape(words)} | 1 |\n")
+    assert set(page.tags) <= {"table", "thead", "tbody", "tr", "th", "td"}
+    assert page.tables[0][1] == [words, "1"]
+
+
+def test_line_breaks_do_not_end_a_cell_and_names_call_nobody():
+    assert escape("a\n\n# b\r\nc") == "a # b c"
+    assert "@" not in escape("@someone a@b.example")
+    assert "www." not in escape("www.example.org")
+    assert "https:" not in escape("https://example.org")
+
+
+def test_a_command_cannot_leave_its_block(results):
+    bad = copy.deepcopy(results)
+    bad["model"]["command"] = "fit\n```\n<script>alert(1)</script>\n````\n# x"
+    page = render(render_markdown(bad))
+    assert foreign(page) == (set(), 0)
