@@ -59,6 +59,21 @@ def scenarios() -> dict[str, tuple[np.ndarray, np.ndarray, float, int]]:
             600,
         ),
     }
+    # Small groups beside large ones, and rates near 1: where limits that are not exact fail.
+    sizes = np.array([[5000.0] + [20.0] * 6] * 2)
+    made["2×7 extreme"] = (
+        law(7, 2, np.array([[1.0] + [0.985] * 6] * 2), sizes / sizes.sum()),
+        np.array([[0.99] + [0.95] * 6] * 2),
+        0.5,
+        int(sizes.sum()),
+    )
+    sizes = np.array([[500.0, 8.0]] * 5)
+    made["5×2 thin"] = (
+        law(2, 5, np.array([[0.95, 0.9]] * 5), sizes / sizes.sum()),
+        np.array([[0.93, 0.93]] * 5),
+        0.5,
+        int(sizes.sum()),
+    )
     for c, S, n in ((2, 7, 3000), (7, 4, 3000)):
         share = np.full((c, S), 1 / (c * S))
         made[f"{c}×{S} alike"] = (

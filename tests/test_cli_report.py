@@ -191,6 +191,44 @@ def test_what_is_there_is_not_replaced_unless_asked(results, run, tmp_path):
     assert run("audit", "simulated:waterbirds", "-o", results)[0] == 2
 
 
+@pytest.mark.parametrize("name", ["r.csv", "r.pdf", "r.txt", "r"])
+def test_an_ending_that_says_nothing_is_refused(name, results, run, tmp_path):
+    code, _, err = run("report", results, "-o", tmp_path / name)
+    assert code == 2
+    assert "ends in .html, .md or .json; csv is a folder: --format csv -o FOLDER" in err
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("md", "r.html"), ("html", "r.JSON"), ("csv", "r.md"), ("html", "r.pdf")]
+)
+def test_an_ending_that_contradicts_the_format_is_refused(kind, name, results, run, tmp_path):
+    code, _, err = run("report", results, "--format", kind, "-o", tmp_path / name)
+    assert code == 2
+    assert f"which --format {kind} does not make" in err
+    assert not (tmp_path / name).exists()
+
+
+def test_a_report_of_a_task_takes_the_options_of_an_audit(task, run, tmp_path):
+    file = tmp_path / "r.json"
+    code, _, err = run("report", task, "--before-only", "--split", "val", "--k", 40, "-o", file)
+    assert code == 0, err
+    found = read_results(file)
+    assert (found["model"], found["settings"]["split"], found["retrieval"]["k"]) == (None, "val", 40)
+    code, _, err = run("report", task, "--before-only", "--after", tmp_path / "m", "-o", tmp_path / "x.html")
+    assert code == 2
+    assert "exclude each other" in err
+
+
+@pytest.mark.parametrize(
+    "option", [["--split", "val"], ["--k", 9], ["--after", "m"], ["--before-only"], ["--seed", 1]]
+)
+def test_options_of_an_audit_are_refused_for_results(option, results, run, tmp_path):
+    code, _, err = run("report", results, *option, "-o", tmp_path / "x.html")
+    assert code == 2
+    assert f"{option[0]}: these go with a task" in err
+
+
 def test_report_refuses_what_it_cannot_do(results, run, tmp_path):
     for words, message in (
         (("report", results, "--format", "pdf"), "format must be one of"),

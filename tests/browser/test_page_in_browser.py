@@ -1,9 +1,12 @@
 """The page in a real browser: quiet, complete, operable by mouse and keyboard, and safe with hostile text."""
 
+import json
+
 import pytest
 import sample
 
-from fairerclip.report.page import interval, number, percent, setting
+from fairerclip.report.command import filled
+from fairerclip.report.number_text import gap, interval, number, percent, setting
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
@@ -52,7 +55,8 @@ def check_point(opened, results, index):
         "tau_z": setting(point["tau_z"]),
         "criterion": point["criterion"],
         "lambda_eff": number(point["lambda_eff"]),
-        **{name: percent(point[name]) for name in ("average", "worst_group", "eod", "gap")},
+        **{name: percent(point[name]) for name in ("average", "worst_group")},
+        **{name: gap(point[name]) for name in ("eod", "gap")},
     }
     for name, text in fields.items():
         assert opened.text(f"#readout [data-field={name}]") == squeezed(text), name
@@ -316,3 +320,48 @@ def test_plots_show_what_the_results_hold(open_page):
     opened.page.locator("input[name=colour][value=s]").check()
     assert marks != opened.page.locator("#plot-picture-before path.bubble").count()
     assert results["task"]["groups"][0] in opened.text("#picture-key")
+
+
+def test_the_explorer_has_the_order_of_the_table_and_its_units(open_page):
+    results = small_results()
+    for stage in ("before", "after"):
+        results["groups"][stage]["groups"].reverse()
+    opened = open_page(results)
+    names = [group["name"] for group in results["groups"]["before"]["groups"]]
+    for plot in ("#plot-groups", "#plot-point"):
+        shown = opened.page.locator(f"{plot} text.strong > title").all_text_contents()
+        assert shown == names
+    opened.page.locator("input[name=axis][value=eod]").check()
+    opened.page.locator("input[name=figure][value=gap]").check()
+    assert "EOD, points (lower is better)" in opened.text("#plot-front")
+    assert "points" in opened.text("#plot-plane")
+
+
+def test_without_a_command_the_explorer_still_works(open_page):
+    results = small_results()
+    results["plane"]["command"] = "fairerclip fit x; rm -rf ~"
+    opened = open_page(results)
+    opened.page.locator("#slide-tau").fill("1")
+    assert opened.text("#readout [data-field=tau]") == setting(results["plane"]["taus"][1])
+    assert opened.messages == []
+    assert opened.page.locator("#command, #copy").count() == 0
+
+
+def test_the_script_fills_the_words_that_the_page_fills(open_page):
+    results = small_results()
+    results["plane"]["command"] = """fairerclip fit 'it'"'"'s {tau} b' --tau {tau} --criterion {criterion}"""
+    for point in results["plane"]["points"]:
+        point["criterion"] = results["plane"]["criteria"][0] = "o'ne {tau} two"
+    results["plane"]["criteria"] = results["plane"]["criteria"][:1]
+    opened = open_page(results)
+    assert opened.page.locator("#command").input_value() == filled(
+        results["plane"]["command"], results["plane"]["points"][results["plane"]["chosen"]]
+    )
+
+
+def test_long_names_are_short_in_plots(open_page):
+    text = json.dumps(small_results()).replace("landbird", "land" + "x" * 3000 + "bird")
+    opened = open_page(json.loads(text))
+    assert opened.messages == []
+    assert "x" * 121 not in opened.text("main")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 1280

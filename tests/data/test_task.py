@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip.data import Sensitive, Split, Task, load_task, save_task
+from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
 from fairerclip.data.npz import write_npz
 from fairerclip.errors import OutputExistsError, ParameterError, TaskFileError
 
@@ -323,3 +323,14 @@ def test_real_file_loads_and_comes_back(tmp_path, name):
     assert not task.simulated
     assert set(task.extra) == ({"small_train"} if name == "celeba_attractive" else set())
     assert same(task, load_task(save_task(task, tmp_path / "copy.npz")))
+
+
+@pytest.mark.parametrize("key", ["class_names", "sensitive_names"])
+def test_an_empty_name_is_refused(tmp_path, key):
+    # Where labels are names, "" stands for an unknown label: rows of such a class would be dropped.
+    file = save_task(simulate("waterbirds", scale=0.05, width=48), tmp_path / "t.npz")
+    arrays = dict(np.load(file))
+    arrays[key] = np.array(["", "b"])
+    np.savez(tmp_path / "e.npz", **arrays)
+    with pytest.raises(TaskFileError, match=f"{key}: entry 0 is empty"):
+        load_task(tmp_path / "e.npz")

@@ -12,7 +12,7 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.metrics import FIGURES, group_report, paired_report, resample, seed_spread
 from fairerclip.metrics.bounds import group_intervals, lowest
 from fairerclip.metrics.figures import evaluate
-from fairerclip.metrics.intervals import clopper_pearson, mover, wilson
+from fairerclip.metrics.intervals import clopper_pearson, mover
 from fairerclip.metrics.paired import paired_from_counts
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
@@ -29,7 +29,7 @@ def simulation():
     return module
 
 
-@pytest.mark.parametrize("scenario", ["2×2 alike", "2×2 apart", "2×7 alike"])
+@pytest.mark.parametrize("scenario", ["2×2 alike", "2×2 apart", "2×7 alike", "2×7 extreme"])
 def test_coverage(simulation, scenario):
     rows = simulation.coverage(SETS, seed=3, only=(scenario,))
     found = {(row["kind"], row["figure"]): row["coverage"] for row in rows}
@@ -39,7 +39,13 @@ def test_coverage(simulation, scenario):
                 assert (kind, figure) == ("change", "eod_signed")  # of several pairs none is fixed
                 continue
             value = found[kind, figure]
-            if figure in SIGNED or (figure == "eod_signed" and "2×2" in scenario):
+            if "extreme" in scenario and figure in SIGNED:
+                assert value >= 0.9, (
+                    kind,
+                    figure,
+                    value,
+                )  # sums over groups of 20 rows that are nearly all right
+            elif figure in SIGNED or (figure == "eod_signed" and "2×2" in scenario):
                 assert abs(value - 0.95) <= 0.02 + ERROR / 3, (kind, figure, value)
             else:
                 assert value >= 0.93, (kind, figure, value)
@@ -56,14 +62,11 @@ def test_the_interval_of_the_lowest_covers_at_every_number_of_ties():
         assert ((ends[:, 0] <= 0.7) & (ends[:, 1] >= 0.7)).mean() >= 0.93
 
 
-def test_wilson_equals_scipy():
-    from scipy.stats import binomtest
-
+def test_mover_of_one_proportion_is_clopper_pearson():
     for k, n in ((0, 5), (3, 7), (50, 50), (412, 1000)):
-        theirs = binomtest(k, n).proportion_ci(method="wilson")
-        assert [float(end) for end in wilson(k, n, 0.95)] == pytest.approx(
-            [theirs.low, theirs.high], abs=1e-12
-        )
+        low, high = mover([1.0], [k], [n], 0.95)
+        theirs = clopper_pearson(k, n, 0.95)
+        assert (float(low), float(high)) == pytest.approx((float(theirs[0]), float(theirs[1])), abs=1e-12)
 
 
 def test_mover_ignores_proportions_of_weight_zero():
@@ -127,12 +130,12 @@ def test_pairing_makes_the_interval_of_a_change_narrower():
     low, high = both.change("average").low, both.change("average").high
     discordant = (p == y).astype(int) - (q == y)
     se = discordant.std() / np.sqrt(2000)
-    assert (high - low) == pytest.approx(2 * 1.96 * se, rel=0.1)
+    assert (high - low) == pytest.approx(2 * 1.96 * se, rel=0.15)
     one = both.before.intervals["average"]
     assert high - low < (one[1] - one[0]) / 2
 
 
-def test_the_delta_method_equals_the_bootstrap_on_counts():
+def test_paired_intervals_are_as_wide_as_the_bootstrap_on_counts_says():
     rng = np.random.default_rng(8)
     y, s = rng.integers(2, size=4000), rng.integers(2, size=4000)
     p = np.where(rng.random(4000) < 0.8, y, 1 - y)
@@ -144,7 +147,7 @@ def test_the_delta_method_equals_the_bootstrap_on_counts():
     intervals = paired_from_counts(J, 0.95)
     for name in ("average", "eod_signed", "eod_mean_signed"):
         low, high = intervals[name]
-        assert (high - low) / (2 * 1.96) == pytest.approx((after[name] - before[name]).std(), rel=0.06)
+        assert (high - low) / (2 * 1.96) == pytest.approx((after[name] - before[name]).std(), rel=0.08)
 
 
 def test_counts_are_resampled_as_rows_are():

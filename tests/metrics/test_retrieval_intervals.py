@@ -207,6 +207,24 @@ def test_bad_arguments_are_named():
         retrieval_changes(before, after, groups, 10, ties="first")
 
 
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 1), (3, 2), (5, 5)])
+def test_tiny_galleries_have_ordered_ends_and_plain_json(n, k):
+    groups, relevant = list("ababc")[:n], [1, 0, 1, 0, 0][:n]
+    scores = np.arange(n, dtype=float)
+    result = retrieval_changes(scores, -scores, groups, k, relevant=relevant, random_state=0)
+    json.dumps(result.as_dict(), allow_nan=False)
+    for report in (result.before, result.after):
+        for estimate in vars(report.queries[0].figures).values():
+            assert estimate.low <= estimate.value <= estimate.high
+
+
+def test_a_group_of_one_row_leaves_the_upper_end_of_max_skew_open_to_the_ceiling():
+    groups, scores = ["a"] * 95 + ["b"] * 5 + ["c"], np.arange(101.0)[::-1]
+    skew = retrieval_report(scores, groups, 10, random_state=0).queries[0].figures.max_skew
+    # One row that is not shown says little: by 0.975 of all such rows could be.
+    assert skew.high == pytest.approx(np.log(0.975 / (10 / 101)))
+
+
 # What the intervals are made of
 
 

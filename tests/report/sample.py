@@ -95,6 +95,10 @@ def _per_cent(x):
     return f"{100 * x:.1f}%"
 
 
+def _points(x):
+    return f"{100 * x:.1f} points"
+
+
 def _words(results):
     one, two = results["groups"]["before"], results["groups"]["after"]
     worst = two["worst"]
@@ -108,11 +112,11 @@ def _words(results):
     results["findings"] = [
         {
             "level": "problem",
-            "text": f"Zero-shot fails for {one['worst']['name']}: the gap is {_per_cent(one['gap'])}.",
+            "text": f"Zero-shot fails for {one['worst']['name']}: the gap is {_points(one['gap'])}.",
         },
         {
             "level": "good",
-            "text": f"The gap between average and worst group is {_per_cent(two['gap'])} after mitigation.",
+            "text": f"The gap between average and worst group is {_points(two['gap'])} after mitigation.",
         },
         {"level": "caution", "text": "Some groups have fewer than 30 rows: their intervals are wide."},
         {
@@ -254,6 +258,7 @@ KEPT = {
     "labels",
     "intervals",
     "digest",
+    "command",
 }
 
 

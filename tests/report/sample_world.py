@@ -178,7 +178,11 @@ def groups_section(world, train_world, before, after):
         change = (after[mask] == world.y[mask]).astype(float) - (before[mask] == world.y[mask])
         half = 1.96 * change.std() / max(math.sqrt(mask.sum()), 1)
         keep = {key: one[key] for key in ("name", "y", "s", "n", "small")}
-        ends = {"low": change.mean() - half, "high": change.mean() + half}
+        ends = {
+            "low": change.mean() - half,
+            "high": change.mean() + half,
+            "clear": abs(change.mean()) > 2 * half,
+        }
         group_changes.append(
             {**keep, "before": one["accuracy"], "after": two["accuracy"], "difference": change.mean(), **ends}
         )

@@ -1,11 +1,13 @@
 import copy
+import json
 
 import pytest
 import sample
 from rendered import foreign, numbers, render, table_with
 
+from fairerclip.report.card import render_card
 from fairerclip.report.markdown import render_markdown
-from fairerclip.report.markdown_text import escape
+from fairerclip.report.markdown_text import block, escape
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def test_every_group_has_its_numbers(results, page):
 
 
 def test_every_figure_has_its_numbers(results, page):
-    (rows,) = table_with(page, "per cent", "zero-shot")
+    (rows,) = table_with(page, "figure", "zero-shot")
     by_label = {row[0]: row for row in rows}
     for change in results["groups"]["changes"]:
         row = by_label[change["label"]]
@@ -179,8 +181,70 @@ def test_line_breaks_do_not_end_a_cell_and_names_call_nobody():
     assert "https:" not in escape("https://example.org")
 
 
-def test_a_command_cannot_leave_its_block(results):
+def test_a_command_that_is_none_of_ours_is_not_shown(results):
     bad = copy.deepcopy(results)
     bad["model"]["command"] = "fit\n```\n<script>alert(1)</script>\n````\n# x"
-    page = render(render_markdown(bad))
+    bad["plane"]["command"] += " && curl example.org"
+    text = render_markdown(bad)
+    assert foreign(render(text)) == (set(), 0)
+    assert text.count("The command is missing") == 2
+    assert "curl" not in text
+
+
+def test_a_block_is_fenced_longer_than_its_text():
+    page = render("\n".join(block("fit\n```\n<script>alert(1)</script>\n````\n# x")))
     assert foreign(page) == (set(), 0)
+
+
+def test_differences_are_in_points_and_shares_in_per_cent(results, page):
+    (rows,) = table_with(page, "figure", "zero-shot")
+    units = {row[0]: row[1].split(" [")[0].split()[1] for row in rows}
+    assert {name: units[name] for name in ("Average accuracy", "Worst-group accuracy")} == {
+        "Average accuracy": "%",
+        "Worst-group accuracy": "%",
+    }
+    assert {unit for name, unit in units.items() if "Gap" in name or "difference" in name} == {"points"}
+    (seeds,) = table_with(page, "figure", "mean", "standard deviation")
+    assert [cell.split()[1] for cell in seeds[0][1:]] == ["%", "points", "%", "%", "points"]
+
+
+def test_a_figure_without_a_paired_change_still_has_its_row(results):
+    some = copy.deepcopy(results)
+    some["groups"]["changes"] = [c for c in some["groups"]["changes"] if c["figure"] != "eod_signed"]
+    (rows,) = table_with(render(render_markdown(some)), "figure", "zero-shot")
+    (row,) = [r for r in rows if r[0] == "Equal-opportunity difference, signed"]
+    assert numbers(row[2])[0] == percents(some["groups"]["after"]["eod_signed"])[0]
+    assert row[3] == "–"
+
+
+@pytest.mark.parametrize("render_text", [render_markdown, render_card])
+def test_a_given_model_is_said_to_be_one(results, render_text):
+    given = copy.deepcopy(results)
+    given["model"] |= {"labels": None, "command": None, "source": "given"}
+    text = render_text(given)
+    assert "iven model; how it was fitted is not known" in text
+    assert "labels used" not in text
+    assert "Fitted with" not in text.split("## Groups")[0].replace("Fitted with 5 seeds", "")
+
+
+def test_nobody_chose_parameters_that_were_given(results):
+    given = copy.deepcopy(results)
+    given["plane"]["chosen_by"] = "given"
+    text = render_markdown(given)
+    assert "not chosen, as there are no labelled validation rows" in text
+    assert "uncertain" not in text
+    given["plane"]["groups"][0]["n"] = given["settings"]["small"] - 1
+    for section in ("points",):
+        for point in given["plane"][section]:
+            if point["correct"]:
+                point["correct"][0] = 0
+    given["plane"]["baseline"]["correct"][0] = 0
+    given["plane"]["intervals"][0]["0"] = [0.0, 0.2]
+    assert "The smallest group has 29 rows: a point chosen on so few rows is uncertain." in render_markdown(
+        given
+    )
+
+
+def test_long_names_are_short_in_markdown(results):
+    text = json.dumps(results).replace("landbird", "land" + "x" * 3000 + "bird")
+    assert len(render_markdown(json.loads(text))) < 2 * len(render_markdown(results))

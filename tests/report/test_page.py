@@ -14,7 +14,18 @@ import sample
 
 from fairerclip.audit.results import check_results
 from fairerclip.report import render_page
-from fairerclip.report.page import interval, number, percent, points, setting, shown, signed
+from fairerclip.report.number_text import (
+    figure_kind,
+    gap,
+    interval,
+    measured,
+    number,
+    percent,
+    points,
+    setting,
+    shown,
+    signed,
+)
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -128,7 +139,8 @@ def test_headline_cards_hold_the_figures_and_their_intervals(results):
             )
             for stage in ("before", "after"):
                 ends = results["groups"][stage]["intervals"][row["figure"]]
-                assert squeezed(f"{percent(row[stage])} {interval(*ends)}") in summary
+                shown_value = measured(row[stage], figure_kind(row["figure"]))
+                assert squeezed(f"{shown_value} {interval(*ends)}") in summary
 
 
 def test_gains_and_costs_are_told_apart_by_their_intervals(results):
@@ -145,13 +157,15 @@ def test_groups_that_are_worse_off_are_named_among_the_price(results):
     groups = results["groups"]["group_changes"]
     for row in groups:
         row |= {"difference": 0.0, "low": -0.01, "high": 0.01}
-    groups[1] |= {"difference": -0.067, "low": -0.078, "high": -0.056}
+    groups[1] |= {"difference": -0.067, "low": -0.078, "high": -0.056, "clear": True}
+    groups[2] |= {"difference": -0.02, "low": -0.03, "high": -0.01, "clear": False}
     weighted = next(r for r in results["groups"]["changes"] if r["figure"] == "train_weighted_average")
     weighted |= {"difference": -0.05, "low": -0.06, "high": -0.04}
     summary = Reader(render_page(results)).section("summary")
     assert f"{groups[1]['name']} −6.7 [−7.8, −5.6] points." in summary
     assert f"{weighted['label']} −5.0 [−6.0, −4.0] points" in summary
     assert f"{groups[0]['name']} 0.0" not in summary
+    assert f"{groups[2]['name']} −2.0" not in summary
 
 
 def test_nothing_gained_is_said(results):
@@ -214,6 +228,146 @@ def test_the_command_of_the_chosen_point_is_there_without_a_script(results):
     assert "{" not in command
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf ~",
+        "fairerclip fit x; rm -rf ~",
+        "fairerclip fit $(id) -o MODEL",
+        "fairerclip fit x\nrm -rf ~",
+        "fairerclip fit x\u202ey",
+        "fairerclip fit 'x",
+        "fairerclip fit x # {tau}",
+    ],
+)
+def test_a_command_that_is_none_of_ours_is_not_offered(results, command):
+    results["plane"]["command"] = results["model"]["command"] = command
+    page = Reader(render_page(results))
+    assert not page.all("textarea") + page.all("button", id="copy")
+    for section in ("explorer", "method"):
+        assert "The command is missing" in page.section(section)
+        assert "fairerclip fit" not in page.section(section)
+
+
+def test_only_whole_words_are_filled_in(results):
+    results["plane"]["command"] = "fairerclip fit {tau} --tau {tau} --set 'a {tau} b' --set 'x={tau}'"
+    results["plane"]["command"] = results["plane"]["command"].replace("fit {tau} ", "fit t.npz ")
+    command = Reader(render_page(results)).one("textarea", id="command")[1]
+    tau = results["plane"]["points"][results["plane"]["chosen"]]["tau"]
+    assert command == f"fairerclip fit t.npz --tau {tau:.12g} --set 'a {{tau}} b' --set 'x={{tau}}'"
+
+
+def test_a_criterion_from_the_file_is_one_word_of_the_command(results):
+    for point in results["plane"]["points"]:
+        point["criterion"] = "marginal; id"
+    assert "--criterion 'marginal; id' " in Reader(render_page(results)).one("textarea", id="command")[1]
+
+
+def test_nobody_chose_parameters_that_were_given(results):
+    results["plane"]["chosen_by"] = "given"
+    text = Reader(render_page(results)).section("explorer")
+    assert "Not chosen: there are no labelled validation rows; these are the parameters as given." in text
+    assert not re.search("by hand|chosen point|Chosen", text)
+
+
+def test_a_choice_on_few_rows_is_called_uncertain(results):
+    sizes = [group["n"] for group in results["plane"]["groups"]]
+    assert "uncertain" not in Reader(render_page(results)).section("explorer")
+    results["settings"]["small"] = min(sizes) + 1
+    text = Reader(render_page(results)).section("explorer")
+    assert (
+        f"The smallest group here has {min(sizes)} rows: a point chosen on so few rows is uncertain." in text
+    )
+
+
+def test_a_given_model_is_said_to_be_one(results):
+    results["model"] |= {"labels": None, "command": None, "source": "given"}
+    text = Reader(render_page(results)).section("method")
+    assert "a given model; how it was fitted is not known" in text
+    assert "It saw" not in text
+    assert "Fitted by" not in text
+
+
+def test_differences_are_in_points_and_shares_in_per_cent(results):
+    page = Reader(render_page(results))
+    text = page.section("groups")
+    for row in results["groups"]["changes"]:
+        value = squeezed(measured(row["before"], figure_kind(row["figure"])))
+        assert f"{row['label']} {value}" in text
+        assert value.endswith("%") == (row["figure"] in ("average", "train_weighted_average", "worst_group"))
+    for row in results["groups"]["seeds"]["figures"]:
+        mean, sd = (squeezed(f) for f in (measured(row["mean"], figure_kind(row["figure"])), gap(row["sd"])))
+        assert f"{row['label']} {mean} {sd}" in text
+    point = results["plane"]["points"][results["plane"]["chosen"]]
+    assert squeezed(page.one("dd", data_field="eod")[1]) == squeezed(gap(point["eod"]))
+
+
+def test_figures_without_a_change_are_shown_all_the_same(results):
+    changes = results["groups"]["changes"]
+    results["groups"]["changes"] = [row for row in changes if row["figure"] != "eod_signed"]
+    text = Reader(render_page(results)).section("groups")
+    before, after = (
+        squeezed(f"{points(r['eod_signed'])} points {interval(*r['intervals']['eod_signed'], 'points')}")
+        for r in (results["groups"][stage] for stage in ("before", "after"))
+    )
+    assert f"EOD with its sign {before} {after} nearer to 0" in text
+    alone = Reader(render_page(sample.before_only())).section("groups")
+    for label in ("Worst group accuracy", "EOD with its sign", "EOD with its sign, mean over classes"):
+        assert label in alone
+
+
+def test_groups_are_matched_by_class_and_value_not_by_name(results):
+    for part in ("before", "after"):
+        for group in results["groups"][part]["groups"]:
+            group["name"] = f"{part} name"
+    for row in results["groups"]["group_changes"]:
+        row["name"] = "changed name"
+    results["groups"]["after"]["groups"].reverse()
+    results["groups"]["group_changes"].reverse()
+    text = Reader(render_page(results)).section("groups")
+    afters = {(g["y"], g["s"]): g for g in results["groups"]["after"]["groups"]}
+    changes = {(c["y"], c["s"]): c for c in results["groups"]["group_changes"]}
+    for group in results["groups"]["before"]["groups"]:
+        after, change = afters[group["y"], group["s"]], changes[group["y"], group["s"]]
+        assert (
+            squeezed(
+                f"{percent(group['accuracy'])} {interval(group['low'], group['high'])} "
+                f"{percent(after['accuracy'])} {interval(after['low'], after['high'])} "
+                f"{points(change['difference'])}"
+            )
+            in text
+        )
+
+
+def test_the_explorer_has_the_order_of_the_table(results):
+    for stage in ("before", "after"):
+        results["groups"][stage]["groups"].reverse()
+    assert Reader(render_page(results)).one("div", id="plot-point")[0]["data-order"] == "3 2 1 0"
+
+
+def test_probes_read_embeddings_not_predictions(results):
+    text = Reader(render_page(results)).section("reading")
+    probes = text[: text.index("Dependence on S")]
+    assert "image embeddings" in probes
+    assert "mitigated embeddings" in probes
+    assert "Zero-shot" not in probes
+
+
+def test_long_names_are_short_but_whole_in_the_json_and_stay_apart(results):
+    long = "a" * 1500
+    text = json.dumps(results).replace("landbird", f"{long}X{long}").replace("waterbird", f"{long}Y{long}")
+    results = json.loads(text)
+    page = Reader(render_page(results))
+    body = page.one("main")[1]
+    assert "a" * 121 not in body
+    assert "…" in body
+    assert f"{'a' * 40} (2)" in body
+    assert json.loads(page.one("script", id="results")[1]) == results
+    counts = [g["n"] for g in results["groups"]["before"]["groups"]]
+    assert len(set(counts)) == 4
+    assert all(f"{n:,}".replace(",", "\u202f") in body for n in counts)
+
+
 def test_missing_values_are_a_dash(results):
     results["retrieval"]["queries"][0]["before"]["min_skew"] = {"value": None, "low": None, "high": None}
     results["retrieval"]["queries"][0]["changes"]["min_skew"] = dict.fromkeys(
@@ -230,7 +384,7 @@ picture picture.before picture.after plane plane.baseline plane.points.0.lambda_
 retrieval retrieval.queries.0.before retrieval.queries.0.after retrieval.queries.0.changes retrieval.queries.0.drift
 retrieval.queries.0.changes.precision retrieval.mean.before retrieval.mean.after retrieval.mean.changes
 probes probes.0.value dependence wording wording.used wording.templates.0.eod representation
-model model.seconds task.file settings.chosen_on
+model model.seconds model.labels model.command task.file settings.chosen_on
 """
 
 

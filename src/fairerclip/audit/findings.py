@@ -52,7 +52,7 @@ def signed_within(low: float, high: float) -> str:
 def judge(results: Results, notes: Sequence[str] = ()) -> dict[str, Any]:
     """The verdict in three sentences, and all findings, the most serious first; ``notes`` are added as they are."""
     found = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
-    found += [*_wording(results), *_cautions(results)]
+    found += [*_wording(results), *_cautions(results), *_seen_before(results)]
     found += [Finding("note", "note", note) for note in notes]
     found.sort(key=lambda finding: LEVELS.index(finding.level))
     return {
@@ -69,11 +69,14 @@ def _verdict(found: list[Finding]) -> list[str]:
 
     state, change = first("state", "retrieval"), first("change", "retrieval change")
     told = {finding.text for finding in (state, change) if finding}
-    mind = next((f.text for f in found if f.level == "caution" and f.text not in told), None)
+    rest = [f for f in found if f.text not in told]
+    after = [f for f in rest if f.level == "problem" and "FairerCLIP" in f.text]
+    seen = [f for f in rest if f.topic == "seen"]
+    mind = [*seen, *after, *(f for f in rest if f.level == "caution")]
     return [
         state.text if state else "There are no labelled rows to judge by.",
         change.text if change else "No mitigated model was looked at.",
-        mind or "No group is too small to judge, but this is one data set and one way of splitting it.",
+        mind[0].text if mind else "This is one data set, and one way of splitting it.",
     ]
 
 
@@ -114,11 +117,15 @@ def _opportunity(who: str, report: Results) -> Iterator[Finding]:
         widest = max(own, key=lambda d: abs(d["difference"]))
     low, high = report["intervals"]["eod"]
     way = "less" if widest["difference"] < 0 else "more"
+    told = (
+        f"{who} finds {widest['y']} {way} often for {widest['s']} than for {widest['reference']}"
+        if low > 0
+        else f"{who} shows no clear difference between groups in how often a class is found"
+    )
     yield Finding(
         "problem" if low > WORTH_SAYING else "note",
         "opportunity",
-        f"{who} finds {widest['y']} {way} often for {widest['s']} than for {widest['reference']}: equal opportunity "
-        f"difference {100 * report['eod']:.1f} points {within(low, high)}.",
+        f"{told}: equal opportunity difference {100 * report['eod']:.1f} points {within(low, high)}.",
     )
 
 
@@ -142,8 +149,8 @@ def _gained(section: Results) -> Finding:
 
 
 def _price(changes: Sequence[Results]) -> Iterator[Finding]:
-    """Groups that are surely worse off."""
-    worse = sorted((c for c in changes if c["high"] < 0), key=lambda c: c["difference"])
+    """Groups that are worse off, sure for all of them together."""
+    worse = sorted((c for c in changes if c["clear"] and c["high"] < 0), key=lambda c: c["difference"])
     if not worse:
         return
     shown = [
@@ -183,9 +190,11 @@ def _retrieval(results: Results) -> Iterator[Finding]:
     if after is None or changes is None:
         return
     change = changes["max_skew"]
-    level = "good" if change["high"] < 0 else "problem" if change["low"] > 0 else "caution"
-    drift = [q["drift"]["spearman_within"]["value"] for q in section["queries"] if q["drift"] is not None]
-    known = [value for value in drift if value is not None]
+    if change["difference"] is None or change["low"] is None or change["high"] is None:
+        return
+    level = "good" if change["high"] < 0 else "problem" if change["low"] > 0 else "note"
+    drift = [(q["drift"] or {}).get("spearman_within") or {} for q in section["queries"]]
+    known = [d["value"] for d in drift if d.get("value") is not None]
     kept = (
         f"; inside groups the rankings keep a Spearman correlation of {min(known):.2f} or more"
         if known
@@ -245,7 +254,8 @@ def _dependence(results: Results) -> Iterator[Finding]:
         yield Finding(
             "note",
             "dependence",
-            f"{who} {text} {told}: HSIC {row['value']:.4f} (permutation p = {row['p_value']:.3g}, n={row['n']}).",
+            f"{who} {text} {told}: HSIC {row['value']:.4f} [{row['low']:.4f}, {row['high']:.4f}] (permutation p = "
+            f"{row['p_value']:.3g}, n={row['n']}).",
         )
 
 
@@ -253,14 +263,45 @@ def _wording(results: Results) -> Iterator[Finding]:
     section = results["wording"]
     if section is None or len(section["templates"]) < 2:
         return
-    worst = sorted(section["templates"], key=lambda t: t["worst_group"]["value"])
-    low, high = worst[0]["worst_group"]["value"], worst[-1]["worst_group"]["value"]
+    worst = sorted((t["worst_group"] for t in section["templates"]), key=lambda worst: worst["value"])
+    lowest, highest = worst[0], worst[-1]
+    ends = [f"{percent(w['value'])} {within(w['low'], w['high'])}" for w in (lowest, highest)]
+    apart = lowest["high"] < highest["low"]
     yield Finding(
-        "caution" if high - low > SIGNIFICANT else "note",
+        "caution" if apart else "note",
         "wording",
-        f"Over {len(worst)} wordings of the prompts the zero-shot worst group lies between {percent(low)} and "
-        f"{percent(high)}: words alone move it by {100 * (high - low):.1f} points.",
+        f"Over {len(worst)} wordings of the prompts the zero-shot worst group lies between {ends[0]} and {ends[1]}: "
+        + ("words alone move it." if apart else "no more apart than the intervals allow."),
     )
+
+
+def _seen_before(results: Results) -> Iterator[Finding]:
+    """A warning where the rows reported on are those that the model was fitted or chosen on."""
+    settings, model = results["settings"], results["model"]
+    if model is None or model["source"] == "given":
+        return
+    if settings["split"] == "train":
+        yield Finding(
+            "caution",
+            "seen",
+            "FairerCLIP is reported on the rows it was fitted on: its figures are too good.",
+        )
+    elif settings["split"] == settings["chosen_on"]:
+        yield Finding(
+            "caution",
+            "seen",
+            "FairerCLIP is reported on the rows it was chosen on: its figures are too good.",
+        )
+    plane = results["plane"]
+    if plane is not None and settings["chosen_on"] is not None:
+        few = min(plane["groups"], key=lambda group: group["n"])
+        if few["small"]:
+            yield Finding(
+                "caution",
+                "chosen on few",
+                f"The model was chosen on {settings['chosen_on']} rows of which {few['name']} has {few['n']}: another "
+                "draw of rows might choose another one.",
+            )
 
 
 def _cautions(results: Results) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ class Mitigation:
     """A fitted model, how it came about, and the plane it was chosen from."""
 
     model: FairerCLIP
-    labels: str
+    labels: str | None
     source: str
     seconds: float | None = None
     plane: TauPath | None = None
@@ -101,7 +101,7 @@ def fit_command(
     experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
 ) -> str:
     """The shell command that fits this model, with τ, τ_z and criterion as given."""
-    words = ["fairerclip", "fit", source, "-o", "MODEL", "--labels", labels]
+    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
     words += [
         word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
     ]
@@ -117,6 +117,12 @@ def fit_command(
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
 
 
+def base_name(source: str) -> str:
+    """A task as a page may name it: without the folders of somebody's machine."""
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"./{name}" if name.startswith("-") else name
+
+
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> dict[str, Any]:
     """What the results say of the model."""
     model = mitigation.model
@@ -128,7 +134,9 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         "criterion": model.criterion,
         "n_iter": int(model.n_iter_),
         "parameters": {name: _plain(value) for name, value in sorted(model.get_params().items())},
-        "command": fit_command(experiment, source, model, mitigation.labels, strengths),
+        "command": None
+        if mitigation.labels is None
+        else fit_command(experiment, source, model, mitigation.labels, strengths),
         "seconds": mitigation.seconds,
         "source": mitigation.source,
     }
@@ -145,6 +153,8 @@ def plane_section(
     plane, split = mitigation.plane, mitigation.chosen_on
     if plane is None or plane.table is None or plane.cells is None or split is None:
         return None
+    if mitigation.labels is None:
+        raise AssertionError("a plane is of a model fitted here, so its labels are known")
     cells = plane.cells
     places = np.argwhere(cells.counts)
     n = cells.counts[tuple(places.T)]

@@ -22,6 +22,7 @@ from fairerclip.audit.structure import (
     Problems,
     Spec,
     Value,
+    is_text,
     one_of,
     ordered,
 )
@@ -59,6 +60,7 @@ def _rising(edges: list[float], name: str) -> Problems:
 
 NULLABLE = Maybe(NUMBER)
 STAGE = one_of("before", "after")
+COMMAND = Value("a fairerclip command", "texts", lambda v: is_text(v) and v.startswith("fairerclip fit "))
 ESTIMATE = _with_interval(value=NULLABLE)
 TESTED = _with_interval(value=NULLABLE, p_value=Maybe(SHARE))
 CHANGE = _with_interval(before=NULLABLE, after=NULLABLE, difference=NULLABLE)
@@ -118,7 +120,11 @@ GROUPS = Fields(
             )
         ),
         "group_changes": Maybe(
-            Many(_with_interval(**CELL, small=BOOLEAN, before=NULLABLE, after=NULLABLE, difference=NULLABLE))
+            Many(
+                _with_interval(
+                    **CELL, small=BOOLEAN, before=NULLABLE, after=NULLABLE, difference=NULLABLE, clear=BOOLEAN
+                )
+            )
         ),
         "seeds": Maybe(Fields({"n": COUNT, "figures": Many(Fields(SEED_FIGURE))})),
     }
@@ -242,7 +248,7 @@ PLANE = Fields(
         "front": Many(COUNT),
         "one_curve": BOOLEAN,
         "baseline": Maybe(BASELINE),
-        "command": TEXT,
+        "command": COMMAND,
     },
     also=_plane_agrees,
 )
@@ -329,13 +335,13 @@ REPRESENTATION = Fields(
 )
 MODEL = Fields(
     {
-        "labels": one_of("none", "target", "all"),
+        "labels": Maybe(one_of("none", "target", "all")),
         "tau": NUMBER,
         "tau_z": NUMBER,
         "criterion": TEXT,
         "n_iter": Maybe(COUNT),
         "parameters": Keyed(SCALAR),
-        "command": TEXT,
+        "command": Maybe(COMMAND),
         "seconds": NULLABLE,
         "source": TEXT,
     }

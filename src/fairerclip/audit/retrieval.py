@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip.data import Split
-from fairerclip.metrics.retrieval_intervals import retrieval_changes, retrieval_report
+from fairerclip.metrics import retrieval_changes, retrieval_report
 from fairerclip.model import FairerCLIP
 from fairerclip.workflow import UNKNOWN, Experiment, default_cut
 
@@ -45,6 +45,7 @@ def retrieval_section(
     }
     cut = default_cut(len(X)) if k is None else k
     before = experiment.cosines(X)
+    section: dict[str, Any]
     if model is None:
         section = retrieval_report(before, groups[known], cut, **options).as_dict()
     else:

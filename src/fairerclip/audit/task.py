@@ -16,7 +16,7 @@ import numpy as np
 from fairerclip import __version__
 from fairerclip.audit.dependence import audit_dependence
 from fairerclip.audit.findings import attribute_name, judge
-from fairerclip.audit.mitigation import Mitigation, mitigate, model_section, plane_section
+from fairerclip.audit.mitigation import Mitigation, base_name, mitigate, model_section, plane_section
 from fairerclip.audit.pictures import picture_section, scores_section
 from fairerclip.audit.probes import audit_probes
 from fairerclip.audit.representation import audit_representation
@@ -41,6 +41,8 @@ LIMITS = (
     "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
     "another one may.",
 )
+FEWEST_PERMUTATIONS = 19
+"""With fewer no p-value can be 0.05."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
 
 
@@ -109,6 +111,11 @@ def audit_task(
     split = experiment.task.split(split_name)
     if experiment.groups(split) is None:
         raise LabelError(f"{experiment.task.name}: the {split_name} split has no sensitive labels")
+    if model is not None and not fitted and "train" not in experiment.task.splits:
+        raise LabelError(
+            f"{experiment.task.name} has no training split to fit a model on: look at zero-shot alone (--before-only), "
+            "or give a fitted model (--after)"
+        )
     _check(options, len(split))
     step = _counter(progress)
     labelled = experiment.target(split) is not None
@@ -153,9 +160,9 @@ def audit_task(
 
 def _check(options: AuditOptions, n: int) -> None:
     """Say before the work what would fail after it."""
-    for name in ("seeds", "permutations"):
-        if getattr(options, name) < 1:
-            raise ParameterError(f"{name} must be at least 1; got {getattr(options, name)}")
+    for name, least in (("seeds", 1), ("permutations", FEWEST_PERMUTATIONS)):
+        if getattr(options, name) < least:
+            raise ParameterError(f"{name} must be at least {least}; got {getattr(options, name)}")
     if options.k is not None and not 1 <= options.k <= n:
         raise ParameterError(f"k must lie between 1 and the number of rows, {n}; got {options.k}")
     check_confidence(options.confidence)
@@ -185,7 +192,7 @@ def _mitigation(
             f"the model was fitted on {', '.join(map(str, model.classes_.tolist()))} and does not know "
             f"{', '.join(strangers)}: give a model of this task's classes"
         )
-    return Mitigation(model, options.labels, "given")
+    return Mitigation(model, None, "given")
 
 
 def _chosen_on(mitigation: Mitigation | None) -> str | None:
@@ -205,20 +212,19 @@ def _groups_section(
         section["before"] = experiment.report(split, before, options.confidence).as_dict()
     elif after is not None:
         section["after"] = experiment.report(split, after, options.confidence).as_dict()
-    if mitigation is not None and mitigation.source == "fitted here" and options.seeds > 1:
-        section["seeds"] = _seeds(experiment, split, mitigation, options)
+    if mitigation is not None and mitigation.labels is not None and options.seeds > 1:
+        section["seeds"] = _seeds(experiment, split, mitigation.model, mitigation.labels, options.seeds)
     return section
 
 
 def _seeds(
-    experiment: Experiment, split: Split, mitigation: Mitigation, options: AuditOptions
+    experiment: Experiment, split: Split, first: FairerCLIP, labels: str, seeds: int
 ) -> dict[str, Any]:
     """The chosen point fitted anew with other seeds, evaluated on the same rows."""
-    first = mitigation.model
     reports = [experiment.report(split, first.predict(split.X))]
-    for seed in range(1, options.seeds):
+    for seed in range(1, seeds):
         again = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
-        experiment.fit(again, mitigation.labels)
+        experiment.fit(again, labels)
         reports.append(experiment.report(split, again.predict(split.X)))
     return {"n": len(reports), "figures": [spread.as_dict() for spread in seed_spread(reports)]}
 
@@ -288,7 +294,7 @@ def _task_section(experiment: Experiment, source: str) -> dict[str, Any]:
     groups = sorted({value for split in task.splits.values() for value in _values(experiment, split)})
     return {
         "name": task.name,
-        "file": source.replace("\\", "/").rsplit("/", 1)[-1],
+        "file": base_name(source),
         "simulated": task.simulated,
         "digest": digest(task),
         "width": task.width,

@@ -187,13 +187,13 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
 def _print(results: dict[str, Any], warned: list[str], output: Path | None, json: bool) -> None:
     from fairerclip.cli import show
     from fairerclip.cli.audit_tables import tables
+    from fairerclip.report.text import clean
 
     if json:
         show.print_json({**results, "warnings": warned})
         return
-    show.out.print(
-        f"{results['task']['name']}, {results['settings']['split']} split", style="bold", markup=False
-    )
+    title = f"{results['task']['name']}, {results['settings']['split']} split"
+    show.out.print(clean(title), style="bold", markup=False)
     for finding in results["findings"]:
         show.say(f"• {finding['level']}: {finding['text']}")
     for table in tables(results):

@@ -9,10 +9,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fairerclip.cli.show import percent
+from fairerclip.report.text import clean, shorten
 
 Results = Mapping[str, Any]
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
+SPACES = {"before": "image embeddings", "after": "mitigated embeddings"}
+NO_ESTIMATE: dict[str, float | None] = {"value": None, "low": None, "high": None}
+NOTHING, MINUS = "–", "−"
 
 
 def tables(results: Results) -> Iterator[Table]:
@@ -31,45 +34,68 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The first column is text, the others are figures; nothing in it is markup."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    """The first column is text, the others are figures; nothing in it is markup or moves the cursor."""
+    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE_HEAD)
     for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+        table.add_column(_plain(column), justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(_plain(cell) for cell in row))
     return table
 
 
-def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
+def _plain(text: str) -> Text:
+    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
+
+
+def _fixed(value: float | None, digits: int = 1, sign: str = "") -> str:
+    return NOTHING if value is None else f"{value:{sign}.{digits}f}".replace("-", MINUS)
+
+
+def _hundred(value: float | None) -> float | None:
+    return None if value is None else 100 * value
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None, *form: Any) -> str:
     if value is None or low is None or high is None:
-        return percent(value)
-    return f"{percent(value)} [{percent(low)}, {percent(high)}]"
+        return _fixed(value, *form)
+    return f"{_fixed(value, *form)} [{_fixed(low, *form)}, {_fixed(high, *form)}]"
+
+
+def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    return _with_interval(_hundred(value), _hundred(low), _hundred(high))
 
 
 def _number(value: float | None, low: float | None = None, high: float | None = None, digits: int = 3) -> str:
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}"
-    return text if low is None or high is None else f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+    return _with_interval(value, low, high, digits)
 
 
-def _points(value: float, low: float, high: float) -> str:
-    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+def _points(change: Results | None) -> str:
+    if change is None:
+        return ""
+    return _with_interval(*(_hundred(change[end]) for end in ("difference", "low", "high")), 1, "+")
+
+
+def _estimate(found: Results | None, show: Callable[..., str] = _percent) -> str:
+    known = NO_ESTIMATE if found is None else found
+    return show(known["value"], known["low"], known["high"])
 
 
 def _groups(section: Results) -> Iterator[Table]:
-    stages = [stage for stage in STAGES if section[stage] is not None]
-    reports = {stage: section[stage] for stage in stages}
-    changes = {change["name"]: change for change in section["group_changes"] or ()}
+    reports = {stage: section[stage] for stage in STAGES if section[stage] is not None}
+    if not reports:
+        return
+    cells = {stage: {(g["y"], g["s"]): g for g in report["groups"]} for stage, report in reports.items()}
+    changes = {(change["y"], change["s"]): change for change in section["group_changes"] or ()}
+    every = {key: group for stage in reversed(cells) for key, group in cells[stage].items()}
+    order = dict.fromkeys(key for stage in cells for key in cells[stage])
     rows = []
-    for place, group in enumerate(reports[stages[0]]["groups"]):
-        cells = [reports[stage]["groups"][place] for stage in stages]
-        row = [f"{group['name']}, n={group['n']}{' (small)' if group['small'] else ''}"]
-        row += [_percent(cell["accuracy"], cell["low"], cell["high"]) for cell in cells]
-        change = changes.get(group["name"])
-        row += [_points(change["difference"], change["low"], change["high"])] if change else []
-        rows.append(row)
-    columns = ["group", *(STAGES[stage] for stage in stages), *(["change"] if changes else [])]
+    for key in order:
+        group = every[key]
+        row = [f"{shorten(group['name'])}, n={group['n']}{' (small)' if group['small'] else ''}"]
+        for found in (stage.get(key) for stage in cells.values()):
+            row.append(_percent(found["accuracy"], found["low"], found["high"]) if found else NOTHING)
+        rows.append([*row, *([_points(changes.get(key))] if changes else [])])
+    columns = ["group", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
     yield _table("Accuracy by group, per cent [interval]", columns, rows)
     yield _figures(section, reports)
 
@@ -89,31 +115,27 @@ def _figures(section: Results, reports: Mapping[str, Results]) -> Table:
         row = [figure.label]
         for value, report in zip(values, reports.values(), strict=True):
             row.append(_percent(value, *report["intervals"].get(name, (None, None))))
-        change = changes.get(name)
-        row += (
-            [_points(change["difference"], change["low"], change["high"]) if change else ""]
-            if changes
-            else []
-        )
-        rows.append(row)
-    columns = ["figure", *(STAGES[stage] for stage in reports), *(["change"] if changes else [])]
-    return _table("Figures, per cent [interval]; changes are paired", columns, rows)
+        rows.append([*row, *([_points(changes.get(name))] if changes else [])])
+    columns = ["figure", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
+    return _table("Figures, per cent, differences in points [interval]; changes are paired", columns, rows)
 
 
 def _retrieval(section: Results) -> Iterator[Table]:
-    after = section["mean"]["after"] is not None
+    there = [stage for stage in STAGES if section["mean"][stage] is not None]
+    drifts = any(query["drift"] for query in section["queries"])
     rows = []
     for query in [*section["queries"], {"name": "mean", "drift": None, **section["mean"]}]:
         row = [query["name"]]
-        for stage in ("before", "after") if after else ("before",):
-            for figure in ("max_skew", "ndkl"):
-                found = query[stage][figure]
-                row.append(_number(found["value"], found["low"], found["high"]))
-        drift = query["drift"]
-        row += [_number(drift["spearman_within"]["value"], digits=2) if drift else ""] if after else []
-        rows.append(row)
-    columns = ["prompt", "MaxSkew, zero-shot", "NDKL, zero-shot"]
-    columns += ["MaxSkew, FairerCLIP", "NDKL, FairerCLIP", "Spearman\ninside groups"] if after else []
+        for stage in there:
+            found = query[stage] or {}
+            row += [_estimate(found.get(figure), _number) for figure in ("max_skew", "ndkl")]
+        within = query["drift"]["spearman_within"] if query["drift"] else None
+        rows.append([*row, *([_number(within["value"], digits=2) if within else ""] if drifts else [])])
+    columns = [
+        "prompt",
+        *(f"{measure}, {STAGES[stage]}" for stage in there for measure in ("MaxSkew", "NDKL")),
+    ]
+    columns += ["Spearman\ninside groups"] if drifts else []
     title = (
         f"Top {section['k']} of {section['n']} rows, reference {section['reference']}, ties {section['ties']}"
     )
@@ -123,9 +145,9 @@ def _retrieval(section: Results) -> Iterator[Table]:
 def _probes(section: Sequence[Results]) -> Iterator[Table]:
     rows = [
         [
-            f"{row['attribute']}, {row['probe']}, {'image embeddings' if row['stage'] == 'before' else 'mitigated'}",
+            f"{row['attribute']}, {row['probe']}, {SPACES[row['stage']]}",
             _percent(row["value"], row["low"], row["high"]),
-            percent(row["chance"]),
+            _percent(row["chance"]),
             str(row["n"]),
         ]
         for row in section
@@ -137,7 +159,7 @@ def _probes(section: Sequence[Results]) -> Iterator[Table]:
 def _dependence(section: Sequence[Results]) -> Iterator[Table]:
     rows = [
         [
-            f"{row['measure']}, {STAGES[row['stage']]} {row['of']}, {row['attribute']}"
+            f"{row['measure']}, {_whose(row)}, {row['attribute']}"
             + (f", given {row['given']}" if row["given"] else ""),
             _number(row["value"], row["low"], row["high"], 4),
             "–" if row["p_value"] is None else f"{row['p_value']:.3g}",
@@ -147,11 +169,14 @@ def _dependence(section: Sequence[Results]) -> Iterator[Table]:
     yield _table("Dependence on the sensitive attribute", ["measure", "value [interval]", "p"], rows)
 
 
+def _whose(row: Results) -> str:
+    return f"{STAGES[row['stage']]} predictions" if row["of"] == "predictions" else SPACES[row["stage"]]
+
+
 def _representation(section: Sequence[Results]) -> Iterator[Table]:
-    nothing = {"value": None, "low": None, "high": None}
     rows = []
     for row in section:
-        found = [row[name] or nothing for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")]
+        found = [row[name] or NO_ESTIMATE for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")]
         rows.append([row["space"], *(_number(f["value"], f["low"], f["high"], 4) for f in found)])
     columns = ["embeddings", "HSIC with Y", "HSIC with S", "KCC with Y", "KCC with S"]
     yield _table("Representation quality", columns, rows)
@@ -161,13 +186,7 @@ def _wording(section: Results) -> Iterator[Table]:
     rows = []
     for place, row in enumerate(section["templates"]):
         mark = " (used)" if place == section["used"] else ""
-        figures = [row[name] for name in ("average", "worst_group", "eod")]
-        rows.append(
-            [
-                f"{row['template']}{mark}",
-                *(_percent(f["value"], f["low"], f["high"]) for f in figures),
-                row["worst_name"],
-            ]
-        )
-    columns = ["wording", "average", "worst group", "EOD", "worst group's name"]
+        figures = [_estimate(row[name]) for name in ("average", "worst_group", "eod")]
+        rows.append([f"{shorten(row['template'])}{mark}", *figures, row["worst_name"]])
+    columns = ["wording", "average", "worst group", "EOD, points", "worst group's name"]
     yield _table("Zero-shot over wordings of the prompts, per cent [interval]", columns, rows)

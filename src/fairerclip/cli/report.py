@@ -9,8 +9,6 @@ import typer
 
 from fairerclip.cli import options
 
-ENDINGS = {".html": "html", ".md": "md", ".json": "json"}
-
 
 def report(
     result: Annotated[
@@ -26,12 +24,29 @@ def report(
     ] = None,
     format: Annotated[  # noqa: A002 - what users type
         str | None,
-        typer.Option(help="html, md, json, csv or card. Default: by the output's ending, else html."),
+        typer.Option(
+            help="html, md, json, csv or card. Default: by the output's ending; html without --output."
+        ),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also draw figures for papers (PDF and PNG) into this folder.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    after: Annotated[
+        Path | None, typer.Option(help="For a task: fitted model to show as after. Default: fit one here.")
+    ] = None,
+    before_only: Annotated[
+        bool, typer.Option("--before-only", help="For a task: look at zero-shot alone; fit nothing.")
+    ] = False,
+    split: Annotated[
+        str | None, typer.Option(help="For a task: split to audit. Default: test, else val, else train.")
+    ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            help="For a task: results that a search shows. Default: 1000, or a quarter of the rows."
+        ),
+    ] = None,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -42,14 +57,16 @@ def report(
     """Make one self-contained page with plots and the trade-off explorer, or another form of the same results."""
     from fairerclip.cli import show
     from fairerclip.report.figures import check_figures, draw_figures
-    from fairerclip.report.write import FORMATS, check_output, write_report
+    from fairerclip.report.write import FORMATS, check_output, choose_kind, write_report
 
-    kind = format or ENDINGS.get("" if output is None else output.suffix, "html")
-    target = output or Path("report" if kind == "csv" else f"report.{FORMATS.get(kind, kind)}")
+    kind = choose_kind(format, output)
+    target = output or Path("report" if kind == "csv" else f"report.{FORMATS[kind]}")
     check_output(kind, target, overwrite=overwrite)
     if figures is not None:
         check_figures(figures, overwrite=overwrite)
-    results = _results(result, labels, sensitive, classes, seed)
+    about = {"sensitive": sensitive, "classes": classes, "labels": labels, "seed": seed}
+    how = {"after": after, "before_only": before_only or None, "split": split, "k": k}
+    results = _results(result, {name: value for name, value in (about | how).items() if value is not None})
     written = write_report(results, target, kind, title=title, overwrite=overwrite)
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)
     if json:
@@ -63,19 +80,16 @@ def report(
         show.say(f"{len(drawn)} figures written to {figures}")
 
 
-def _results(
-    path: Path, labels: str | None, sensitive: str | None, classes: str | None, seed: int | None
-) -> dict[str, Any]:
-    """Read results, or audit a task."""
+def _results(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Read results, or audit a task as the options that were given say."""
     from fairerclip.audit.results import FILE_NAME, read_results
     from fairerclip.cli.audit import full_audit
     from fairerclip.errors import ParameterError
 
     if path.suffix == ".json" or (path / FILE_NAME).is_file():
-        if any(value is not None for value in (labels, sensitive, classes, seed)):
-            raise ParameterError(
-                "--labels, --sensitive, --classes and --seed go with a task, not with results"
-            )
+        if given:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ParameterError(f"{names}: these go with a task, not with results, which are what they are")
         return read_results(path)
-    experiment = options.load_experiment(path, sensitive, classes)
-    return full_audit(experiment, source=str(path), labels=labels, seed=seed)[0]
+    experiment = options.load_experiment(path, given.pop("sensitive", None), given.pop("classes", None))
+    return full_audit(experiment, source=str(path), **given)[0]

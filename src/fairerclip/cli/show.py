@@ -14,6 +14,9 @@ from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
+
+from fairerclip.report.text import clean
 
 PLAIN_WIDTH = 110
 """Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
@@ -30,7 +33,7 @@ def print_json(value: Any) -> None:
 
 def say(text: str) -> None:
     """One line of plain text."""
-    out.print(text, markup=False, soft_wrap=True)
+    out.print(clean(text), markup=False, soft_wrap=True)
 
 
 def percent(value: float | None) -> str:
@@ -57,11 +60,11 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     for name, report in rows:
         worst = report.worst
         table.add_row(
-            name,
+            Text(clean(name)),
             percent(report.average),
             percent(report.train_weighted_average),
             f"{percent(worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
-            f"{worst.name}, n={worst.n}{' (small)' if worst.small else ''}",
+            f"{clean(worst.name)}, n={worst.n}{' (small)' if worst.small else ''}",
             percent(report.gap),
             percent(report.eod),
         )
@@ -74,7 +77,7 @@ def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     for column in ("prompt", "zero-shot", "FairerCLIP"):
         table.add_column(column, justify="left" if column == "prompt" else "right")
     for row in rows:
-        table.add_row(row["prompt"], f"{row['before']:.3f}", f"{row['after']:.3f}")
+        table.add_row(Text(clean(row["prompt"])), f"{row['before']:.3f}", f"{row['after']:.3f}")
     return table
 
 

@@ -263,6 +263,7 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     for key in y_keys:
         fields.labels(y[key], len(y[key]), len(class_names), f"{path}: {key}")
     sensitive, s = _sensitive(arrays, names, X, width, path)
+    _check_named(class_names, f"{path}: class_names")
     splits = {
         split: Split(
             X[split],
@@ -279,6 +280,13 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     return Task(
         name, splits, text, prompts or class_names, class_names, sensitive, simulated, extra, variants
     )
+
+
+def _check_named(names: tuple[str, ...], where: str) -> None:
+    """Refuse empty names: where labels are names, the empty one stands for an unknown label."""
+    empty = [k for k, name in enumerate(names) if not name]
+    if empty:
+        raise TaskFileError(f"{where}: entry {empty[0]} is empty; give every class and every value a name")
 
 
 def _sensitive(
@@ -300,6 +308,7 @@ def _sensitive(
         value_names = value_names or prompts or _numbered(stem, text, s, path)
         for key, array in s.items():
             values[key] = fields.labels(array, len(array), len(value_names), f"{path}: {key}")
+        _check_named(value_names, f"{path}: {keys[2]}")
         attributes[name] = Sensitive(name, value_names, prompts or value_names, text)
     return attributes, values
 

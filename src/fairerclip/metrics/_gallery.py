@@ -99,9 +99,9 @@ class Divergences:
     """NDKL (q,) of each query, of random halves (R, q), and with the reference mixed into every share (q,).
 
     The spread of the halves about the whole is the standard error of the whole where NDKL is smooth in the rows,
-    and above it in a fair ranking, where NDKL falls with the number of rows. The mixture has as many rows of the
-    reference as k rows may hold without showing any (0.975^k is how seldom): the halves of a ranking that
-    shows one group only are all alike, and say nothing of it.
+    and above it in a fair ranking, where NDKL falls with the number of rows. The mixture has the share of
+    the reference that k rows may fail to show (with probability 0.025): the halves of a ranking that shows one
+    group only are all alike, and say nothing of it.
     """
 
     value: FloatArray

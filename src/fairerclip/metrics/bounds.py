@@ -56,7 +56,7 @@ class Differences:
         return len(self.pairs)
 
     def limits(self, confidence: float) -> Limits:
-        """Newcombe's interval of each later − earlier difference, (pairs,) each."""
+        """Interval of each later − earlier difference, (pairs,) each."""
         rows = [row for row, _, _ in self.pairs]
         return mover(self.weights, self.k[rows], self.n[rows], confidence)
 

@@ -56,7 +56,7 @@ class GroupAccuracy:
 
 @dataclass(frozen=True)
 class RecallDifference:
-    """Recall of one class for the sensitive value ``s`` minus that for ``reference``, with Newcombe's interval."""
+    """Recall of one class for the sensitive value ``s`` minus that for ``reference``, with its interval."""
 
     y: Any
     s: Any

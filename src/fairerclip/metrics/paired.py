@@ -7,14 +7,14 @@ before and prediction after.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from fairerclip.metrics._inputs import FloatArray, Names
 from fairerclip.metrics.cells import confusion_counts
@@ -27,6 +27,7 @@ from fairerclip.metrics.groups import (
     tabulate,
     train_counts,
 )
+from fairerclip.metrics.intervals import clopper_pearson, per_side
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,11 @@ class Change:
 
 @dataclass(frozen=True)
 class GroupChange:
-    """The accuracy of one group before and after, and the interval of after − before."""
+    """The accuracy of one group before and after, and the interval of after − before.
+
+    ``clear`` says whether the change is beyond doubt, for all groups together: of 28 groups that did not change, one
+    or two have an interval of their own that leaves out 0.
+    """
 
     y: Any
     s: Any
@@ -55,6 +60,7 @@ class GroupChange:
     difference: float
     low: float
     high: float
+    clear: bool
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def paired_report(
     changes = []
     for name, (low, high) in intervals.items():
         first, second = getattr(before, name), getattr(after, name)
-        changes.append(Change(name, first, second, second - first, *_around(second - first, low, high)))
+        changes.append(Change(name, first, second, second - first, low, high))
     order = list(FIGURES)
     changes.sort(key=lambda change: order.index(change.name))
     return PairedReport(before, after, tuple(changes), _group_changes(_Pair(J, confidence), before, after))
@@ -161,11 +167,6 @@ def paired_from_counts(
     return dict(_figure_intervals(_Pair(J, confidence), J, positive, train))
 
 
-def _around(value: float, low: float, high: float) -> tuple[float, float]:
-    """The interval of a smoothed estimate, widened where it leaves out the estimate itself."""
-    return min(value, float(low)), max(value, float(high))
-
-
 @dataclass(frozen=True, eq=False)
 class _Rate:
     """Rates (m,) as sums over the cells of J: numerators (m, cells) and denominators (m, cells) of 0 and 1."""
@@ -178,23 +179,15 @@ class _Rate:
 
 
 class _Pair:
-    """Both predictions' rates with their joint covariance, from smoothed counts.
-
-    To each cell (y, s) two rows are added, half a row for each of right and wrong, before and after (Agresti and Min
-    2005), so that a change from 30 of 30 to 30 of 30 does not get an interval of length zero.
-    """
+    """Rates of both predictions, their exact limits, and how far the two vary together."""
 
     def __init__(self, J: NDArray[Any], confidence: float) -> None:
-        S, c = J.shape[:2]
-        share = np.full((c, c), 0.5 / max(c - 1, 1))  # (class, prediction): half right, half wrong
-        np.fill_diagonal(share, 0.5)
-        seen = J.sum(axis=(2, 3), keepdims=True) > 0
-        extra = 2 * share[:, :, None] * share[:, None, :]
-        self.weights = np.where(seen, J + extra, 0.0).ravel()  # rows per cell of J
-        self.shape, self.confidence = J.shape, confidence
-        s, y, p, q = (axis.ravel() for axis in np.indices(J.shape))
-        self._s, self._y, self._predictions = s, y, (p, q)
-        self.n_sensitive, self.n_classes = S, c
+        self.n_sensitive, self.n_classes = J.shape[:2]
+        self.confidence = confidence
+        self._counts = J.ravel()
+        self._smoothed = _smoothed(J).ravel()
+        self._s, self._y, *predictions = (axis.ravel() for axis in np.indices(J.shape))
+        self._predictions = predictions
 
     def recall(self, stage: int) -> _Rate:
         """Of class y for value s: (c·|S|,)."""
@@ -210,33 +203,62 @@ class _Pair:
             members *= self._y != classes[:, None]
         return _Rate(members * (self._predictions[stage] == classes[:, None]), members)
 
-    def average(self, stage: int) -> _Rate:
-        """Accuracy over all rows: (1,)."""
-        right = (self._predictions[stage] == self._y).astype(float)[None]
-        return _Rate(right, np.ones_like(right))
-
-    def values(self, rate: _Rate) -> tuple[FloatArray, FloatArray]:
-        """Smoothed rates (m,), and their influence (m, cells) of each row in a cell."""
-        n = np.maximum(rate.bottom @ self.weights, 1e-300)
-        value = rate.top @ self.weights / n
-        return value, (rate.top - value[:, None] * rate.bottom) / n[:, None]
+    def both(self, rate: Callable[[int], _Rate]) -> tuple[_Rate, _Rate]:
+        """A kind of rate after and before."""
+        return rate(1), rate(0)
 
     def contrasts(
-        self, after: tuple[_Rate, FloatArray], before: tuple[_Rate, FloatArray], share: int
+        self, rates: tuple[_Rate, _Rate], weights: FloatArray, share: int
     ) -> tuple[FloatArray, FloatArray]:
         """Limits (i, j) of the i-th sum of rates after minus the j-th before, ``share`` of them holding together.
 
-        Sums are given by weights (i, m) and (j, m). Delta method: the variance of a rate is that of its influence.
+        Sums are given by weights (i, m). Distances to the rates' limits add up in squares, with what the two
+        predictions have in common taken off (MOVER for dependent rates, Newcombe 1998).
         """
-        (value_1, influence_1), (value_0, influence_0) = self.values(after[0]), self.values(before[0])
-        sums_1, sums_0 = after[1] @ value_1, before[1] @ value_0
-        rows_1, rows_0 = after[1] @ influence_1, before[1] @ influence_0
-        var_1, var_0 = (rows_1**2) @ self.weights, (rows_0**2) @ self.weights
-        cov = (rows_1 * self.weights) @ rows_0.T
-        sd = np.sqrt(np.maximum(var_1[:, None] + var_0 - 2 * cov, 0.0))
-        z = float(ndtri(1 - (1 - self.confidence) / 2 / max(share, 1)))
-        centre = sums_1[:, None] - sums_0
-        return centre - z * sd, centre + z * sd
+        level = per_side(self.confidence, share)
+        (value_1, low_1, high_1), (value_0, low_0, high_0) = (self._limits(rate, level) for rate in rates)
+        shared = self._correlation(*rates)
+        centre = (weights @ value_1)[:, None] - weights @ value_0
+        ends = []
+        for toward_1, toward_0 in (
+            ((value_1 - low_1, high_1 - value_1), (value_0 - low_0, high_0 - value_0)),
+            ((high_1 - value_1, value_1 - low_1), (high_0 - value_0, value_0 - low_0)),
+        ):
+            after = np.where(weights > 0, toward_1[0], toward_1[1]) * weights
+            before = np.where(weights < 0, toward_0[0], toward_0[1]) * -weights
+            square = (after**2).sum(axis=1)[:, None] + (before**2).sum(axis=1) + 2 * after @ shared @ before.T
+            ends.append(np.sqrt(np.maximum(square, 0.0)))
+        return centre - ends[0], centre + ends[1]
+
+    def _limits(self, rate: _Rate, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rates (m,) and their exact limits."""
+        k = np.rint(rate.top @ self._counts)
+        n = np.maximum(np.rint(rate.bottom @ self._counts), 1.0)
+        return np.asarray(k / n), *clopper_pearson(k, n, level)
+
+    def _correlation(self, after: _Rate, before: _Rate) -> FloatArray:
+        """Correlation (m, m) of each rate after with each before, from the influence of a row on them."""
+        influence = []
+        for rate in (after, before):
+            n = rate.bottom @ self._smoothed
+            n = np.where(n > 0, n, 1.0)
+            value = rate.top @ self._smoothed / n
+            rows = (rate.top - value[:, None] * rate.bottom) / n[:, None]
+            sd = np.sqrt((rows**2) @ self._smoothed)
+            influence.append(rows / np.where(sd > 0, sd, 1.0)[:, None])
+        return np.asarray((influence[0] * self._smoothed) @ influence[1].T)
+
+
+def _smoothed(J: NDArray[Any]) -> FloatArray:
+    """Counts with two rows more in each cell (y, s), half a row for each of right and wrong, before and after.
+
+    Where a group is always right, before and after, the correlation would not be defined.
+    """
+    c = J.shape[1]
+    share = np.full((c, c), 0.5 / max(c - 1, 1))  # (class, prediction): half right, half wrong
+    np.fill_diagonal(share, 0.5)
+    seen = J.sum(axis=(2, 3), keepdims=True) > 0
+    return np.asarray(np.where(seen, J + 2 * share[:, :, None] * share[:, None, :], 0.0))
 
 
 def _figure_intervals(
@@ -246,18 +268,16 @@ def _figure_intervals(
     counts = Rates.of(J.sum(axis=3)).counts
     some = np.flatnonzero(counts.ravel() > 0)
     one = np.eye(counts.size)[some]  # each group's accuracy
-    recalls = pair.recall(1), pair.recall(0)
-    averages = pair.average(1), pair.average(0)
+    recalls = pair.both(pair.recall)
     pooled = _Pair(_pooled(J), pair.confidence)
-    yield "average", _linear(pooled, (pooled.recall(1), pooled.recall(0)), np.array([[1.0, 0.0]]))
+    yield "average", _linear(pooled, pooled.both(pooled.recall), np.array([[1.0, 0.0]]))
     # The change of a minimum is min_i max_j (after_i − before_j); docs/math.md#paired.
-    low, high = pair.contrasts((recalls[0], one), (recalls[1], one), len(some))
+    low, high = pair.contrasts(recalls, one, len(some))
     yield "worst_group", (float(low.max(axis=1).min()), float(high.max(axis=1).min()))
     if train is not None:
         weights = np.where(counts > 0, train, 0.0).ravel()[None]
         yield "train_weighted_average", _linear(pair, recalls, weights / weights.sum())
-    both = averages[0].joined(recalls[0]), averages[1].joined(recalls[1])
-    yield "gap", _of_maxima(pair, both, np.hstack([np.ones((len(some), 1)), -one]))
+    yield "gap", _of_maxima(pair, recalls, counts.ravel() / counts.sum() - one)
     yield from _difference_intervals(pair, recalls, counts, positive)
 
 
@@ -286,13 +306,13 @@ def _difference_intervals(
         if len(chosen) == 2:  # one pair in one class: later − earlier is the same contrast before and after
             yield "eod_signed", _linear(pair, recalls, chosen[:1])
     rows = np.broadcast_to(counts.sum(axis=0), counts.shape)
-    selection = pair.predicted(1, others_only=False), pair.predicted(0, others_only=False)
+    selection = pair.both(partial(pair.predicted, others_only=False))
     parity = _pairs(rows > 0, [1] if c == 2 else list(range(c)))
     if len(parity):
         yield "demographic_parity_difference", _of_maxima(pair, selection, parity)
     odds = _pairs(counts > 0, list(range(c)))
     if c != 2:
-        false = pair.predicted(1, others_only=True), pair.predicted(0, others_only=True)
+        false = pair.both(partial(pair.predicted, others_only=True))
         recalls = recalls[0].joined(false[0]), recalls[1].joined(false[1])
         more = _pairs(rows - counts > 0, list(range(c)))
         odds = np.block(
@@ -322,7 +342,7 @@ def _pairs(defined: NDArray[np.bool_], classes: list[int]) -> FloatArray:
 
 def _linear(pair: _Pair, rates: tuple[_Rate, _Rate], weights: FloatArray) -> tuple[float, float]:
     """Interval of the change of one weighted sum of rates."""
-    low, high = pair.contrasts((rates[0], weights), (rates[1], weights), 1)
+    low, high = pair.contrasts(rates, weights, 1)
     return float(low[0, 0]), float(high[0, 0])
 
 
@@ -330,21 +350,19 @@ def _of_maxima(
     pair: _Pair, rates: tuple[_Rate, _Rate], weights: FloatArray, shared_by: int = 1
 ) -> tuple[float, float]:
     """Interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired."""
-    low, high = pair.contrasts((rates[0], weights), (rates[1], weights), shared_by * len(weights))
+    low, high = pair.contrasts(rates, weights, shared_by * len(weights))
     return float(low.min(axis=1).max()), float(high.min(axis=1).max())
 
 
 def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tuple[GroupChange, ...]:
-    recalls = pair.recall(1), pair.recall(0)
     places = [
         before.classes.index(g.y) * pair.n_sensitive + before.sensitive.index(g.s) for g in before.groups
     ]
     weights = np.eye(pair.n_classes * pair.n_sensitive)[places]
-    low, high = pair.contrasts((recalls[0], weights), (recalls[1], weights), 1)
+    low, high = pair.contrasts(pair.both(pair.recall), weights, 1)
+    least, most = pair.contrasts(pair.both(pair.recall), weights, len(places))
     changes = []
     for g, (first, second) in enumerate(zip(before.groups, after.groups, strict=True)):
-        difference = second.accuracy - first.accuracy
-        ends = _around(difference, low[g, g], high[g, g])
         changes.append(
             GroupChange(
                 first.y,
@@ -354,8 +372,10 @@ def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tupl
                 first.small,
                 first.accuracy,
                 second.accuracy,
-                difference,
-                *ends,
+                second.accuracy - first.accuracy,
+                float(low[g, g]),
+                float(high[g, g]),
+                bool(least[g, g] > 0 or most[g, g] < 0),
             )
         )
     return tuple(changes)

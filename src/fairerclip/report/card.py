@@ -8,16 +8,19 @@ from typing import Any
 from fairerclip.report import yaml_text
 from fairerclip.report.markdown import (
     FIGURES,
+    GIVEN,
     SIMULATED,
     accuracy_by_group,
     confidence,
     figure_of,
     how_made,
+    presentable,
     summary_figures,
     trade_off,
 )
 from fairerclip.report.markdown_sections import probes, retrieval
 from fairerclip.report.markdown_text import STAGES, block, clean, escape, number, stages, table
+from fairerclip.report.page_parts import is_given
 
 Results = Mapping[str, Any]
 PAPER = "https://arxiv.org/abs/2403.15593"
@@ -57,10 +60,11 @@ def render_card(results: Results, *, license_id: str | None = None) -> str:
         The license of the model, as the Hub names it (``apache-2.0``). Left out unless given, as only you
         know it.
     """
+    front = yaml_text.lines(metadata(results, license_id=license_id))
+    results = presentable(results)
     parts = [f"# {escape(_name(results))}", ""]
     for title, body in _sections(results):
         parts += [f"## {title}", "", *body] if body else []
-    front = yaml_text.lines(metadata(results, license_id=license_id))
     return "\n".join(["---", *front, "---", "", *parts]).rstrip("\n") + "\n"
 
 
@@ -153,7 +157,9 @@ def _details(results: Results) -> list[str]:
             "",
             f"- Method: [FairerCLIP (Dehdashtian, Wang and Boddeti, ICLR 2024)]({PAPER})",
             f"- Strength: τ {number(model['tau'])}, τ_z {number(model['tau_z'])}, {escape(model['criterion'])}",
-            f"- Fitted with {LABELS.get(model['labels'], 'labels')}",
+            f"- {GIVEN.capitalize()}"
+            if is_given(results)
+            else f"- Fitted with {LABELS.get(model['labels'], 'labels')}",
         ]
     lines += [
         f"- Classes: {_listed(task['classes'])}",
@@ -192,7 +198,7 @@ def _training(results: Results) -> list[str]:
     task = results["task"]
     train = task["counts"].get("train")
     lines = [f"The training split of {escape(task['name'])}: {task['rows'].get('train', 0)} rows.", ""]
-    if results["model"] is None or "train" not in task["rows"]:
+    if results["model"] is None or is_given(results) or "train" not in task["rows"]:
         return []
     if train:
         rows = [[escape(cell["y"]), escape(cell["s"]), str(cell["n"])] for cell in train]

@@ -64,7 +64,7 @@ def _changes(results: Results) -> list[Row]:
 
 
 def _group_changes(results: Results) -> list[Row]:
-    columns = ("y", "s", "name", "n", "small", "before", "after", "difference", "low", "high")
+    columns = ("y", "s", "name", "n", "small", "before", "after", "difference", "low", "high", "clear")
     return _listed(_inside(results["groups"], "group_changes"), columns)
 
 

@@ -60,7 +60,7 @@ def draw_front(results: Results) -> Any:
     axes.plot(*_places(front), color=AFTER, linewidth=0.9, zorder=2)
     for point in front:
         whisker(axes, worst_estimate(plane, point), 100 * point["average"], _faint(FRONT), upright=True)
-    named = {"chosen": (points[plane["chosen"]], CHOSEN)}
+    named = {_chosen_name(plane): (points[plane["chosen"]], CHOSEN)}
     if plane["baseline"]:
         named["zero-shot"] = (plane["baseline"], BASELINE)
     for point, style in named.values():
@@ -73,6 +73,10 @@ def draw_front(results: Results) -> Any:
     handles = [dot, line(**FRONT), *(line(linestyle="none", **style) for _, style in named.values())]
     legend(figure, handles, ["(τ, τ_z)", "front", *named])
     return figure
+
+
+def _chosen_name(plane: Mapping[str, Any]) -> str:
+    return "as given" if plane["chosen_by"] == "given" else "chosen"
 
 
 def _faint(style: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +142,7 @@ def _name_chosen(figure: Any, results: Results) -> None:
     chosen = plane["points"][plane["chosen"]]
     worst = worst_estimate(plane, chosen)
     shown = with_interval(percent(worst["value"]), worst["low"], worst["high"])
-    said = f"chosen: τ {chosen['tau']:.3g}, τ_z {chosen['tau_z']:.3g}, worst group {shown} %"
+    said = f"{_chosen_name(plane)}: τ {chosen['tau']:.3g}, τ_z {chosen['tau_z']:.3g}, worst group {shown} %"
     handles, labels = [line(linestyle="none", **{**CHOSEN, "color": BEFORE})], [said]
     if any(point["failure"] is not None for point in plane["points"]):
         handles.append(line(linestyle="none", marker="s", color="#dddddd"))
@@ -180,5 +184,5 @@ def _curves(results: Results) -> Any:
     axes.grid()
     axes.set_xlabel(f"τ (τ_z = {plane['tau_zs'][0]:.3g})")
     axes.set_ylabel(f"accuracy, % [{confidence(results)}], {short(plane['split'], 20)}")
-    legend(figure, [*handles, line(linestyle="none", **CHOSEN)], [*labels, "chosen"], 2)
+    legend(figure, [*handles, line(linestyle="none", **CHOSEN)], [*labels, _chosen_name(plane)], 2)
     return figure

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairerclip.report import markdown_sections as sections
+from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.markdown_text import (
     NOTHING,
     STAGES,
@@ -13,14 +14,16 @@ from fairerclip.report.markdown_text import (
     change,
     code,
     escape,
-    filled,
     number,
     percent,
     share,
     stages,
     table,
     with_interval,
+    with_unit,
 )
+from fairerclip.report.page_parts import fewest_rows, is_given
+from fairerclip.report.text import cleaned, with_short_names
 
 Results = Mapping[str, Any]
 FIGURES = {
@@ -35,6 +38,7 @@ FIGURES = {
     "equalized_odds_difference": "Equalized-odds difference",
     "demographic_parity_difference": "Demographic-parity difference",
 }
+GIVEN = "a given model; how it was fitted is not known"
 SIMULATED = "The embeddings are simulated: these figures say nothing about any real model."
 
 
@@ -46,12 +50,22 @@ def render_markdown(results: Results) -> str:
     results : dict
         As `fairerclip.audit.results.read_results` gives it. Sections that are null are left out.
     """
+    results = presentable(results)
     lines = [f"# Audit of {escape(results['task']['name'])}", "", *_opening(results)]
     for title, section in SECTIONS:
         body = section(results)
         if body:
             lines += [f"## {title}", "", *body]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def presentable(results: Results) -> Results:
+    """Results to be shown: long names shortened, and no command but ours."""
+    shown = dict(with_short_names(cleaned(results)))
+    for section in ("plane", "model"):
+        if results[section] is not None:
+            shown[section] = {**shown[section], "command": known_command(results[section]["command"])}
+    return shown
 
 
 def _opening(results: Results) -> list[str]:
@@ -106,12 +120,18 @@ def summary_figures(results: Results) -> list[str]:
     for figure, label in names.items():
         found = [figure_of(section[stage], figure) for stage in there]
         if any(f is not None and f["value"] is not None for f in found) or figure in changes:
-            row = [escape(label), *map(share, found)]
+            row = [escape(label), *(_shown(figure, estimate) for estimate in found)]
             rows.append([*row, *([change(changes.get(figure))] if changes else [])])
-    header = ["per cent", *(STAGES[stage] for stage in there)]
+    header = ["figure", *(STAGES[stage] for stage in there)]
     lines = table([*header, *(["difference, points"] if changes else [])], rows)
     positive = section[there[-1]].get("positive")
     return lines if positive is None else [*lines, f"Equal opportunity is about {escape(positive)}.", ""]
+
+
+def _shown(figure: str, estimate: Mapping[str, Any] | None) -> str:
+    if estimate is None:
+        return NOTHING
+    return with_interval(with_unit(figure, estimate["value"]), estimate["low"], estimate["high"])
 
 
 def figure_of(report: Mapping[str, Any], figure: str) -> dict[str, Any] | None:
@@ -159,8 +179,14 @@ def _seeds(seeds: Mapping[str, Any] | None) -> list[str]:
     if seeds is None:
         return []
     columns = ("mean", "sd", "smallest", "largest", "sampling_se")
-    rows = [[escape(f["label"]), *(percent(f[column]) for column in columns)] for f in seeds["figures"]]
-    header = ["per cent", "mean", "standard deviation", "smallest", "largest", "sampling error"]
+    rows = [
+        [
+            escape(f["label"]),
+            *(with_unit("gap" if c in ("sd", "sampling_se") else f["figure"], f[c]) for c in columns),
+        ]
+        for f in seeds["figures"]
+    ]
+    header = ["figure", "mean", "standard deviation", "smallest", "largest", "sampling error"]
     note = f"Fitted with {seeds['n']} seeds; the sampling error is that of the test rows and is not part of this."
     return ["### Spread over seeds", "", note, "", *table(header, rows)]
 
@@ -172,18 +198,23 @@ def trade_off(results: Results) -> list[str]:
         return []
     points, chosen = plane["points"], plane["points"][plane["chosen"]]
     failed = sum(point["failure"] is not None for point in points)
-    by = "given" if plane["chosen_by"] == "given" else f"chosen by {escape(plane['chosen_by'])}"
+    by = f"chosen by {escape(plane['chosen_by'])}"
+    if plane["chosen_by"] == "given":
+        by = "not chosen, as there are no labelled validation rows: these are the parameters as given"
     note = (
         f"{len(points)} points on the {escape(plane['split'])} split, {failed} without a solution. "
         f"The point with → is {by}; the others are those that no point beats on both counts."
     )
+    fewest = fewest_rows(results)
+    if fewest is not None:
+        note += f" The smallest group has {fewest} rows: a point chosen on so few rows is uncertain."
     rows = [["zero-shot", "", "", "", *_plane_row(plane, plane["baseline"])]] if plane["baseline"] else []
     for g in sorted({*plane["front"], plane["chosen"]}, key=lambda g: (points[g]["average"], g)):
         point = points[g]
         at = [f"{point['tau']:.3g}", f"{point['tau_z']:.3g}", escape(point["criterion"])]
         rows.append(["→" if g == plane["chosen"] else "", *at, *_plane_row(plane, point)])
-    header = ["", "τ", "τ_z", "criterion", "average, %", "worst group, %", "in", "gap", "EOD"]
-    return [note, "", *table(header, rows), *block(filled(plane["command"], chosen), "sh")]
+    header = ["", "τ", "τ_z", "criterion", "average, %", "worst group, %", "in", "gap, points", "EOD, points"]
+    return [note, "", *table(header, rows), *_command(plane["command"] and filled(plane["command"], chosen))]
 
 
 def _plane_row(plane: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
@@ -220,10 +251,15 @@ def how_made(results: Results) -> list[str]:
     if model is None:
         return [*lines, ""]
     at = f"τ {number(model['tau'])}, τ_z {number(model['tau_z'])}, {escape(model['criterion'])}"
-    lines += [f"- {at}; labels used: {escape(model['labels'])}; model {escape(model['source'])}"]
+    how = GIVEN if is_given(results) else f"labels used: {escape(model['labels'])}; {escape(model['source'])}"
+    lines += [f"- {at}; {how}"]
     values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model["parameters"].items())
     lines += [f"- parameters: {values}"] if values else []
-    return [*lines, "", *block(model["command"], "sh")]
+    return [*lines, "", *([] if is_given(results) else _command(model["command"]))]
+
+
+def _command(command: str | None) -> list[str]:
+    return [MISSING, ""] if command is None else block(command, "sh")
 
 
 VERSIONS = ("fairerclip", "python", "numpy", "scipy", "scikit-learn")

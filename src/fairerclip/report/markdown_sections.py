@@ -190,7 +190,7 @@ def wording(results: Results) -> list[str]:
         for i, t in enumerate(section["templates"])
     ]
     note = f"Zero-shot with other words, on the {escape(section['split'])} split; → is what the task uses."
-    return [note, "", *table(["template", "average, %", "worst group, %", "in", "EOD, %"], rows)]
+    return [note, "", *table(["template", "average, %", "worst group, %", "in", "EOD, points"], rows)]
 
 
 def representation(results: Results) -> list[str]:

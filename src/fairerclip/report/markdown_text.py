@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fairerclip.report import text as words
+from fairerclip.report.number_text import DIFFERENCES
+
 MINUS, NOTHING = "−", "–"
-REPLACED = "\N{REPLACEMENT CHARACTER}"
 SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 BLOCK_START = re.compile(r"^([-+=#]|\d{1,9}(?=[.)](?:\s|$)))")
 LINK_START = re.compile(r"(?<=[Ww]{3})\.|:(?=//)")
 WORD_JOINER = "&#8288;"
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
 """What predicts at each stage."""
-EMBEDDINGS = {"before": "CLIP", "after": "FairerCLIP"}
+EMBEDDINGS = {"before": "image embeddings", "after": "mitigated embeddings"}
 """Whose embeddings they are at each stage."""
 
 
@@ -32,11 +33,7 @@ def clean(text: str) -> str:
     >>> clean("two\nlines\x07")
     'two lines�'
     """
-    return "".join(map(_visible, " ".join(text.split())))
-
-
-def _visible(character: str) -> str:
-    return REPLACED if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") else character
+    return words.clean(" ".join(text.split()))
 
 
 def escape(text: str) -> str:
@@ -68,7 +65,7 @@ def code(text: str) -> str:
 def block(text: str, language: str = "") -> list[str]:
     """Lines of a fenced block; the fence is longer than any in the text."""
     fence = "`" * max(3, _longest_run(text) + 1)
-    return [f"{fence}{language}", *("".join(map(_visible, line)) for line in text.split("\n")), fence, ""]
+    return [f"{fence}{language}", *map(words.clean, text.split("\n")), fence, ""]
 
 
 def _longest_run(text: str) -> int:
@@ -107,6 +104,18 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.1f}".replace("-", MINUS)
 
 
+def with_unit(figure: str, value: float | None) -> str:
+    """A group figure with its unit: shares in per cent, differences of shares in points.
+
+    Examples
+    --------
+    >>> with_unit("average", 0.8312), with_unit("gap", 0.2)
+    ('83.1 %', '20.0 points')
+    """
+    shown = percent(value)
+    return shown if value is None else f"{shown} {'points' if figure in DIFFERENCES else '%'}"
+
+
 def signed(value: float | None) -> str:
     """A difference of shares in points, with its sign."""
     return NOTHING if value is None else f"{100 * value:+.1f}".replace("-", MINUS)
@@ -140,16 +149,3 @@ def plain(estimate: Mapping[str, Any] | None, key: str = "value") -> str:
     shown = with_interval(number(estimate[key]), estimate["low"], estimate["high"], number)
     p_value = estimate.get("p_value")
     return shown if p_value is None else f"{shown}, p = {number(p_value)}"
-
-
-def filled(command: str, point: Mapping[str, Any]) -> str:
-    """A command with a point's τ, τ_z and criterion in their places.
-
-    Examples
-    --------
-    >>> filled("fit --tau {tau} {0}", {"tau": 0.7, "tau_z": 0.5, "criterion": "marginal"})
-    'fit --tau 0.7 {0}'
-    """
-    for name in ("tau", "tau_z"):
-        command = command.replace(f"{{{name}}}", f"{point[name]:.10g}")
-    return command.replace("{criterion}", str(point["criterion"]))

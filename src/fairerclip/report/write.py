@@ -16,19 +16,45 @@ from fairerclip.report.page import render_page
 
 FORMATS = {"html": "html", "md": "md", "json": "json", "csv": "", "card": "md"}
 """Form → ending of its file; CSV tables are a folder."""
+ENDINGS = {".html": ("html",), ".md": ("md", "card"), ".json": ("json",), ".csv": ("csv",), ".pdf": ()}
+"""Ending → forms that may have it, the first by default."""
 
 
-def check_output(kind: str, path: Path, *, overwrite: bool) -> None:
-    """Refuse a form that there is not, and a path that is taken, before the work is done."""
-    if kind not in FORMATS:
+def choose_kind(kind: str | None, path: str | Path | None) -> str:
+    """The form that is asked for, or that the ending of the output says; a page where neither is given.
+
+    Examples
+    --------
+    >>> choose_kind(None, "r.md"), choose_kind("card", "r.md"), choose_kind(None, None)
+    ('md', 'card', 'html')
+    """
+    if kind is not None and kind not in FORMATS:
         raise ParameterError(f"format must be one of {', '.join(FORMATS)}; got {kind!r}")
-    check_free(path, overwrite)
+    ending = "" if path is None else Path(path).suffix.lower()
+    if kind is not None:
+        if kind not in ENDINGS.get(ending, (kind,)):
+            raise ParameterError(f"{path} ends in {ending}, which --format {kind} does not make: {_EXPECTED}")
+        return kind
+    if path is None:
+        return "html"
+    if ending == ".csv" or not ENDINGS.get(ending):
+        raise ParameterError(f"the ending of {path} does not say which report to make: {_EXPECTED}")
+    return ENDINGS[ending][0]
+
+
+_EXPECTED = "a report ends in .html, .md or .json; csv is a folder: --format csv -o FOLDER"
+
+
+def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
+    """Refuse a form that there is not, and a path that is taken, before the work is done."""
+    choose_kind(kind, path)
+    check_free(Path(path), overwrite)
 
 
 def write_report(
     results: Mapping[str, Any],
-    path: Path,
-    kind: str = "html",
+    path: str | Path,
+    kind: str | None = None,
     *,
     title: str | None = None,
     overwrite: bool = False,
@@ -39,14 +65,16 @@ def write_report(
     ----------
     results : mapping
         From `fairerclip.audit.task.audit_task` or `fairerclip.audit.results.read_results`.
-    path : Path
+    path : str or Path
         The file, or for CSV the folder; it appears whole or not at all.
-    kind : "html", "md", "json", "csv" or "card"
+    kind : "html", "md", "json", "csv" or "card", optional
+        As the path ends unless given.
     title : str, optional
         Of the page.
     overwrite : bool
         Replace what is there.
     """
+    path, kind = Path(path), choose_kind(kind, path)
     check_output(kind, path, overwrite=overwrite)
     if kind == "json":
         return write_results(results, path, overwrite=overwrite)

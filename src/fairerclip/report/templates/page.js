@@ -3,9 +3,30 @@
 // the only arithmetic here is a count as a share of its group, and positions on the screen.
 // Data reaches the document as text and attributes alone.
 (() => {
-  const results = JSON.parse(document.getElementById("results").textContent);
+  const LONGEST = 120;
+  const brief = shortNames();
+  // Long names are shortened for display alone; the whole of them stays in the JSON.
+  const results = JSON.parse(document.getElementById("results").textContent, (key, value) => (typeof value === "string" && key !== "command" ? brief(value) : value));
   const byId = (id) => document.getElementById(id);
   document.documentElement.classList.add("js");
+
+  // The beginning and the end of a long name; different names stay different.
+  function shortNames() {
+    const names = new Map();
+    const taken = new Set();
+    return (text) => {
+      const marks = text.length > LONGEST ? [...text] : [];
+      if (marks.length <= LONGEST) return text;
+      if (!names.has(text)) {
+        const short = marks.slice(0, 79).join("") + "…" + marks.slice(-40).join("");
+        let unique = short;
+        for (let count = 2; taken.has(unique); count += 1) unique = `${short} (${count})`;
+        taken.add(unique);
+        names.set(text, unique);
+      }
+      return names.get(text);
+    };
+  }
 
   // ---- Numbers as text, the same as the tables -------------------------------------------------------------
 
@@ -18,12 +39,20 @@
   }
 
   const percent = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1) + "\u00a0%");
+  const gap = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1) + "\u00a0points");
+  const bare = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1));
+  // Differences of shares are in points.
+  const measured = (figure, x) => (figure === "eod" || figure === "gap" ? gap(x) : percent(x));
   const number = (x) => (missing(x) ? NOTHING : fixed(x, 3));
   const typed = (x) => String(Number(x.toPrecision(12)));
   const setting = (x) => String(Number(x.toFixed(4)));
   const interval = (low, high) => (missing(low) || missing(high) ? "" : `[${fixed(low * 100, 1)}, ${fixed(high * 100, 1)}]`);
   const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  const shorten = (text, length) => (text.length > length ? text.slice(0, Math.max(1, length - 1)) + "…" : text);
+  // Both ends of a text that has no room: groups often differ at the end alone.
+  function shorten(text, length) {
+    const tail = Math.floor(length / 3);
+    return text.length > length ? text.slice(0, Math.max(1, length - 1 - tail)) + "…" + text.slice(text.length - tail) : text;
+  }
 
   // ---- Elements ------------------------------------------------------------------------------------------------
 
@@ -122,6 +151,7 @@
   // ---- Bars by group -------------------------------------------------------------------------------------------
 
   const STAGES = [["before", "zero-shot"], ["after", "FairerCLIP"]];
+  const SPACES = { before: "image embeddings", after: "mitigated embeddings" };
 
   function percentAxis(svg, x, from, to, top, bottom) {
     for (const at of ticks(from, to, (x(to) - x(from)) / 70)) {
@@ -137,7 +167,7 @@
   }
 
   function groupName(svg, row, width, wide, y) {
-    const room = Math.floor((wide ? width * 0.3 : width) / 7);
+    const room = Math.floor((wide ? width * 0.3 : width) / 7.8);
     const name = draw(svg, "text", { x: 0, y: wide ? y + 18 : y + 12, class: "strong" }, shorten(row.name, wide ? room : room - 16));
     draw(name, "title", {}, row.name);
     const rows = `n = ${grouped(row.n)}` + (row.small ? ` △ fewer than ${results.settings.small} rows` : "");
@@ -179,7 +209,7 @@
     const host = byId("plot-groups");
     if (!host) return;
     const { before, after } = results.groups;
-    const find = (report, group) => report && report.groups.find((one) => one.name === group.name);
+    const find = (report, group) => report && report.groups.find((one) => one.y === group.y && one.s === group.s);
     const mark = (group) => group && { value: group.accuracy, low: group.low, high: group.high };
     const rows = (before || after).groups.map((group, index) => ({
       index, name: group.name, n: group.n, small: group.small, before: mark(find(before, group)), after: mark(find(after, group)),
@@ -195,6 +225,7 @@
     worst_group: { name: "worst group", better: "higher" }, average: { name: "average", better: "higher" },
     eod: { name: "EOD", better: "lower" }, gap: { name: "gap", better: "lower" },
   };
+  const chosenPoint = plane && plane.chosen_by === "given" ? "the parameters as given" : "the chosen point";
   const repaint = [];
 
   // Points come with the criterion slowest, then tau_z, then tau.
@@ -234,15 +265,16 @@
 
   function pointRows() {
     const point = pickedPoint();
-    return plane.groups.map((group, index) => ({
-      index, name: group.name, n: group.n, small: group.small,
+    // In the order of the table of groups.
+    return byId("plot-point").dataset.order.split(" ").map(Number).map((index) => ({
+      index, name: plane.groups[index].name, n: plane.groups[index].n, small: plane.groups[index].small,
       before: plane.baseline ? countMark(index, plane.baseline.correct[index]) : null,
       after: countMark(index, point.correct && point.correct[index]),
     }));
   }
 
   const pointText = (point) => `τ ${setting(point.tau)}, τ_z ${setting(point.tau_z)}, ${point.criterion}: ` +
-    (point.failure ? `no model. ${point.failure}` : `average ${percent(point.average)}, worst group ${percent(point.worst_group)}, EOD ${percent(point.eod)}`);
+    (point.failure ? `no model. ${point.failure}` : `average ${percent(point.average)}, worst group ${percent(point.worst_group)}, EOD ${gap(point.eod)}`);
 
   // The plane as a heat map; one value of tau_z makes it a strip.
   function heatRange() {
@@ -322,8 +354,8 @@
       const part = draw(svg, "rect", { x: at.left + (i * span) / 30, y, width: span / 30 + 0.5, height: 10 });
       part.style.setProperty("fill", heatColour(low + ((high - low) * (i + 0.5)) / 30, [low, high]));
     }
-    draw(svg, "text", { x: at.left, y: y + 25, class: "muted" }, percent(low));
-    draw(svg, "text", { x: at.left + span, y: y + 25, class: "muted", "text-anchor": "end" }, percent(high));
+    draw(svg, "text", { x: at.left, y: y + 25, class: "muted" }, measured(picked.figure, low));
+    draw(svg, "text", { x: at.left + span, y: y + 25, class: "muted", "text-anchor": "end" }, measured(picked.figure, high));
     draw(svg, "text", { x: beside ? at.left + span + 10 : at.left, y: beside ? y + 10 : y + 43, class: "muted" }, `${name}, ${better} is better`);
     return beside ? y + 30 : y + 48;
   }
@@ -331,7 +363,7 @@
   function drawPlane() {
     const host = byId("plot-plane");
     const title = () => `${FIGURES[picked.figure].name} over τ and τ_z, ${plane.criteria[picked.criterion]}, ${plane.split} rows`;
-    const describe = () => `Heat map from ${percent(heatRange()[0])} to ${percent(heatRange()[1])}. Picked: ${pointText(pickedPoint())}`;
+    const describe = () => `Heat map from ${measured(picked.figure, heatRange()[0])} to ${measured(picked.figure, heatRange()[1])}. Picked: ${pointText(pickedPoint())}`;
     repaint.push(chart(host, title, describe, (svg, width) => {
       const at = heatLayout(width);
       heatCells(svg, at);
@@ -390,11 +422,11 @@
     }
     for (const tick of ticks(at.y0, at.y1, 5)) {
       draw(svg, "line", { x1: 58, x2: width - 10, y1: at.y(tick), y2: at.y(tick), class: "grid" });
-      draw(svg, "text", { x: 52, y: at.y(tick) + 4, "text-anchor": "end", class: "muted" }, tickText(tick));
+      draw(svg, "text", { x: 52, y: at.y(tick) + 4, "text-anchor": "end", class: "muted" }, picked.axis === "eod" ? tickText(tick).replace("\u00a0%", "") : tickText(tick));
     }
     draw(svg, "text", { x: width / 2 + 20, y: height - 8, "text-anchor": "middle", class: "strong" }, "average (right is better)");
     const middle = (height - 44) / 2;
-    const name = picked.axis === "eod" ? "EOD (lower is better)" : "worst group (higher is better)";
+    const name = picked.axis === "eod" ? "EOD, points (lower is better)" : "worst group (higher is better)";
     draw(svg, "text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle", class: "strong" }, name);
   }
 
@@ -461,7 +493,7 @@
 
   // What follows the picked point.
   function showReadout(point) {
-    const forms = { tau: setting, tau_z: setting, lambda_eff: number, average: percent, worst_group: percent, eod: percent, gap: percent };
+    const forms = { tau: setting, tau_z: setting, lambda_eff: number, average: percent, worst_group: percent, eod: gap, gap };
     for (const field of byId("readout").querySelectorAll("[data-field]")) {
       const name = field.dataset.field;
       if (name === "criterion") field.replaceChildren(addName(document.createDocumentFragment(), point.criterion));
@@ -470,12 +502,19 @@
     const failure = byId("failure");
     failure.hidden = !point.failure;
     failure.textContent = point.failure ? `No model here: ${point.failure}` : "";
-    byId("is-chosen").textContent = pickedIndex() === plane.chosen ? "the chosen point" : "a point you picked";
+    byId("is-chosen").textContent = pickedIndex() === plane.chosen ? chosenPoint : "a point you picked";
   }
 
+  // As a shell reads it back as one word.
+  const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'"'"'`)}'`);
+  // Quoted words first, so that a placeholder inside one is left alone.
+  const PLACES = /'[^']*'|"[^"]*"|(?<![^ ])\{(tau|tau_z|criterion)\}(?![^ ])/g;
+
   function showCommand(point) {
-    const values = { tau: typed(point.tau), tau_z: typed(point.tau_z), criterion: point.criterion };
-    byId("command").value = plane.command.replace(/\{(tau|tau_z|criterion)\}/g, (_, name) => values[name]);
+    const box = byId("command");
+    if (!box) return;
+    const values = { tau: typed(point.tau), tau_z: typed(point.tau_z), criterion: quoted(point.criterion) };
+    box.value = plane.command.replace(PLACES, (found, name) => (name ? values[name] : found));
     byId("copied").textContent = "";
   }
 
@@ -537,10 +576,10 @@
   }
 
   function allPointsTable(host) {
-    const head = ["Criterion", "τ", "τ_z", "λ_eff", "Average", "Worst group", "EOD", "Gap", "No model because"];
+    const head = ["Criterion", "τ", "τ_z", "λ_eff", "Average", "Worst group", "EOD, points", "Gap, points", "No model because"];
     lazyTable(host, head, () => plane.points.map((point) => [
       point.criterion, setting(point.tau), setting(point.tau_z), number(point.lambda_eff),
-      percent(point.average), percent(point.worst_group), percent(point.eod), percent(point.gap), point.failure || "",
+      percent(point.average), percent(point.worst_group), bare(point.eod), bare(point.gap), point.failure || "",
     ]));
   }
 
@@ -556,7 +595,7 @@
     onChoice("axis", (value) => { picked.axis = value; show(); });
     onChoice("criterion", (value) => { picked.criterion = Number(value); show(); });
     byId("back").addEventListener("click", () => pick(plane.chosen));
-    byId("copy").addEventListener("click", copyCommand);
+    if (byId("copy")) byId("copy").addEventListener("click", copyCommand);
     allPointsTable(byId("all-points"));
     show();
     clearTimeout(saying);
@@ -723,7 +762,7 @@
     let by = "y";
     const paints = ["before", "after"].filter((stage) => picture[stage]).map((stage) => chart(
       byId(`plot-picture-${stage}`),
-      () => `The embedding in two dimensions, ${stage === "before" ? "zero-shot" : "FairerCLIP"}`,
+      () => `The embedding in two dimensions, ${SPACES[stage]}`,
       () => `Rows counted in squares, marked by ${by === "y" ? "class" : "value of S"}: ${labelsOf(by).join(", ")}.`,
       (svg, width) => picturePanel(svg, picture[stage], by, width),
     ));
@@ -731,7 +770,7 @@
     onChoice("colour", (value) => { by = value; refresh(); });
     refresh();
     lazyTable(byId("picture-counts"), ["Group", "Stage", "x from", "y from", "Rows"], () => ["before", "after"].filter((stage) => picture[stage]).flatMap((stage) => picture[stage].cells.map(([i, j, group, n]) => [
-      picture.groups[group].name, stage === "before" ? "zero-shot" : "FairerCLIP", number(picture[stage].x_edges[i]), number(picture[stage].y_edges[j]), n,
+      picture.groups[group].name, SPACES[stage], number(picture[stage].x_edges[i]), number(picture[stage].y_edges[j]), n,
     ])));
   }
 
@@ -808,7 +847,7 @@
       const label = `${probe.attribute}, ${probe.probe} probe`;
       if (!rows.has(label)) rows.set(label, { label, marks: [], line: probe.chance });
       const before = probe.stage === "before";
-      rows.get(label).marks.push({ ...probe, style: probe.stage, shape: before ? shapes[0] : shapes[2], name: before ? "zero-shot" : "FairerCLIP" });
+      rows.get(label).marks.push({ ...probe, style: probe.stage, shape: before ? shapes[0] : shapes[2], name: SPACES[probe.stage] });
     }
     dotRows(byId("plot-probes"), "Balanced accuracy of probes for S; the dashed line is chance", [...rows.values()]);
   }
