@@ -63,7 +63,7 @@ MANIFEST_KEYS = {
 M = TypeVar("M", bound="FairerCLIP")
 
 
-def _plain(value: Any, what: str) -> Any:
+def plain_value(value: Any, what: str) -> Any:
     """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -79,11 +79,13 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name == "class_weight" and isinstance(value, Mapping):
-            params[name] = [[_plain(k, "class_weight"), _plain(v, "class_weight")] for k, v in value.items()]
+            params[name] = [
+                [plain_value(k, "class_weight"), plain_value(v, "class_weight")] for k, v in value.items()
+            ]
         elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = None  # a generator's state is not part of the model
         else:
-            params[name] = _plain(value, f"parameter {name}")
+            params[name] = plain_value(value, f"parameter {name}")
     return params
 
 
@@ -109,7 +111,7 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         "format_version": FORMAT_VERSION,
         "fairerclip_version": __version__,
         "parameters": _parameters(model),
-        "classes": [_plain(c, "a class label") for c in model.classes_.tolist()],
+        "classes": [plain_value(c, "a class label") for c in model.classes_.tolist()],
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(n) for n in names],
         "n_iter": model.n_iter_,
@@ -120,7 +122,7 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         "sha256": hashlib.sha256(blob).hexdigest(),
     }
     manifest["manifest_sha256"] = _digest(manifest)
-    _write_folder(path, {TENSORS: blob, MANIFEST: _canonical(manifest)})
+    write_folder(path, {TENSORS: blob, MANIFEST: _canonical(manifest)})
     return path
 
 
@@ -135,7 +137,8 @@ def _digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(body)).hexdigest()
 
 
-def _write_folder(path: Path, files: dict[str, bytes]) -> None:
+def write_folder(path: Path, files: dict[str, bytes]) -> None:
+    """Write files into a folder that appears whole or not at all, in place of what is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.parent / f".{path.name}.{secrets.token_hex(6)}"
     fresh.mkdir()
@@ -163,7 +166,8 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The content of a plain file of at most ``limit`` bytes."""
     if path.is_symlink() or not path.is_file():
         raise ModelFileError(f"{path} is missing or not a plain file; expected a folder that save() wrote")
     size = path.stat().st_size
@@ -180,7 +184,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    raw = _read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
+    raw = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
     try:
         manifest = json.loads(raw, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError) as error:
@@ -209,7 +213,7 @@ def read_model(path: Path, cls: type[M]) -> M:
     if not path.is_dir():
         raise ModelFileError(f"{path} is not a model folder; expected a folder that save() wrote")
     manifest = _read_manifest(path)
-    blob = _read_bytes(path / TENSORS, MAX_TENSOR_BYTES)
+    blob = read_bytes(path / TENSORS, MAX_TENSOR_BYTES)
     if hashlib.sha256(blob).hexdigest() != manifest["sha256"]:
         raise ModelFileError(
             f"{path / TENSORS} does not match its digest: the file is damaged or was changed"

@@ -1,0 +1,298 @@
+"""Deep feature reweighting: the last layer fitted anew on rows in which all groups are equally many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from fairerclip.baselines.base import F64, Ints, Needs, Training, Validation
+from fairerclip.baselines.heads import LinearHead, check_classes
+from fairerclip.baselines.logistic import (
+    Scaling,
+    both_sides,
+    check_choice,
+    check_count,
+    check_positive,
+    fit_quietly,
+    merit,
+    strengths,
+    warn_unconverged,
+)
+from fairerclip.errors import LabelError
+
+VARIANTS = ("validation", "train", "subsample", "upsample")
+C_GRIDS = {
+    "waterbirds": (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01),
+    "celeba": (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
+}
+"""Published grids of C."""
+CLASS_WEIGHTS = (1.0, 2.0, 3.0, 10.0, 100.0, 300.0, 1000.0)
+"""Published weights of one class against the others, which DFR on training rows may be tuned over."""
+REFITS = {"validation": 20, "train": 10}
+"""Published numbers of refits whose weights are averaged."""
+
+
+class _Choice(NamedTuple):
+    C: float
+    class_weight: tuple[float, ...]
+
+
+class _Rows(NamedTuple):
+    """Standardised rows (n, p), class codes, cells of class and group, and weights, (n,) each."""
+
+    X: F64
+    y: Ints
+    cell: Ints
+    weight: F64
+
+    def at(self, rows: Ints) -> _Rows:
+        return _Rows(self.X[rows], self.y[rows], self.cell[rows], self.weight[rows])
+
+
+class DFR(LinearHead):
+    """Logistic regression with an L1 penalty on rows in which all groups are equally many, averaged over draws.
+
+    Needs validation rows with class and sensitive labels: it learns from them (``variant="validation"``) or chooses C
+    on them (``variant="train"``), where training rows need sensitive values, too: true ones, or prompts to read them
+    from. Labels y of training rows name the classes.
+
+    Parameters
+    ----------
+    variant : {"validation", "train", "subsample", "upsample"}
+        Rows to learn from. "validation" and "train" are the original method. "subsample" and "upsample" are what the
+        tables of Zhang & Ré call DFR: groups are guessed from class prompts, no sensitive label is used, and the
+        probe is trained by gradient; of the other parameters they use ``recipe`` and ``random_state`` alone.
+    C : float or sequence of float
+        Inverse strength of the penalty, or values to choose from by worst-group accuracy, ties by average accuracy,
+        then the first. `C_GRIDS` has the published ones; the default is that of Waterbirds.
+    class_weights : sequence of float, default=(1.0,)
+        Each in turn is given to each class, against 1 for the others, and chosen together with C; `CLASS_WEIGHTS`
+        has the published ones. For balanced groups the default is the published choice.
+    n_refits : int, optional
+        Draws whose weights are averaged; 20 for "validation" and 10 for "train" unless given.
+    max_iter, tol : int, float
+        Of liblinear.
+    recipe : mapping, optional
+        Keyword arguments of `fairerclip.baselines.dfr_pseudo.train_pseudo`.
+    random_state : int, RandomState or None
+        Draws the halves and the balanced rows.
+
+    Attributes
+    ----------
+    coef_, intercept_ : (c, p), (c,) averaged weights, in units of X.
+    diagnostics_ : dict with C, class_weight, rows_per_group and refits.
+
+    Notes
+    -----
+    A group is a cell of class and sensitive value that has rows. Differences from the published code: validation
+    rows are halved within each group, so that a small one is in both halves; the choice of C is iterated as long as
+    the refits (published: 20 steps for "train"); more than two classes are told apart one against the rest, as
+    liblinear does. As published, columns are standardised by the training rows, and liblinear's penalty includes the
+    intercept.
+
+    References
+    ----------
+    Kirichenko, Izmailov & Wilson, "Last Layer Re-Training is Sufficient for Robustness to Spurious Correlations",
+    2023, arXiv:2204.02937.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, s = np.arange(40) % 2, np.arange(40) // 2 % 2
+    >>> X = np.column_stack([y, s]) + 0.1 * np.random.default_rng(1).normal(size=(40, 2))
+    >>> model = DFR(C=1.0, random_state=0).fit(X, y, validation=(X, y, s))
+    >>> bool(np.all(model.predict(X) == y)), model.diagnostics_["rows_per_group"]
+    (True, 10)
+    """
+
+    needs = Needs("target", False, False, True, "Kirichenko et al. 2023, arXiv:2204.02937")
+
+    def __init__(
+        self,
+        variant: str = "validation",
+        *,
+        C: Any = C_GRIDS["waterbirds"],
+        class_weights: Sequence[float] = (1.0,),
+        n_refits: int | None = None,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        recipe: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.variant = variant
+        self.C = C
+        self.class_weights = class_weights
+        self.n_refits = n_refits
+        self.max_iter = max_iter
+        self.tol = tol
+        self.recipe = recipe
+        self.random_state = random_state
+
+    @property
+    def requirements(self) -> Needs:
+        """What `fit` must be given for this variant."""
+        check_choice("variant", self.variant, VARIANTS)
+        pseudo = self.variant in ("subsample", "upsample")
+        prompts = pseudo and (self.recipe or {}).get("groups", "zero-shot") == "zero-shot"
+        return self.needs._replace(
+            text=prompts, sensitive=self.variant == "train", validation=not pseudo and self._chooses()
+        )
+
+    def _chooses(self) -> bool:
+        """Whether validation rows are needed: to learn from, or to choose on."""
+        return self.variant == "validation" or len(self._choices(2)) > 1
+
+    def _learn(self, data: Training) -> None:
+        if self.variant in ("subsample", "upsample"):
+            check_classes(data, self.classes_, "DFR")
+            self._by_gradient(data)
+            return
+        check_count("max_iter", self.max_iter)
+        check_positive("tol", self.tol)
+        refits = REFITS[self.variant] if self.n_refits is None else self.n_refits
+        check_count("n_refits", refits)
+        scaling = Scaling.of(data.X, data.weight, "column")
+        rng = check_random_state(self.random_state)
+        chosen, rows = self._choose(data, scaling, rng)
+        draws = [balanced_rows(rows.cell, rng) for _ in range(refits)]
+        fits = [self._fit(rows.at(draw), chosen, rng) for draw in draws]
+        coef = np.mean([coef for coef, _, _ in fits], axis=0)
+        intercept = np.mean([intercept for _, intercept, _ in fits], axis=0)
+        if not all(converged for _, _, converged in fits):
+            warn_unconverged(f"liblinear with C={chosen.C:g}", self.max_iter)
+        self.coef_, self.intercept_ = scaling.fold(coef, intercept)
+        self.diagnostics_ = {
+            "C": chosen.C,
+            "class_weight": list(chosen.class_weight),
+            "rows_per_group": len(draws[0]) // len(np.unique(rows.cell)),
+            "refits": refits,
+            "sensitive": "given" if self.variant == "validation" or data.s_is_true else "read from prompts",
+        }
+
+    def _by_gradient(self, data: Training) -> None:
+        from fairerclip.baselines.dfr_pseudo import train_pseudo
+
+        self.coef_, self.intercept_, self.diagnostics_ = train_pseudo(
+            data, self.variant, random_state=self.random_state, **(self.recipe or {})
+        )
+
+    def _choices(self, n_classes: int) -> list[_Choice]:
+        """Every C with every class weight, each once, in the order given."""
+        one = np.eye(n_classes, dtype=bool)
+        weights = [
+            tuple(np.where(row, weight, 1.0).tolist())
+            for weight, row in product(strengths(self.class_weights), one)
+        ]
+        return [_Choice(C, weight) for weight in dict.fromkeys(weights) for C in strengths(self.C)]
+
+    def _choose(self, data: Training, scaling: Scaling, rng: np.random.RandomState) -> tuple[_Choice, _Rows]:
+        """C and class weight by worst group, and the rows that the refits draw from."""
+        choices, held = self._choices(data.n_classes), data.validation
+        if held is not None:
+            held = held._replace(X=scaling.apply(held.X))
+        if self.variant == "train":
+            rows = self._training_rows(data, scaling)
+            if len(choices) == 1 or held is None:
+                return choices[0], rows
+            return self._best(choices, rows, held, data.n_classes, rng), rows
+        if held is None:  # `requirements` has it
+            raise LabelError("DFR learns from validation rows: give validation=(X, y, s)")
+        rows = _Rows(held.X, held.y, _cells(held.y, held.s), np.ones(len(held.y)))
+        self._check_all_classes(rows.y, data.n_classes, "validation")
+        if len(choices) == 1:
+            return choices[0], rows
+        first, second = halves(rows.cell, rng)
+        other = Validation(held.X[second], held.y[second], held.s[second])
+        if not len(second):
+            raise LabelError("no group has two validation rows, so that C cannot be chosen: give one C")
+        return self._best(choices, rows.at(first), other, data.n_classes, rng), rows
+
+    def _training_rows(self, data: Training, scaling: Scaling) -> _Rows:
+        check_classes(data, self.classes_, "DFR")
+        used = np.flatnonzero(data.weight > 0)
+        y = np.empty(0, dtype=np.int64) if data.y is None else data.y
+        s = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+        return _Rows(scaling.apply(data.X[used]), y[used], _cells(y[used], s[used]), data.weight[used])
+
+    def _check_all_classes(self, y: Ints, n_classes: int, what: str) -> None:
+        absent = np.bincount(y, minlength=n_classes) == 0
+        if absent.any():
+            raise LabelError(
+                f"DFR has no {what} rows of classes {self.classes_[absent].tolist()[:10]}, which it could never "
+                "predict; label some, or leave them out of classes= and text="
+            )
+
+    def _best(
+        self,
+        choices: list[_Choice],
+        rows: _Rows,
+        held: Validation,
+        n_classes: int,
+        rng: np.random.RandomState,
+    ) -> _Choice:
+        """The choice whose one fit on balanced rows has the best worst group among those held out."""
+        drawn = rows.at(balanced_rows(rows.cell, rng))
+        merits = []
+        for choice in choices:
+            coef, intercept, _ = self._fit(drawn, choice, rng)
+            merits.append(merit((coef, intercept), held.X, held, n_classes, "worst_group"))
+        return choices[max(range(len(choices)), key=merits.__getitem__)]
+
+    def _fit(self, rows: _Rows, choice: _Choice, rng: np.random.RandomState) -> tuple[F64, F64, bool]:
+        """One L1 logistic regression (c, p), (c,) by liblinear, one against the rest beyond two classes."""
+        model = _l1_regression(
+            C=choice.C, max_iter=self.max_iter, tol=self.tol, random_state=rng.randint(2**31 - 1)
+        )
+        n_classes = len(choice.class_weight)
+        weight = rows.weight * np.asarray(choice.class_weight)[rows.y]
+        if n_classes == 2:
+            converged = fit_quietly(model, rows.X, rows.y, weight)
+            return *both_sides(model.coef_, model.intercept_), converged
+        coef, intercept, converged = np.empty((n_classes, rows.X.shape[1])), np.empty(n_classes), True
+        for k in range(n_classes):
+            converged &= fit_quietly(model, rows.X, (rows.y == k).astype(np.int64), weight)
+            coef[k], intercept[k] = model.coef_[0], model.intercept_[0]
+        return coef, intercept, converged
+
+
+def balanced_rows(cell: Ints, rng: np.random.RandomState) -> Ints:
+    """Row numbers: of every cell that occurs as many as the smallest has, without replacement.
+
+    Examples
+    --------
+    >>> cell = np.array([0, 0, 0, 2, 2])
+    >>> rows = balanced_rows(cell, np.random.RandomState(0))
+    >>> np.bincount(cell[rows]).tolist()
+    [2, 0, 2]
+    """
+    present, counts = np.unique(cell, return_counts=True)
+    draws = [rng.permutation(np.flatnonzero(cell == k))[: counts.min()] for k in present]
+    return np.concatenate(draws)
+
+
+def halves(cell: Ints, rng: np.random.RandomState) -> tuple[Ints, Ints]:
+    """Row numbers of two halves of every cell; the first has the odd row."""
+    first, second = [], []
+    for k in np.unique(cell):
+        rows = rng.permutation(np.flatnonzero(cell == k))
+        middle = (len(rows) + 1) // 2
+        first.append(rows[:middle])
+        second.append(rows[middle:])
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
+
+
+def _cells(y: Ints, s: Ints) -> Ints:
+    return np.asarray(y * (int(s.max(initial=0)) + 1) + s, dtype=np.int64)
+
+
+def _l1_regression(**parameters: Any) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(solver="liblinear", **parameters)
+    # scikit-learn 1.8 says l1_ratio where earlier ones say penalty, and warns of the other.
+    older = model.get_params().get("penalty") == "l2"
+    return model.set_params(penalty="l1") if older else model.set_params(l1_ratio=1.0)

@@ -1,0 +1,92 @@
+"""The two kinds of head that baselines end in: cosines with class prompts, and a linear classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from fairerclip.baselines.base import F64, Baseline, Training, unit_rows
+from fairerclip.errors import LabelError, PromptError, ShapeError
+from fairerclip.inputs import check_rows
+from fairerclip.labels import prototypes
+
+VANISHED = 1e-10
+"""Prompts of length one that a map makes shorter than this are gone: what is left is rounding."""
+
+
+class CosineHead(Baseline):
+    """Scores are cosines of image rows with one vector per class, ``text_`` (c, p)."""
+
+    fitted: ClassVar[tuple[str, ...]] = ("text_",)
+    shapes = {"text_": ("c", "p")}  # noqa: RUF012 - a constant, as in every subclass
+
+    def scores(self, X: Any) -> F64:
+        """Cosine with each class (n, c). O(n·p·c) time."""
+        return np.asarray(unit_rows(self._rows(X)) @ self.text_.T)
+
+
+class LinearHead(Baseline):
+    """Scores are ``X @ coef_.T + intercept_`` (c, p), (c,): logits, in the units of X as given."""
+
+    fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
+    shapes = {"coef_": ("c", "p"), "intercept_": ("c",)}  # noqa: RUF012
+
+    def scores(self, X: Any) -> F64:
+        """Logit of each class (n, c). O(n·p·c) time."""
+        return np.asarray(self._rows(X) @ self.coef_.T + self.intercept_)
+
+
+def unit_prompts(T: F64, what: str) -> F64:
+    """Prompts of length one after a map; a prompt that the map took to zero is an error."""
+    gone = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
+    if len(gone):
+        raise PromptError(
+            f"nothing is left of class prompts {gone.tolist()[:5]} after {what}: they lie in the span of the "
+            "sensitive prompts; give fewer or other sensitive prompts"
+        )
+    return unit_rows(T)
+
+
+def map_prompts(model: Baseline, T: Any, apply: Callable[[F64], F64]) -> F64:
+    """Prompts (m, p), checked, normalised, mapped and normalised."""
+    check_is_fitted(model, model.fitted)
+    rows = np.asarray(T, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
+        raise ShapeError(f"T must have shape (m, {model.n_features_in_}); got {rows.shape}")
+    check_rows(rows, "T", zero_is_error=True)
+    return unit_prompts(apply(unit_rows(rows)), "the projection")
+
+
+def class_prompts(data: Training, name: str) -> F64:
+    """One unit vector per class (c, p)."""
+    if data.text is None:
+        raise PromptError(f"{name} starts from class prompts: give text")
+    return data.text
+
+
+def all_sensitive(data: Training, name: str) -> F64:
+    """Every sensitive prompt (m, p), of all values and attributes."""
+    if data.sensitive_prompts is None:
+        raise PromptError(f"{name} works on prompts of the sensitive values: give sensitive_text")
+    return np.concatenate(data.sensitive_prompts)
+
+
+def sensitive_values(data: Training) -> list[F64]:
+    """One unit vector per sensitive value for each attribute: a list of (v, p)."""
+    values = prototypes(data.sensitive_prompts or [])
+    return np.split(values, np.cumsum(data.attribute_sizes)[:-1])
+
+
+def check_classes(data: Training, classes: Any, name: str) -> None:
+    """Refuse a class without a labelled row of positive weight: a probe would never predict it."""
+    if data.y is None:
+        raise LabelError(f"{name} learns from labels: give y")
+    totals = np.bincount(data.y, weights=data.weight, minlength=data.n_classes)
+    if not np.all(totals > 0):
+        raise LabelError(
+            f"{name} has no labelled rows of classes {np.asarray(classes)[totals <= 0].tolist()[:10]}, which it could "
+            "never predict; label some, or leave them out of classes= and text="
+        )

@@ -1,0 +1,123 @@
+"""A linear probe: logistic regression on embeddings, plain or with classes or groups balanced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairerclip.baselines.base import Needs, Training
+from fairerclip.baselines.heads import LinearHead, check_classes
+from fairerclip.baselines.logistic import Probe, check_choice
+from fairerclip.errors import ParameterError
+
+SOLVERS = ("lbfgs", "sgd")
+KUMAR_GRID = tuple(float(f"{10 ** (-7 + 9 * k / 99):.6g}") for k in range(100))
+"""The grid of C of Kumar et al.: 100 values from 1e-7 to 100, evenly spaced on a logarithmic scale."""
+
+
+class LinearProbe(LinearHead):
+    """Logistic regression on embeddings, with an L2 penalty.
+
+    Needs labels y. With ``class_weight="group"`` it needs sensitive values as well, true ones or prompts to read
+    them from; that is the simplest rival of every mitigation, and often a strong one.
+
+    Parameters
+    ----------
+    solver : {"lbfgs", "sgd"}
+        "lbfgs" minimises ``½‖W‖² + C·Σ wᵢ·CEᵢ`` to convergence. "sgd" is the recipe of the tables of Zhang & Ré, by
+        stochastic gradient descent; of the other parameters it uses ``recipe`` and ``random_state`` alone.
+    C : float or sequence of float, default=1.0
+        Inverse strength of the penalty. A sequence is tried upwards, each started where the last ended, and chosen on
+        the validation rows; `KUMAR_GRID` is the published one.
+    class_weight : None, "balanced" or "group"
+        Which parts of the data weigh alike: none, classes, or cells of class and sensitive value. Cells without rows
+        are left out.
+    standardize : "scalar", "column" or None
+        Rows are brought to mean 0 and spread 1: all entries by one mean and one spread, as Kumar et al. do, which
+        keeps the geometry of the embeddings; each column by its own; or not at all. What is learned is given in
+        units of X.
+    select : {"average", "worst_group"}
+        Accuracy on validation rows by which C is chosen; the published recipe has "average". The first of equals,
+        which has the strongest penalty, wins.
+    max_iter, tol : int, float
+        Of the solver.
+    recipe : mapping, optional
+        Keyword arguments of `fairerclip.baselines.sgd_probe.train_probe`.
+    random_state : int, RandomState or None
+        For "sgd"; "lbfgs" draws nothing.
+
+    Attributes
+    ----------
+    coef_, intercept_ : (c, p), (c,) logits are ``X @ coef_.T + intercept_``; two classes have half of scikit-learn's
+        single row each, with opposite signs.
+    diagnostics_ : dict
+
+    Notes
+    -----
+    Kumar et al. stop after 200 steps; here it is iterated until it converges. Row weights sum to n whatever they
+    balance, so that C means the same for all three.
+
+    References
+    ----------
+    Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution", 2022,
+    arXiv:2202.10054. Zhang & Ré, "Contrastive Adapters for Foundation Model Group Robustness", 2022, arXiv:2207.07180.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.2], [0.9, -0.1], [0.1, 1.0], [-0.2, 0.8]])
+    >>> LinearProbe().fit(X, ["cat", "cat", "dog", "dog"]).predict([[0.5, 0.1]]).tolist()
+    ['cat']
+    """
+
+    needs = Needs("target", False, False, False, "Kumar et al. 2022, arXiv:2202.10054")
+
+    def __init__(
+        self,
+        solver: str = "lbfgs",
+        *,
+        C: Any = 1.0,
+        class_weight: str | None = None,
+        standardize: str | None = "scalar",
+        select: str = "average",
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        recipe: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.solver = solver
+        self.C = C
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.select = select
+        self.max_iter = max_iter
+        self.tol = tol
+        self.recipe = recipe
+        self.random_state = random_state
+
+    @property
+    def requirements(self) -> Needs:
+        """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
+        return self.needs._replace(sensitive=self.class_weight == "group")
+
+    def _learn(self, data: Training) -> None:
+        check_choice("solver", self.solver, SOLVERS)
+        probe = Probe(self.C, self.class_weight, self.standardize, self.max_iter, self.tol, self.select)
+        probe.check()
+        check_classes(data, self.classes_, type(self).__name__)
+        if self.solver == "sgd":
+            self._by_gradient(data)
+            return
+        validation = None if data.validation is None else data.validation.X
+        self.coef_, self.intercept_, self.diagnostics_ = probe.fit(data, data.X, validation)
+
+    def _by_gradient(self, data: Training) -> None:
+        from fairerclip.baselines.sgd_probe import train_probe
+
+        if self.class_weight is not None:
+            raise ParameterError(
+                f"class_weight={self.class_weight!r} needs solver='lbfgs'; the recipe of solver='sgd' is unweighted"
+            )
+        self.coef_, self.intercept_, self.diagnostics_ = train_probe(
+            data, random_state=self.random_state, **(self.recipe or {})
+        )

@@ -1,0 +1,217 @@
+"""Logistic regression as several baselines use it: standardised, weighted, and given back in the units of X."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairerclip.baselines.base import F64, Ints, Training, Validation
+from fairerclip.errors import NotConvergedWarning, ParameterError
+from fairerclip.labels import row_weights
+from fairerclip.metrics import cell_accuracies, shrunken_worst_group
+
+STANDARDIZE = ("scalar", "column", None)
+CLASS_WEIGHTS = (None, "balanced", "group")
+SELECT = ("average", "worst_group")
+_SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding, not spread
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """``(X - shift) * scale``; a column without spread is multiplied by zero."""
+
+    shift: F64
+    scale: F64
+
+    @classmethod
+    def of(cls, X: F64, weight: F64, how: str | None) -> Scaling:
+        """Of the rows, each counted ``weight`` times: by one mean and spread of all entries, or by column."""
+        p = X.shape[1]
+        if how is None:
+            return cls(np.zeros(p), np.ones(p))
+        share = weight / weight.sum()
+        shift = share @ X  # (p,)
+        if how == "scalar":
+            shift = np.full(p, shift.mean())
+        variance = share @ (X - shift) ** 2  # (p,)
+        largest = np.abs(X).max(axis=0, initial=0.0, where=weight[:, None] > 0)
+        if how == "scalar":
+            variance, largest = np.full(p, variance.mean()), np.full(p, largest.max())
+        spread = np.sqrt(variance)
+        alive = spread > _SMALLEST_SPREAD * largest
+        return cls(shift, np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0))
+
+    def apply(self, X: F64) -> F64:
+        """Rows as the regression sees them (n, p)."""
+        return np.asarray((X - self.shift) * self.scale)
+
+    def fold(self, coef: F64, intercept: F64) -> tuple[F64, F64]:
+        """The same linear function of rows as they were given."""
+        coef = coef * self.scale
+        return coef, intercept - coef @ self.shift
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Parameters of an L2 logistic regression; see `fairerclip.baselines.linear_probe.LinearProbe`."""
+
+    C: Any = 1.0
+    class_weight: str | None = None
+    standardize: str | None = "scalar"
+    max_iter: int = 1000
+    tol: float = 1e-4
+    select: str = "average"
+
+    def check(self) -> None:
+        """Refuse the first parameter that is out of range."""
+        check_choice("class_weight", self.class_weight, CLASS_WEIGHTS)
+        check_choice("standardize", self.standardize, STANDARDIZE)
+        check_choice("select", self.select, SELECT)
+        check_count("max_iter", self.max_iter)
+        check_positive("tol", self.tol)
+        strengths(self.C)
+
+    def weights(self, data: Training) -> F64:
+        """Row weights (n,) that balance what ``class_weight`` names."""
+        groups = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+        y = _labels(data)
+        return row_weights(
+            self.class_weight, y, groups, np.arange(data.n_classes), data.weight, np.random.RandomState(0)
+        )
+
+    def fit(self, data: Training, X: F64, validation: F64 | None = None) -> tuple[F64, F64, dict[str, Any]]:
+        """Coefficients (c, p), intercepts (c,) and diagnostics, on rows X (n, p) that stand for those of ``data``.
+
+        A grid of C is run upwards, each started where the last ended, and chosen on ``validation``, which stands for
+        the validation rows of ``data``. O(grid·steps·n·p·c) time.
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        grid = sorted(strengths(self.C))
+        if len(grid) > 1 and (validation is None or data.validation is None):
+            raise ParameterError(
+                "C is a grid, and is chosen on validation rows: give validation=(X, y, s), or one C"
+            )
+        weight = self.weights(data)
+        rows = np.flatnonzero(weight > 0)
+        scaling = Scaling.of(X, data.weight, self.standardize)
+        inputs, y = scaling.apply(X[rows]), _labels(data)[rows]
+        model = LogisticRegression(tol=self.tol, max_iter=self.max_iter, warm_start=len(grid) > 1)
+        fits = []
+        for C in grid:
+            converged = fit_quietly(model.set_params(C=C), inputs, y, weight[rows])
+            heads = scaling.fold(*both_sides(model.coef_, model.intercept_))
+            fits.append((heads, C, int(np.max(model.n_iter_)), converged))
+        best = 0
+        if len(grid) > 1 and validation is not None and data.validation is not None:
+            merits = [
+                merit(heads, validation, data.validation, data.n_classes, self.select) for heads, *_ in fits
+            ]
+            best = max(range(len(grid)), key=merits.__getitem__)  # the first of equals: the strongest penalty
+        (coef, intercept), C, steps, converged = fits[best]
+        if not converged:
+            warn_unconverged(f"logistic regression with C={C:g}", self.max_iter)
+        read = "none" if data.s is None else "given" if data.s_is_true else "read from prompts"
+        sensitive = read if self.class_weight == "group" else "not used"
+        return coef, intercept, {"C": C, "n_iter": steps, "converged": converged, "sensitive": sensitive}
+
+
+def merit(
+    heads: tuple[F64, F64], X: F64, validation: Validation, n_classes: int, select: str
+) -> tuple[float, float]:
+    """What heads are chosen by on validation rows, and the average accuracy to break ties.
+
+    "average" accuracy, or "worst_group" accuracy over cells of class and group, without shrinkage.
+    """
+    coef, intercept = heads
+    predicted = (X @ coef.T + intercept).argmax(axis=1)
+    average = float(np.mean(predicted == validation.y))
+    if select == "average":
+        return average, average
+    hits, counts = cell_accuracies(
+        validation.y, predicted, validation.s, n_classes, int(validation.s.max()) + 1
+    )
+    return float(shrunken_worst_group(hits, counts, prior=0)[0]), average
+
+
+def both_sides(coef: F64, intercept: F64) -> tuple[F64, F64]:
+    """One row per class, where scikit-learn has a single row for two classes: half of it each way."""
+    if len(coef) > 1:
+        return np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
+    return np.concatenate([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
+
+
+def fit_quietly(model: Any, X: F64, y: Ints, weight: F64 | None) -> bool:
+    """Fit a scikit-learn model; whether it converged, instead of its warning."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=weight)
+    converged = True
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning):
+            converged = False
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return converged
+
+
+def warn_unconverged(what: str, max_iter: int) -> None:
+    """Say that ``what`` still changed after ``max_iter`` steps."""
+    warnings.warn(
+        f"{what} still changed after max_iter={max_iter} steps; raise max_iter, or lower C",
+        NotConvergedWarning,
+        stacklevel=4,
+    )
+
+
+def strengths(C: Any) -> list[float]:
+    """C as a list of positive numbers: itself, or its entries."""
+    values = [C] if isinstance(C, numbers.Real) else C
+    try:
+        found = [float(value) for value in values]
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(0 < value < float("inf") for value in found) or isinstance(C, (str, bool)):
+        raise ParameterError(f"C must be a positive number, or a sequence of them to choose from; got {C!r}")
+    return found
+
+
+def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
+    """Refuse a value that is not one of those accepted."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in accepted):
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is not a positive integer."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ParameterError(f"{name} must be a positive integer; got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is not a positive, finite number."""
+    if not _is_number(value) or not 0 < value < float("inf"):
+        raise ParameterError(f"{name} must be a positive number; got {value!r}")
+
+
+def check_within(name: str, value: Any, low: float, high: float) -> None:
+    """Refuse what is not a number between two others, both allowed and the upper one finite."""
+    if not _is_number(value) or not low <= value <= high:
+        raise ParameterError(f"{name} must be a number from {low:g} to {high:g}; got {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _labels(data: Training) -> Ints:
+    if data.y is None:  # `check_classes` has said so in the method's own name
+        raise ParameterError("logistic regression learns from labels: give y")
+    return data.y

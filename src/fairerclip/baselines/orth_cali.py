@@ -1,0 +1,135 @@
+"""Orth-Cali: a projection that also brings prompts together that differ in the sensitive value alone."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fairerclip.baselines.base import F64, Needs, Training, unit_rows
+from fairerclip.baselines.heads import (
+    CosineHead,
+    all_sensitive,
+    class_prompts,
+    map_prompts,
+    sensitive_values,
+    unit_prompts,
+)
+from fairerclip.baselines.logistic import check_within
+from fairerclip.baselines.orth_proj import PAPER, project, span
+from fairerclip.errors import PromptError, ShapeError
+
+
+class OrthCali(CosineHead):
+    """Zero-shot with class prompts under a projection calibrated on pairs of prompts.
+
+    Needs class prompts and prompts of the sensitive values (``sensitive_text``); takes no labels and learns nothing
+    from images, which it leaves as they are.
+
+    Parameters
+    ----------
+    lam : float, default=1000.0
+        λ, weight of the pairs; 0 gives `OrthProj`.
+    pairs : array (m, 2, p), optional
+        Embeddings of m pairs of prompts for one class and different sensitive values, such as "a photo of a male
+        celebrity with blond hair" and the same with "female". Normalised first. Without any, pairs are *composed*
+        from the prompts at hand: ``n(n(t) + n(u))`` stands for class t with value u, and there is a pair for every
+        class and every two values of an attribute. That is an approximation of ours: the published method embeds the
+        sentences.
+
+    Attributes
+    ----------
+    basis_ : (r, p) orthonormal rows that span the sensitive prompts.
+    directions_, shrink_ : (k, p), (k,) orthonormal rows and the share of each that is taken away first.
+    text_ : (c, p) class prompts under the map, of length one.
+
+    Notes
+    -----
+    The minimiser over P of ``‖P − P₀‖² + (λ/m)·Σ ‖P zᵢ − P zⱼ‖²`` is ``P = P₀ (I + (λ/m)·Σ ddᵀ)⁻¹`` with
+    ``d = zᵢ − zⱼ``. The inverse is taken in the span of the d, where it has at most min(m, p) directions (the Woodbury
+    identity): O(m·p·min(m, p)) time instead of p³. P₀ is that of `OrthProj`, exact where the published code is
+    randomised.
+
+    References
+    ----------
+    Chuang et al., "Debiasing Vision-Language Models via Biased Prompts", 2023, arXiv:2302.00070.
+    """
+
+    needs = Needs("none", True, True, False, PAPER)
+    fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_", "directions_", "shrink_")
+    shapes = {  # noqa: RUF012
+        "text_": ("c", "p"),
+        "basis_": ("r", "p"),
+        "directions_": ("k", "p"),
+        "shrink_": ("k",),
+    }
+
+    def __init__(self, lam: float = 1000.0, *, pairs: Any = None) -> None:
+        self.lam = lam
+        self.pairs = pairs
+
+    def _learn(self, data: Training) -> None:
+        check_within("lam", self.lam, 0.0, float(np.finfo(np.float64).max))
+        text = class_prompts(data, "OrthCali")
+        self.basis_ = span(all_sensitive(data, "OrthCali"))
+        if self.pairs is None:
+            pairs = compose_pairs(text, sensitive_values(data))
+        else:
+            pairs = _given_pairs(self.pairs, data.X.shape[1])
+        self.directions_, self.shrink_ = calibration(pairs[:, 0] - pairs[:, 1], self.lam)
+        self.text_ = unit_prompts(self._apply(text), "the projection")
+
+    def _apply(self, T: F64) -> F64:
+        """``P t`` for every row t: the calibration first, then the projection."""
+        return project(T - (T @ self.directions_.T) * self.shrink_ @ self.directions_, self.basis_)
+
+    def transform_text(self, T: Any) -> F64:
+        """Any prompts (m, p) under the map, of length one."""
+        return map_prompts(self, T, self._apply)
+
+
+def calibration(d: F64, lam: float) -> tuple[F64, F64]:
+    """``(I + (λ/m)·Σ ddᵀ)⁻¹ = I − Uᵀ diag(shrink) U`` for rows d (m, p): U (k, p), shrink (k,).
+
+    Examples
+    --------
+    >>> U, shrink = calibration(np.array([[2.0, 0.0]]), 1.0)
+    >>> (np.eye(2) - U.T * shrink @ U).round(12).tolist()
+    [[0.2, 0.0], [0.0, 1.0]]
+    """
+    _, sizes, U = np.linalg.svd(d, full_matrices=False)
+    weight = lam / len(d) * sizes**2
+    return np.asarray(U), np.asarray(weight / (1.0 + weight))
+
+
+def compose_pairs(text: F64, values: list[F64]) -> F64:
+    """Pairs (m, 2, p) of ``n(t + u)`` for every class and every two values of an attribute.
+
+    Parameters
+    ----------
+    text : (c, p) unit vectors of the classes.
+    values : for each attribute, (v, p) unit vectors of its values.
+    """
+    pairs = [
+        [unit_rows((t + u)[None])[0], unit_rows((t + w)[None])[0]]
+        for attribute in values
+        for t in text
+        for u, w in combinations(attribute, 2)
+    ]
+    return np.asarray(pairs)
+
+
+def _given_pairs(pairs: Any, p: int) -> F64:
+    try:
+        array = np.asarray(pairs, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 3 or array.shape[1:] != (2, p) or not len(array):
+        raise ShapeError(
+            f"pairs must be embeddings of shape (m, 2, {p}), as wide as X; got {np.shape(pairs)}"
+        )
+    rows = array.reshape(-1, p)
+    if not np.isfinite(rows).all() or not rows.any(axis=1).all():
+        raise PromptError("pairs must be finite embeddings, none of them zero; embed their prompts again")
+    return unit_rows(rows).reshape(array.shape)

@@ -1,0 +1,272 @@
+"""The Contrastive Adapter: pairs, the loss of one anchor, whole training."""
+
+import numpy as np
+import pytest
+from gradient_inputs import split, spurious, training, worst_group
+
+from fairerclip.baselines.adapter import Adapter, AdapterNet, start_weights
+from fairerclip.baselines.contrast import (
+    Pairs,
+    Sizes,
+    _accumulate,
+    anchor_loss,
+    contrastive_epoch,
+    nearest,
+    output_gram,
+)
+from fairerclip.baselines.contrastive_adapter import ContrastiveAdapter
+from fairerclip.baselines.pseudo_groups import pseudo_groups
+from fairerclip.baselines.training import Momentum, Recipe, Rows
+from fairerclip.errors import ParameterError, VanishedLabelWarning
+
+torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
+
+SMALL = {"hidden": 8, "positives": 20, "neighbours": 60, "negatives": 30, "cell_rows": 40, "device": "cpu"}
+
+
+def world(seed=1, n_classes=2, hidden=8, **options):
+    """A net, its rows and its pairs."""
+    X, y, _, text = spurious(seed, n_classes=n_classes, **options)
+    data = training(X, y, text=text)
+    net = AdapterNet(start_weights(hidden, X.shape[1], 3), text, 100.0, "cpu")
+    predicted = pseudo_groups(data, "zero-shot", 0)
+    sizes = Sizes(positives=20, neighbours=60, negatives=30, anchors_per_step=16)
+    rows = Rows.of(data, "cpu")
+    return net, rows, Pairs(y, predicted, rows.X, sizes)
+
+
+def adapted(net, X):
+    """Adapted unit rows by plain formulas in double precision, normalised with the statistics of these rows."""
+    p = {name: value.detach().numpy().astype(float) for name, value in net.parameters.items()}
+    H = X @ p["w1"].T
+    H = (H - H.mean(axis=0)) / np.sqrt(H.var(axis=0) + 1e-5) * p["gain"] + p["shift"]
+    Z = np.maximum(H, 0) @ p["w2"].T + p["b2"]
+    return Z / np.linalg.norm(Z, axis=1, keepdims=True)
+
+
+def naive_loss(net, X, batch, temperature):
+    Z = adapted(net, X[np.concatenate([[batch.anchor], batch.positives, batch.neighbours])])
+    z, positives, neighbours = Z[0], Z[1 : 1 + len(batch.positives)], Z[1 + len(batch.positives) :]
+    losses = []
+    for positive in positives:
+        above = np.exp(z @ positive / temperature)
+        below = sum(np.exp(z @ negative / temperature) for negative in neighbours[batch.is_negative])
+        losses.append(-np.log(above / (above + below)))
+    return np.mean(losses)
+
+
+def test_the_loss_of_an_anchor_is_the_published_formula():
+    net, rows, pairs = world()
+    rng = np.random.default_rng(5)
+    batches = list(pairs.batches(pairs.anchors(rng)[:3], rng))
+    assert len(batches) == 3
+    for batch in batches:
+        order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
+        H = rows.X[order] @ net.parameters["w1"].T
+        loss = anchor_loss(net, H, output_gram(net), len(batch.positives), batch.is_negative, 0.1)
+        assert float(loss.detach()) == pytest.approx(naive_loss(net, rows.X.numpy(), batch, 0.1), rel=2e-5)
+
+
+def test_accumulated_gradients_are_those_of_the_mean_loss_of_the_plain_network():
+    net, rows, pairs = world()
+    rng = np.random.default_rng(6)
+    batches = list(pairs.batches(pairs.anchors(rng)[:5], rng))
+    rows.weight[batches[0].anchor] = 3.0
+    losses = _accumulate(net, rows, batches, 0.1)
+    ours = {name: value.grad.clone() for name, value in net.parameters.items()}
+    for value in net.parameters.values():
+        value.grad = None
+    total = 0
+    for batch in batches:
+        order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
+        Z = torch.nn.functional.normalize(net.adapt(rows.X[order], training=True), dim=1)
+        similar = Z[1:] @ Z[0] / 0.1
+        k = len(batch.positives)
+        below = similar[k:][torch.as_tensor(batch.is_negative)].exp().sum()
+        above = similar[:k].exp()
+        total = total - rows.weight[batch.anchor] * torch.log(above / (above + below)).mean()
+    (total / len(batches)).backward()
+    assert len(losses) == 5
+    for name, value in net.parameters.items():
+        torch.testing.assert_close(ours[name], value.grad, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_anchors_are_wrong_positives_right_and_negatives_near_and_of_another_class(n_classes):
+    _, rows, pairs = world(n_classes=n_classes)
+    X = rows.X.numpy()
+    rng = np.random.default_rng(7)
+    anchors = pairs.anchors(rng)
+    has_positives = np.isin(pairs.y, np.unique(pairs.y[pairs.predicted == pairs.y]))
+    assert sorted(anchors) == np.flatnonzero((pairs.y != pairs.predicted) & has_positives).tolist()
+    batches = list(pairs.batches(anchors, rng))
+    assert len(batches) > 5
+    for batch in batches:
+        y = pairs.y[batch.anchor]
+        assert (pairs.y[batch.positives] == y).all()
+        assert (pairs.predicted[batch.positives] == y).all()
+        assert len(set(batch.positives)) == len(batch.positives) <= 20
+        assert len(set(batch.neighbours)) == len(batch.neighbours) == 30
+        nearest_60 = np.argsort(-(X @ X[batch.anchor]))[:60]
+        assert set(batch.neighbours) <= set(nearest_60)
+        np.testing.assert_array_equal(batch.is_negative, pairs.y[batch.neighbours] != y)
+
+
+def test_neighbours_are_those_of_the_anchor_whatever_its_place():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(50, 6))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    anchors = np.array([41, 3, 17])
+    found = nearest(torch.tensor(X), anchors, 5)
+    expected = np.argsort(-(X[anchors] @ X.T), axis=1)[:, :5]
+    np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
+    assert nearest(torch.tensor(X), anchors, 80).shape == (3, 50)
+
+
+def test_a_share_of_the_anchors_balances_what_they_are_taken_for():
+    y = np.zeros(1100, dtype=int)
+    predicted = np.repeat([0, 1, 2], [100, 950, 50])
+    pairs = Pairs(y, predicted, torch.zeros((1100, 2)), Sizes(anchor_share=0.5))
+    drawn = pairs.anchors(np.random.default_rng(9))
+    assert len(drawn) == 500
+    assert 200 < np.sum(predicted[drawn] == 2) < 300
+
+
+def test_contrastive_epochs_pull_anchors_to_positives_and_away_from_negatives():
+    net, rows, pairs = world(n=300, hidden=32)
+    X = rows.X.numpy()
+    rng = np.random.default_rng(10)
+    batches = list(pairs.batches(pairs.anchors(rng), rng))
+
+    def cosines():
+        near, far = [], []
+        for batch in batches:
+            Z = adapted(net, X[np.concatenate([[batch.anchor], batch.positives, batch.neighbours])])
+            k = 1 + len(batch.positives)
+            near.append((Z[1:k] @ Z[0]).mean())
+            far.append((Z[k:][batch.is_negative] @ Z[0]).mean())
+        return np.mean(near), np.mean(far)
+
+    near, far = cosines()
+    sgd = Momentum(net.parameters, Recipe(lr=0.05))
+    losses = [contrastive_epoch(net, sgd, rows, pairs, rng) for _ in range(40)]
+    near_after, far_after = cosines()
+    assert near_after > near + 0.4
+    assert far_after < far - 0.4
+    assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("resample", ["cells", "upsample"])
+def test_even_epochs_see_cells_of_a_class_equally_often(resample):
+    rng = np.random.default_rng(11)
+    y, predicted = rng.choice(3, size=500, p=[0.7, 0.2, 0.1]), rng.choice(3, size=500, p=[0.2, 0.3, 0.5])
+    rows = ContrastiveAdapter(resample=resample, cell_rows=70)._draw(y, predicted, rng)
+    counts = np.array([[np.sum((y[rows] == a) & (predicted[rows] == b)) for b in range(3)] for a in range(3)])
+    assert (counts == counts[:, :1]).all()
+    if resample == "cells":
+        assert (counts == 70).all()
+    else:
+        assert counts.min() >= np.bincount(y).max() / 3
+        assert set(rows) == set(range(500))
+
+
+def test_odd_epochs_are_contrastive_and_even_ones_cross_entropy(monkeypatch):
+    from fairerclip.baselines import contrastive_adapter as module
+
+    calls = []
+    for name in ("contrastive_epoch", "cross_entropy_epoch"):
+        monkeypatch.setattr(module, name, lambda *a, name=name: calls.append(name) or 1.0)
+    X, y, _, text = spurious(1)
+    ContrastiveAdapter(epochs=4, **SMALL).fit(X, y, text=text)
+    assert calls == ["contrastive_epoch", "cross_entropy_epoch"] * 2
+
+
+def test_it_does_better_for_the_worst_group_than_the_plain_adapter_where_zero_shot_reads_the_group():
+    X, y, s, text = spurious(12, n=1200, correlation=0.95, lean=2.0, noise=0.5)
+
+    def worst(model):
+        return worst_group(model.fit(X, y, text=text).predict(X) == y, y, s)
+
+    small = {**SMALL, "hidden": 16, "cell_rows": 300}
+    plain = worst(Adapter(hidden=16, epochs=10, random_state=0))
+    assert worst(ContrastiveAdapter(epochs=10, random_state=0, **small)) > plain + 0.2
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    (X, y, text), validation = split(5, n_classes=3)
+    first, again, other = (
+        ContrastiveAdapter(epochs=4, random_state=seed, **SMALL).fit(X, y, text=text, validation=validation)
+        for seed in (5, 5, 6)
+    )
+    for name in ContrastiveAdapter.fitted:
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    assert np.abs(first.output_weight_ - other.output_weight_).max() > 1e-3
+
+
+@pytest.mark.parametrize("groups", ["zero-shot", "kmeans"])
+def test_several_classes_with_either_kind_of_pseudo_group(groups):
+    X, y, _, text = spurious(2, n_classes=4)
+    model = ContrastiveAdapter(epochs=4, groups=groups, random_state=0, **SMALL).fit(X, y, text=text)
+    found = model.diagnostics_
+    predicted = pseudo_groups(training(X, y, text=text), groups, 0)
+    assert found["agreement"] == np.mean(predicted == y)
+    assert sum(found["anchors"]) == np.sum(predicted != y)
+    assert sum(found["positives"]) == np.sum(predicted == y)
+    assert model.scores(X).shape == (len(X), 4)
+    assert np.mean(model.predict(X) == y) > 0.5
+
+
+def test_without_anchors_a_warning_says_so_and_even_epochs_still_train():
+    X = np.repeat(np.eye(2, 6), 10, axis=0) + 0.01 * np.random.default_rng(3).normal(size=(20, 6))
+    y = np.repeat([0, 1], 10)
+    with pytest.warns(VanishedLabelWarning, match="no row is an anchor and odd epochs do nothing"):
+        model = ContrastiveAdapter(epochs=4, random_state=0, **SMALL).fit(X, y, text=np.eye(2, 6))
+    losses = [record["loss"] for record in model.diagnostics_["history"]]
+    assert losses[0] is losses[2] is None
+    assert losses[3] < losses[1]
+
+
+@pytest.mark.parametrize("n", [4, 9])
+def test_a_handful_of_rows(n):
+    rng = np.random.default_rng(n)
+    X, y = rng.normal(size=(n, 5)), np.arange(n) % 2
+    text = rng.normal(size=(2, 5))
+    wrong = (X @ text.T / np.linalg.norm(text, axis=1)).argmax(axis=1)
+    y[0], y[1] = wrong[0], 1 - wrong[1]
+    model = ContrastiveAdapter(epochs=3, batch_size=1, random_state=0, groups="kmeans", **SMALL)
+    assert np.isfinite(model.fit(X, y, text=text).scores(X)).all()
+
+
+def test_wrong_parameters_say_what_is_accepted():
+    X, y, _, text = spurious(8, n=20)
+    for option, message in (
+        ({"groups": "umap"}, "groups must be one of 'zero-shot', 'kmeans'; got 'umap'"),
+        ({"resample": "all"}, "resample must be one of 'cells', 'upsample'; got 'all'"),
+        ({"cell_rows": 0}, "cell_rows must be a positive integer; got 0"),
+        ({"negatives": -3}, "negatives must be a positive integer; got -3"),
+        ({"anchor_share": 1.5}, r"anchor_share, if not 1, must be a number in \(0, 1\); got 1.5"),
+        ({"contrastive_temperature": 0}, "contrastive_temperature must be"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            ContrastiveAdapter(epochs=1, **option).fit(X, y, text=text)
+
+
+@pytest.mark.real
+def test_on_real_faces_the_worst_group_gains_over_the_plain_adapter(real_data):
+    from fairerclip.data import load_task
+    from fairerclip.workflow import Experiment
+
+    task = load_task(real_data / "celeba_blond.npz")
+    experiment = Experiment.of(task)
+    y, validation = experiment.target(task.train), (task.val.X, *experiment.labels(task.val))
+    common = {"text": experiment.text, "classes": experiment.classes, "validation": validation}
+    fewer = {"positives": 256, "neighbours": 1024, "negatives": 256}
+    reports = [
+        experiment.report(task.test, model.fit(task.train.X, y, **common).predict(task.test.X))
+        for model in (
+            Adapter(epochs=10, random_state=0),
+            ContrastiveAdapter(epochs=10, random_state=0, **fewer),
+        )
+    ]
+    # The worst group is blond men, 23 test rows: each is 4 points.
+    assert reports[1].worst.accuracy > reports[0].worst.accuracy

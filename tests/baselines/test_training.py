@@ -1,0 +1,210 @@
+"""The loop that methods trained by gradient share."""
+
+import numpy as np
+import pytest
+from gradient_inputs import split, spurious, training
+
+from fairerclip.baselines.adapter import Adapter
+from fairerclip.baselines.sgd_probe import train_probe
+from fairerclip.baselines.training import KEPT_BEST, KEPT_LAST, Momentum, Recipe, one_thread, seed_of, train
+from fairerclip.errors import LabelError, MissingExtraError, NonFiniteError, ParameterError
+
+torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
+
+
+class Counter:
+    """A net whose only parameter is the number of the epoch, and which predicts by a plan."""
+
+    def __init__(self, predictions):
+        self.parameters = {"epoch": torch.zeros(1)}
+        self.buffers = {"twice": torch.zeros(1)}
+        self.predictions = predictions
+
+    def run_epoch(self, epoch):
+        self.parameters["epoch"] += 1
+        self.buffers["twice"] += 2
+        return 1.0 / epoch
+
+    def logits(self, X, *, training):
+        assert not training
+        predicted = self.predictions[int(self.parameters["epoch"]) - 1]
+        return torch.nn.functional.one_hot(torch.as_tensor(predicted), 2).float()
+
+
+def plan():
+    """Validation rows in four cells, and predictions of four epochs with worst groups 0, 1/2, 1/2 and 0."""
+    y, s = np.repeat([0, 1], 4), np.tile([0, 0, 1, 1], 2)
+    data = training(np.eye(4), [0, 1, 0, 1], validation=(np.ones((8, 4)), y, s))
+    all_right, one_cell_half = y.copy(), y.copy()
+    one_cell_half[0] = 1
+    two_halves = one_cell_half.copy()
+    two_halves[7] = 0
+    return data.validation, [np.zeros(8, dtype=int), two_halves, one_cell_half, 1 - all_right]
+
+
+def test_the_epoch_with_the_best_validation_worst_group_is_kept_ties_by_average():
+    validation, predictions = plan()
+    net = Counter(predictions)
+    found = train(net, net.run_epoch, Recipe(epochs=4, device="cpu"), validation)
+    assert [record["worst_group"] for record in found["history"]] == [0, 0.5, 0.5, 0]
+    assert [record["average"] for record in found["history"]] == [0.5, 0.75, 0.875, 0]
+    assert found["epoch"] == 3
+    assert found["kept"] == KEPT_BEST
+    assert float(net.parameters["epoch"]) == 3
+    assert float(net.buffers["twice"]) == 6
+
+
+def test_without_validation_rows_the_last_epoch_is_kept_and_said_so():
+    net = Counter([])
+    found = train(net, net.run_epoch, Recipe(epochs=5, device="cpu"), None)
+    assert (found["epoch"], found["epochs"], found["kept"]) == (5, 5, KEPT_LAST)
+    assert float(net.parameters["epoch"]) == 5
+    assert "worst_group" not in found["history"][0]
+
+
+def test_the_weights_kept_are_those_of_the_best_recorded_epoch():
+    (X, y, text), validation = split(2, noise=1.0)
+    options = {"hidden": 6, "lr": 0.05, "random_state": 4, "device": "cpu"}
+    best = Adapter(epochs=20, **options).fit(X, y, text=text, validation=validation)
+    history = best.diagnostics_["history"]
+    wanted = max(history, key=lambda r: (r["worst_group"], r["average"], -r["epoch"]))
+    assert best.diagnostics_["epoch"] == wanted["epoch"] < 20
+    stopped = Adapter(epochs=wanted["epoch"], **options).fit(X, y, text=text)
+    assert stopped.diagnostics_["kept"] == KEPT_LAST
+    for name in Adapter.fitted:
+        np.testing.assert_array_equal(getattr(best, name), getattr(stopped, name))
+
+
+def test_the_time_cap_stops_after_the_epoch_in_which_it_is_exceeded(monkeypatch):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    net = Counter([])
+    found = train(net, net.run_epoch, Recipe(epochs=50, max_seconds=25, device="cpu"), None)
+    assert (found["epochs"], found["stopped"]) == (3, "max_seconds")
+    assert len(found["history"]) == 3
+
+
+def test_progress_is_told_of_every_epoch():
+    told = []
+    net = Counter([])
+    train(net, net.run_epoch, Recipe(epochs=3, device="cpu", progress=told.append), None)
+    assert [(r["epoch"], r["epochs"], r["loss"]) for r in told] == [(1, 3, 1.0), (2, 3, 0.5), (3, 3, 1 / 3)]
+
+
+def test_momentum_equals_the_optimiser_of_torch():
+    rng = np.random.default_rng(8)
+    start, A = rng.normal(size=5), rng.normal(size=(9, 5))
+    recipe = Recipe(lr=0.03, momentum=0.8, weight_decay=0.1)
+    ours, theirs = (torch.tensor(start, requires_grad=True) for _ in range(2))
+    step = Momentum({"w": ours}, recipe).step
+    sgd = torch.optim.SGD([theirs], lr=0.03, momentum=0.8, weight_decay=0.1)
+    for _ in range(7):
+        (torch.tensor(A) @ ours).square().mean().backward()
+        step()
+        sgd.zero_grad()
+        (torch.tensor(A) @ theirs).square().mean().backward()
+        sgd.step()
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-12)
+
+
+def test_neither_the_generator_nor_the_threads_of_torch_change():
+    (X, y, text), validation = split(3)
+    torch.manual_seed(99)
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    Adapter(hidden=4, epochs=2, random_state=0).fit(X, y, text=text, validation=validation)
+    train_probe(training(X, y), epochs=2, random_state=0)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.get_num_threads() == threads
+
+
+def test_threads_come_back_after_an_error():
+    threads = torch.get_num_threads()
+    seen = []
+
+    def fails():
+        with one_thread():
+            seen.append(torch.get_num_threads())
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        fails()
+    assert seen == [1]
+    assert torch.get_num_threads() == threads
+
+
+def test_it_trains_inside_no_grad():
+    (X, y, text), _ = split(3)
+    with torch.no_grad():
+        inside = Adapter(hidden=4, epochs=2, random_state=0, device="cpu").fit(X, y, text=text)
+    outside = Adapter(hidden=4, epochs=2, random_state=0, device="cpu").fit(X, y, text=text)
+    np.testing.assert_array_equal(inside.output_weight_, outside.output_weight_)
+
+
+def test_divergence_is_an_error_that_names_the_epoch():
+    X, y, _, _ = spurious(4)
+    with pytest.raises(NonFiniteError, match=r"diverged in epoch \d+ .*lower lr"):
+        train_probe(training(X * 1e20, y), epochs=9, lr=1e18, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a positive integer; got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a positive integer; got 2.5"),
+        ({"lr": 0}, r"lr must be a number in \(0, inf\); got 0"),
+        ({"lr": float("nan")}, "lr must be"),
+        ({"momentum": 1}, r"momentum must be a number in \[0, 1\); got 1"),
+        ({"weight_decay": -1}, "weight_decay must be"),
+        ({"max_seconds": 0}, "max_seconds must be"),
+        ({"max_seconds": "9"}, "max_seconds must be"),
+        ({"device": "tpu"}, "device must be one of 'auto', 'cpu', 'cuda'; got 'tpu'"),
+        ({"progress": 3}, "progress must be callable or None; got 3"),
+    ],
+)
+def test_bad_recipes_are_refused(option, message):
+    with pytest.raises(ParameterError, match=message):
+        Recipe(**option)
+
+
+def test_a_gpu_that_is_not_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    X, y, _, _ = spurious(4)
+    with pytest.raises(ParameterError, match="torch sees no GPU; use 'auto' or 'cpu'"):
+        train_probe(training(X, y), epochs=1, device="cuda")
+
+
+def test_seeds_of_every_kind():
+    assert seed_of(7) == seed_of(np.int64(7)) == 7
+    assert seed_of(np.random.RandomState(3)) == seed_of(np.random.RandomState(3))
+    assert seed_of(None) != seed_of(None)
+    for wrong in (-1, "seven"):
+        with pytest.raises(ParameterError, match="random_state must be"):
+            seed_of(wrong)
+
+
+def test_rows_without_weight_count_for_nothing():
+    X, y, _, _ = spurious(5)
+    weight = (np.arange(len(X)) % 3 > 0).astype(float)
+    with_zeros = train_probe(training(X, y, sample_weight=weight), epochs=3, random_state=1)
+    without = train_probe(training(X[weight > 0], y[weight > 0]), epochs=3, random_state=1)
+    np.testing.assert_array_equal(with_zeros[0], without[0])
+
+
+def test_training_needs_labels():
+    X, _, _, text = spurious(5)
+    with pytest.raises(LabelError, match="give y"):
+        train_probe(training(X, None, text=text), epochs=1)
+
+
+def test_missing_torch_is_one_line_that_names_the_extra(monkeypatch):
+    import sys
+
+    X, y, _, text = spurious(5)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for fit in (
+        lambda: train_probe(training(X, y), epochs=1),
+        lambda: Adapter(epochs=1).fit(X, y, text=text),
+    ):
+        with pytest.raises(MissingExtraError, match=r'pip install "fairerclip\[torch\]"') as caught:
+            fit()
+        assert "\n" not in str(caught.value)

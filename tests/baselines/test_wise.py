@@ -1,0 +1,66 @@
+"""WiSE: zero-shot at one end, a probe at the other, and a straight line between."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.baselines import LinearProbe, WiSE, ZeroShot
+from fairerclip.errors import LabelError, ParameterError, PromptError
+
+
+def centred(scores):
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_ends_are_zero_shot_and_the_probe(embeddings, n_classes):
+    e = embeddings(seed=1, n_classes=n_classes)
+    X = 3 * e.X  # the heads see rows of length one
+    zero, probe = ZeroShot().fit(X, text=e.text), LinearProbe(C=0.2).fit(e.X, e.y)
+    ends = [WiSE(alpha, C=0.2).fit(X, e.y, text=e.text) for alpha in (0, 1)]
+    for end, other, scale in zip(ends, (zero, probe), ends[0].scales_, strict=True):
+        assert_array_equal(end.predict(X), other.predict(e.X))
+        assert_allclose(scale * end.scores(X), centred(other.scores(e.X)), atol=1e-10)
+    assert np.any(ends[0].predict(X) != ends[1].predict(X))
+
+
+def test_between_the_ends_scores_lie_on_a_line(embeddings):
+    e = embeddings(seed=2, n_classes=3)
+    low, high, between = (WiSE(a).fit(e.X, e.y, text=e.text).scores(e.X) for a in (0.0, 1.0, 0.3))
+    assert_allclose(between, 0.7 * low + 0.3 * high, atol=1e-12)
+
+
+def test_both_heads_are_equally_loud_whatever_c_is(embeddings):
+    e = embeddings(seed=3, n_classes=3)
+    for C in (1e-4, 1.0, 100.0):
+        for alpha in (0.0, 1.0):
+            scores = WiSE(alpha, C=C).fit(e.X, e.y, text=e.text).scores(e.X)
+            assert np.sqrt(np.mean((scores - scores.mean(axis=0)) ** 2)) == pytest.approx(1)
+
+
+def test_the_probe_may_balance_groups(embeddings):
+    e = embeddings(seed=4)
+    probe = LinearProbe(class_weight="group").fit(e.X, e.y, sensitive_text=e.sensitive_text)
+    model = WiSE(1.0, class_weight="group").fit(e.X, e.y, text=e.text, sensitive_text=e.sensitive_text)
+    assert_array_equal(model.predict(e.X), probe.predict(e.X))
+    assert model.diagnostics_["sensitive"] == "read from prompts"
+
+
+def test_c_is_chosen_on_validation_rows(embeddings):
+    e, grid = embeddings(seed=5, n=300, p=30), (1e-5, 1e-2, 10.0)
+    v = (5 * e.X[80:], e.y[80:], e.s[80:])
+    model = WiSE(C=grid).fit(e.X[:80], e.y[:80], text=e.text, validation=v)
+    probe = LinearProbe(C=grid).fit(e.X[:80], e.y[:80], validation=(e.X[80:], *v[1:]))
+    assert model.diagnostics_["C"] == probe.diagnostics_["C"]
+
+
+def test_what_is_missing_or_wrong_is_named(embeddings):
+    e = embeddings()
+    with pytest.raises(ParameterError, match="alpha must be a number from 0 to 1"):
+        WiSE(1.5).fit(e.X, e.y, text=e.text)
+    with pytest.raises(PromptError, match="WiSE starts from class prompts"):
+        WiSE().fit(e.X, e.y)
+    with pytest.raises(LabelError, match="WiSE learns from labels"):
+        WiSE().fit(e.X, text=e.text)
+    with pytest.raises(PromptError, match="WiSE needs sensitive values"):
+        WiSE(class_weight="group").fit(e.X, e.y, text=e.text)
