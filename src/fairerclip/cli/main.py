@@ -7,7 +7,7 @@ import sys
 import typer
 
 from fairerclip import __version__
-from fairerclip.cli import apply, audit, demo, embed, fit, path, report, task
+from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, task
 from fairerclip.errors import FairerClipError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -26,7 +26,9 @@ app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("apply")(apply.apply)
+app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)
 
 
 def _version(value: bool) -> None:

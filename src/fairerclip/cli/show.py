@@ -71,6 +71,16 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     return table
 
 
+def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of text: the first column to the left, the others to the right; nothing in it is markup."""
+    table = Table(title=Text(clean(title)), title_justify="left", box=box.SIMPLE_HEAD)
+    for place, column in enumerate(columns):
+        table.add_column(Text(clean(column)), justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("\n".join(map(clean, cell.split("\n")))) for cell in row))
+    return table
+
+
 def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """MaxSkew of each prompt before and after."""
     table = Table(title=f"{title}: MaxSkew@{rows[0]['k']}", title_justify="left", box=box.SIMPLE_HEAD)

@@ -1,0 +1,1 @@
+"""FairerCLIP and every baseline on the same rows, tuned alike."""

@@ -1,0 +1,113 @@
+"""A comparison as a document, and as a picture of the front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairerclip.compare.methods import BUDGET, GRADIENT_FITS
+from fairerclip.extras import require
+from fairerclip.files import atomic_file
+from fairerclip.report.document import Document, DocumentTable
+
+Results = Mapping[str, Any]
+TOLD = {
+    "none": "Without labels in training",
+    "target": "With target labels in training",
+    "all": "With target and true sensitive labels in training",
+}
+COLUMNS = (
+    "method",
+    "average",
+    "worst group",
+    "gap",
+    "EOD",
+    "fit, s",
+    "tuning, s",
+    "parameters",
+    "memory, MB",
+)
+
+
+def document(results: Results) -> Document:
+    """Tables by what the methods see of the labels, best worst group first as they stand."""
+    task, settings = results["task"], results["settings"]
+    kind = (
+        "simulated embeddings: the figures say nothing about any real model"
+        if task["simulated"]
+        else task["file"]
+    )
+    notes = [
+        "Every method was tuned on the same validation rows by the shrunken worst group, with "
+        f"{settings['seeds']} seeds where a seed matters. Figures are of the test rows: mean ± standard deviation "
+        "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
+        f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most {settings['max_seconds']:g} s each; "
+        f"the others up to {BUDGET} fits. All (τ, τ_z) of one factorisation are one fit. Times are of one core, "
+        "with other runs beside it.",
+    ]
+    notes += [f"Left out: {key}, because {reason}." for key, reason in results["left_out"].items()]
+    tables = [
+        DocumentTable(
+            title=title,
+            columns=list(COLUMNS),
+            rows=[_cells(row) for row in results["rows"] if row["labels"] == labels],
+            note=None,
+        )
+        for labels, title in TOLD.items()
+        if any(row["labels"] == labels for row in results["rows"])
+    ]
+    return Document(title=f"{task['name']}: methods compared", source=kind, notes=notes, tables=tables)
+
+
+def _cells(row: Results) -> list[str]:
+    figures = row["figures"]
+    if figures is None:
+        return [row["title"], f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 2)]
+    shown = [_figure(figures[name]) for name in ("average", "worst_group", "gap", "eod")]
+    numbers = [_number(row[name], digits) for name, digits in (("seconds", 2), ("seconds_in_all", 1))]
+    size = "–" if row["parameters"] is None else f"{row['parameters']:.0f}"
+    title = row["title"] + (
+        f" ({len(row['errors'])} of {len(row['runs'])} runs failed)" if row["errors"] else ""
+    )
+    return [title, *shown, *numbers, size, _number(row["peak_mb"], 0)]
+
+
+def _figure(figure: Results | None) -> str:
+    if figure is None:
+        return "–"
+    spread = f" ± {100 * figure['sd']:.1f}" if figure["seeds"] > 1 else ""
+    return f"{100 * figure['mean']:.1f}{spread} [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def draw_front(results: Results, path: Path, *, overwrite: bool = False) -> None:
+    """Average against worst group, one mark per method, with intervals (extra ``plots``)."""
+    figures = require("matplotlib.figure", "plots", "drawing")
+    figure = figures.Figure(figsize=(7.5, 5.5), layout="constrained")
+    axes = figure.add_subplot()
+    marks = {"none": "o", "target": "s", "all": "D"}
+    for row in results["rows"]:
+        found = row["figures"]
+        if found is None:
+            continue
+        average, worst = found["average"], found["worst_group"]
+        x, y = 100 * average["mean"], 100 * worst["mean"]
+        bars = [[y - 100 * min(worst["low"], worst["mean"])], [100 * max(worst["high"], worst["mean"]) - y]]
+        ours = row["method"].startswith("fairerclip")
+        axes.errorbar(
+            [x], [y], yerr=bars, fmt=marks[row["labels"]], color="C0" if ours else "C7", alpha=0.9, capsize=2
+        )
+        axes.annotate(
+            row["title"], (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6.5, parse_math=False
+        )
+    axes.set(
+        xlabel="average accuracy, %",
+        ylabel="worst group accuracy, % [95 %]",
+        title="○ no labels   □ labels   ◇ labels and true S",
+    )
+    with atomic_file(path, overwrite=overwrite) as handle:
+        figure.savefig(handle, format=path.suffix[1:], dpi=150)

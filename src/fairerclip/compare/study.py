@@ -1,0 +1,265 @@
+"""Methods × seeds in parallel, each run a file, so that a comparison can be stopped and taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairerclip import __version__
+from fairerclip.audit.task import digest
+from fairerclip.compare.methods import Method, chosen_methods
+from fairerclip.compare.run import run_method
+from fairerclip.data.strict_json import strict_loads
+from fairerclip.errors import FairerClipError, ParameterError, ResultsFileError
+from fairerclip.files import atomic_file
+from fairerclip.workflow import Experiment
+
+if TYPE_CHECKING:
+    from fairerclip.report.document import Document
+
+FORMAT, VERSION = "fairerclip-comparison", 1
+FIGURES = ("average", "worst_group", "gap", "eod", "eod_signed")
+MAX_RUN_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """What a comparison may be told.
+
+    Attributes
+    ----------
+    methods : keys; None for all that the task allows.
+    seeds : how many.
+    jobs : processes at a time; None for one per core.
+    max_seconds : cap on the training of one setting of a method trained by gradient.
+    source : how the command line names the task.
+    """
+
+    methods: tuple[str, ...] | None = None
+    seeds: int = 3
+    jobs: int | None = None
+    max_seconds: float = 120.0
+    source: str = "TASK.npz"
+
+
+def compare(
+    experiment: Experiment,
+    options: CompareOptions | None = None,
+    *,
+    work: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """Compare methods on one task.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    options : CompareOptions, optional
+    work : Path, optional
+        Folder for one file per method and seed; runs found there, of the same data and settings, are not repeated.
+    progress : called with (runs done, runs in all).
+
+    Returns
+    -------
+    dict
+        JSON-ready: one row per method with its runs, means, spread and intervals; and why a method is missing.
+    """
+    options = options or CompareOptions()
+    if options.seeds < 1:
+        raise ParameterError(f"seeds must be at least 1; got {options.seeds}")
+    if not options.max_seconds > 0:
+        raise ParameterError(f"max_seconds must be above 0; got {options.max_seconds}")
+    methods = chosen_methods(options.methods)
+    left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
+    wanted = [
+        (method, seed)
+        for method in methods
+        if method.key not in left_out
+        for seed in range(options.seeds if method.seeded else 1)
+    ]
+    if not wanted:
+        reasons = "; ".join(f"{key}: {reason}" for key, reason in left_out.items())
+        raise ParameterError(f"the task allows none of these methods ({reasons})")
+    data = digest(experiment.task)
+    runs = _run_all(experiment, wanted, options, work, data, progress)
+    rows = []
+    for method in methods:
+        if method.key in left_out:
+            continue
+        rows.append(_row(method, [runs[method.key, s] for m, s in wanted if m is method]))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": {
+            "name": experiment.task.name,
+            "file": options.source.replace("\\", "/").rsplit("/", 1)[-1],
+            "simulated": experiment.task.simulated,
+            "digest": data,
+            "classes": list(experiment.classes),
+            "sensitive": list(experiment.sensitive),
+            "rows": {name: len(split) for name, split in experiment.task.splits.items()},
+        },
+        "settings": {
+            "seeds": options.seeds,
+            "max_seconds": options.max_seconds,
+            "chosen_by": "shrunken_worst_group",
+        },
+        "rows": rows,
+        "left_out": left_out,
+        "made": made(),
+    }
+
+
+def write_comparison(results: dict[str, Any], document: Document, folder: Path) -> None:
+    """Write the results as JSON, Markdown and HTML into a folder that earlier ones may be in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    forms = {
+        "comparison.json": json.dumps(results, indent=1, allow_nan=False),
+        "comparison.md": document.to_markdown(),
+        "comparison.html": document.to_html(),
+    }
+    for name, text in forms.items():
+        with atomic_file(folder / name, overwrite=True) as handle:
+            handle.write(text.encode())
+
+
+def made() -> dict[str, Any]:
+    """Versions, machine and date."""
+    return {
+        "fairerclip": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+        "cores": os.cpu_count(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _run_all(
+    experiment: Experiment,
+    wanted: Sequence[tuple[Method, int]],
+    options: CompareOptions,
+    work: Path | None,
+    data: str,
+    progress: Callable[[int, int], None],
+) -> dict[tuple[str, int], dict[str, Any]]:
+    runs: dict[tuple[str, int], dict[str, Any]] = {}
+    for method, seed in wanted:
+        found = None if work is None else _read(work, method, seed, data, options)
+        if found is not None:
+            runs[method.key, seed] = found
+    progress(len(runs), len(wanted))
+    todo = [(method, seed) for method, seed in wanted if (method.key, seed) not in runs]
+    jobs = min(options.jobs or os.cpu_count() or 1, max(len(todo), 1))
+    # A process per run: its peak memory is its own, and a crash takes nothing else along.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
+    with pool:
+        futures = {
+            pool.submit(_one, method, experiment, seed, options.max_seconds): (method, seed)
+            for method, seed in todo
+        }
+        try:
+            for future in as_completed(futures):
+                method, seed = futures[future]
+                try:
+                    run = future.result()
+                except Exception as error:  # noqa: BLE001 - one failing method does not stop the rest
+                    run = {"seed": seed, "error": f"{type(error).__name__}: {error}"}
+                if work is not None and "error" not in run:
+                    _write(work, method, seed, data, options, run)
+                runs[method.key, seed] = run
+                progress(len(runs), len(wanted))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return runs
+
+
+def _one(method: Method, experiment: Experiment, seed: int, max_seconds: float) -> dict[str, Any]:
+    """One run in a process of its own, on one core."""
+    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+
+    with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            run = run_method(method, experiment, seed, max_seconds=max_seconds)
+        except (FairerClipError, ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
+            return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
+    said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
+    return {**run, "notes": [*run["notes"], *said]}
+
+
+def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any]:
+    """What a run depends on."""
+    settings = {"fixed": dict(method.fixed), "candidates": [dict(c) for c in method.candidates]}
+    cap = options.max_seconds if method.gradient else None
+    return {"method": method.key, "seed": seed, "data": data, "cap": cap, "version": __version__, **settings}
+
+
+def _file(work: Path, method: Method, seed: int) -> Path:
+    return work / f"{method.key}-{seed}.json"
+
+
+def _read(work: Path, method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any] | None:
+    """A run that is there and depends on the same things; None else."""
+    file = _file(work, method, seed)
+    if not file.is_file():
+        return None
+    try:
+        found = strict_loads(file.read_bytes(), str(file), ResultsFileError, limit=MAX_RUN_BYTES)
+    except ResultsFileError:
+        return None  # a run that cannot be read is run again
+    same = isinstance(found, dict) and found.get("key") == _key(method, seed, data, options)
+    return found["run"] if same and isinstance(found.get("run"), dict) else None
+
+
+def _write(work: Path, method: Method, seed: int, data: str, options: CompareOptions, run: Any) -> None:
+    work.mkdir(parents=True, exist_ok=True)
+    content = {"key": _key(method, seed, data, options), "run": run}
+    with atomic_file(_file(work, method, seed), overwrite=True) as handle:
+        handle.write(json.dumps(content, indent=1, allow_nan=False).encode())
+
+
+def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    good = [run for run in runs if "error" not in run]
+    row: dict[str, Any] = {
+        "method": method.key,
+        "title": method.title,
+        "labels": method.labels,
+        "gradient": method.gradient,
+        "runs": list(runs),
+        "errors": [run["error"] for run in runs if "error" in run],
+        "figures": {name: _figure(name, good) for name in FIGURES} if good else None,
+    }
+    for name in ("seconds", "seconds_in_all", "parameters", "peak_mb"):
+        values = [run[name] for run in good if run[name] is not None]
+        row[name] = float(np.mean(values)) if values else None
+    return row
+
+
+def _figure(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Mean and spread over seeds; and the mean of the seeds' intervals, which is about the rows."""
+    reports = [run["report"] for run in runs]
+    values = [r["worst"]["accuracy"] if name == "worst_group" else r[name] for r in reports]
+    if any(value is None for value in values):
+        return None
+    ends = [r["intervals"][name] for r in reports]
+    return {
+        "mean": float(np.mean(values)),
+        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+        "low": float(np.mean([e[0] for e in ends])),
+        "high": float(np.mean([e[1] for e in ends])),
+        "seeds": len(values),
+    }

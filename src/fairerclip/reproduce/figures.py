@@ -1,0 +1,207 @@
+"""Figures of the paper, and its table over the size of the training set: CFD, data size, heat maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairerclip.report.document import Curves, DocumentTable, Heatmap
+from fairerclip.reproduce.accuracy import (
+    COLUMNS,
+    NAMES,
+    accuracy_table,
+    cells,
+    compared_rows,
+    mean_figures,
+    percent,
+    preset_jobs,
+    published_table,
+)
+from fairerclip.reproduce.context import Context, Outcome, job
+from fairerclip.reproduce.fits import fit_share, plane
+from fairerclip.reproduce.published import published
+from fairerclip.reproduce.source import SourceTask
+from fairerclip.workflow import Experiment
+
+BASE: dict[str, Any] = {"class_weight": "balanced"}
+SHARES = (0.05, 0.25, 0.5, 0.75, 1.0)
+TAUS = [round(0.05 * i, 2) for i in range(20)]
+STEPS = [round(0.1 * i, 1) for i in range(10)]
+CFD_METHODS = (
+    "zero-shot",
+    "orth-cali",
+    "probe",
+    "adapter",
+    "contrastive-adapter",
+    "fairerclip-none-marginal",
+    "fairerclip-target-marginal",
+    "fairerclip-target-conditional",
+)
+
+
+def _quick(context: Context) -> dict[str, Any]:
+    return {**BASE, **({"n_features": 300} if context.options.quick else {})}
+
+
+def cfd(context: Context) -> Outcome:
+    """Worst group against average on few training rows, and the front of FairerCLIP."""
+    outcome = Outcome()
+    for one in context.tasks("cfd"):
+        experiment = Experiment.of(one.task)
+        rows = compared_rows(context, experiment, CFD_METHODS)
+        rows += preset_jobs(context, experiment, "cfd", ("target",))
+        outcome.tables.append(accuracy_table("cfd", one, rows, ("ViT-L/14",)))
+        jobs = [
+            job(
+                experiment,
+                plane,
+                f"front, {criterion}",
+                parameters={**_quick(context), "criterion": criterion},
+                labels="target",
+                seed=0,
+                taus=TAUS,
+                tau_zs=[0.7],
+            )
+            for criterion in ("marginal", "conditional")
+        ]
+        fronts = dict(zip(("marginal", "conditional"), context.run(jobs), strict=True))
+        good = {name: front["points"] for name, front in fronts.items() if "error" not in front}
+        outcome.tables.append(_front_table(one, good))
+        outcome.curves.append(_front_chart(one, rows, good))
+        outcome.results[one.encoder] = {"rows": rows, "fronts": good}
+    outcome.tables.append(published_table("cfd"))
+    return outcome
+
+
+def _front_table(one: SourceTask, fronts: dict[str, Any]) -> DocumentTable:
+    rows = [
+        [name, f"{p['tau']:g}", *(percent(p[k]) for k in ("average", "worst_group", "gap", "eod"))]
+        for name, points in fronts.items()
+        for p in points
+    ]
+    note = "Test rows, labels, one seed, balanced classes, τ_z .7: what can be had, not a choice of a point."
+    columns = ["criterion", "τ", "average", "worst group", "gap", "EOD"]
+    return DocumentTable(f"{one.title}: the front of FairerCLIP over τ", columns, rows, note)
+
+
+def _front_chart(one: SourceTask, rows: list[dict[str, Any]], fronts: dict[str, Any]) -> Curves:
+    series: dict[str, list[tuple[float, float]]] = {
+        f"front, {name}": [
+            (100 * p["worst_group"], 100 * p["average"]) for p in points if p["worst_group"] is not None
+        ]
+        for name, points in fronts.items()
+    }
+    for row in rows:
+        if "figures" in row:
+            figures = row["figures"]
+            title = f"{row['title']}{'' if row['labels'] == 'target' else ', no labels'}"
+            series[title] = [(100 * figures["worst_group"], 100 * figures["average"])]
+    return Curves(f"{one.title}: worst group against average", "worst group, %", "average, %", series)
+
+
+def data_size(context: Context) -> Outcome:
+    """5 to 100 % of the training rows, drawn inside each cell, with labels."""
+    outcome = Outcome()
+    shares = (0.25, 1.0) if context.options.quick else SHARES
+    for one in context.tasks("blond", "waterbirds"):
+        experiment = Experiment.of(one.task)
+        wanted = [(share, seed) for share in shares for seed in range(context.seeds)]
+        jobs = [
+            job(
+                experiment,
+                fit_share,
+                f"{one.dataset}, {100 * share:g} %",
+                share=share,
+                parameters=_quick(context),
+                seed=seed,
+                taus=TAUS,
+            )
+            for share, seed in wanted
+        ]
+        answers = context.run(jobs)
+        rows: list[list[Any]] = []
+        kept: dict[str, Any] = {}
+        for share in shares:
+            mine = [a for (s, _), a in zip(wanted, answers, strict=True) if s == share]
+            rows.append(_share_row(one, share, mine))
+            kept[f"{share:g}"] = [a.get("report", a) for a in mine]
+        columns = ["training rows", "n", *COLUMNS, "seeds", "published (backbone not stated)"]
+        outcome.tables.append(DocumentTable(one.title, columns, rows, SHARE_NOTE))
+        outcome.results[f"{one.dataset} {one.encoder}"] = kept
+        outcome.curves.append(_share_chart(one, kept))
+    outcome.tables.append(published_table("data-size"))
+    return outcome
+
+
+SHARE_NOTE = (
+    "Per cent, labels Y. ± is over seeds, which also draw the rows; [ ] is over test rows. A share is kept of each "
+    "class × sensitive value, at least one row; τ is chosen on the whole validation split."
+)
+
+
+def _share_row(one: SourceTask, share: float, answers: list[dict[str, Any]]) -> list[Any]:
+    good = [a for a in answers if "error" not in a]
+    name = f"{100 * share:g} %"
+    beside = next((p.text(NAMES) for p in published("data-size", one.dataset, f"{100 * share:g}")), None)
+    if not good:
+        return [name, f"failed: {answers[0]['error']}", *[None] * (len(COLUMNS) + 1), beside]
+    figures = mean_figures([a["report"] for a in good])
+    return [name, str(good[0]["rows"]), *cells(figures), str(len(good)), beside]
+
+
+def _share_chart(one: SourceTask, kept: dict[str, Any]) -> Curves:
+    series: dict[str, list[tuple[float, float]]] = {"average": [], "worst group": []}
+    for share, reports in kept.items():
+        good = [r for r in reports if "error" not in r]
+        if good:
+            figures = mean_figures(good)
+            series["average"].append((100 * float(share), 100 * figures["average"]))
+            series["worst group"].append((100 * float(share), 100 * figures["worst_group"]))
+    return Curves(
+        f"{one.title}: accuracy by share of the training rows", "training rows, %", "accuracy, %", series
+    )
+
+
+def heatmaps(context: Context) -> Outcome:
+    """Average and worst group over (τ, τ_z), from one factorisation."""
+    outcome = Outcome(notes=[ONE_CURVE])
+    steps = STEPS[::3] if context.options.quick else STEPS
+    for one in context.tasks("blond", "waterbirds"):
+        experiment = Experiment.of(one.task)
+        call = job(
+            experiment,
+            plane,
+            f"{one.dataset}, plane",
+            parameters=_quick(context),
+            labels="target",
+            seed=0,
+            taus=steps,
+            tau_zs=steps,
+        )
+        answer = context.run([call])[0]
+        if "error" in answer:
+            outcome.tables.append(
+                DocumentTable(one.title, ["part", "what happened"], [["plane", answer["error"]]])
+            )
+            continue
+        for figure, title in (("average", "average"), ("worst_group", "worst group")):
+            found = {
+                (p["tau"], p["tau_z"]): None if p[figure] is None else 100 * p[figure]
+                for p in answer["points"]
+            }
+            values = [[found[tau, tau_z] for tau in steps] for tau_z in steps]
+            name = f"{one.title}: {title}, {answer['split']} rows, per cent"
+            outcome.heatmaps.append(Heatmap(name, "τ", steps, "τ_z", steps, values))
+            rows = [
+                [f"{z:g}", *(None if v is None else f"{v:.1f}" for v in line)]
+                for z, line in zip(steps, values, strict=True)
+            ]
+            outcome.tables.append(DocumentTable(name, ["τ_z \\ τ", *(f"{t:g}" for t in steps)], rows))
+        outcome.results[f"{one.dataset} {one.encoder}"] = answer["points"]
+    return outcome
+
+
+ONE_CURVE = (
+    "With two classes, one prompt each and spectral scaling the plane is one curve in λ_eff = (τ/(1−τ)) / (1 + "
+    "τ_z/(1−τ_z)): points of equal λ_eff are equal. One seed, labels, balanced classes; the published figure shows "
+    "shades without numbers."
+)

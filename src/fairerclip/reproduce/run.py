@@ -1,0 +1,221 @@
+"""Run entries and write what they found: JSON to run it again, Markdown and a page to read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip.compare.study import made
+from fairerclip.data.strict_json import strict_loads
+from fairerclip.errors import OutputExistsError, ResultsFileError
+from fairerclip.files import atomic_file, check_free
+from fairerclip.report.document import Document, DocumentTable
+from fairerclip.reproduce.context import Context, Outcome, ReproduceOptions
+from fairerclip.reproduce.entries import Entry
+from fairerclip.reproduce.source import Source
+
+FORMAT, VERSION = "fairerclip-reproduction", 1
+FORMS = ("json", "md", "html")
+MAX_BYTES = 64 << 20
+
+
+def reproduce(
+    entries: Sequence[Entry],
+    source: Source,
+    output: Path,
+    options: ReproduceOptions | None = None,
+    *,
+    command: str = "",
+    overwrite: bool = False,
+    progress: Callable[[str], Callable[[int, int], None]] | None = None,
+) -> list[dict[str, Any]]:
+    """Run entries one after the other, writing each as it is done; single runs are kept in ``output/runs``.
+
+    Parameters
+    ----------
+    entries : what to run.
+    source : where the tasks come from.
+    output : folder to write into.
+    options : seeds, processes, caps.
+    command : what to type to run it again.
+    overwrite : replace what was written before; kept runs are used again all the same.
+    progress : given an entry's name, what to call with (runs done, runs in all).
+
+    Returns
+    -------
+    list of dict
+        What was written as JSON, per entry.
+    """
+    options = options or ReproduceOptions()
+    check_output(entries, output, overwrite)
+    done = []
+    for entry in entries:
+        told = progress(entry.name) if progress is not None else lambda done, total: None
+        result = run_entry(entry, source, options, output / "runs", command, told)
+        write(result, output)
+        done.append(result)
+    write_index(output, source)
+    return done
+
+
+def check_output(entries: Sequence[Entry], output: Path, overwrite: bool) -> None:
+    """Refuse a folder that is a file, and outputs that are taken, before anything runs."""
+    if output.exists() and not output.is_dir():
+        raise OutputExistsError(f"{output} is a file; give the name of a folder")
+    for entry in entries:
+        for form in FORMS:
+            check_free(output / f"{entry.name}.{form}", overwrite)
+
+
+def run_entry(
+    entry: Entry,
+    source: Source,
+    options: ReproduceOptions,
+    work: Path,
+    command: str,
+    progress: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Run one entry; what fails is told in the result."""
+    context = Context(source, options, work, progress)
+    reason = entry.why_not(source)
+    if reason is not None:
+        outcome = Outcome()
+        context.failures.append(f"cannot run on this source: {reason}")
+    else:
+        try:
+            outcome = entry.run(context)
+        except Exception as error:  # noqa: BLE001 - one failing entry does not stop the rest
+            outcome = Outcome()
+            context.failures.append(f"{type(error).__name__}: {error}")
+    failures = list(dict.fromkeys(context.failures))
+    page = _document(entry, context, outcome, failures)
+    return {
+        "source": source.sentence,
+        "format": FORMAT,
+        "version": VERSION,
+        "name": entry.name,
+        "title": entry.title,
+        "where": entry.where,
+        "kind": source.kind,
+        "command": command,
+        "settings": context.settings(),
+        "tasks": [one.about() for one in context.used.values()],
+        "made": made(),
+        "failures": failures,
+        "results": plain(outcome.results),
+        "document": plain(page.as_dict()),
+    }
+
+
+def plain(value: Any) -> Any:
+    """A copy that JSON can hold: numbers of numpy become Python's, what is not finite becomes None.
+
+    Examples
+    --------
+    >>> plain({"a": (float("nan"), 1.5)})
+    {'a': [None, 1.5]}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[str]) -> Document:
+    settings = context.settings()
+    notes = [
+        f"{entry.where} of Dehdashtian et al. 2024 (arXiv:2403.15593).",
+        *outcome.notes,
+        f"Seeds: {settings['seeds']}; {settings['gradient_seeds']} for methods trained by gradient, whose training is "
+        f"capped at {settings['max_seconds']:g} s per setting."
+        + (" Quick: few methods and settings." if settings["quick"] else ""),
+        *context.source.notes,
+    ]
+    tables = list(outcome.tables)
+    if failures:
+        tables.append(DocumentTable("What is missing or failed", ["what"], [[text] for text in failures]))
+    if context.used:
+        tables.append(_data_table(context))
+    title = f"{entry.name}: {entry.title}"
+    return Document(title, context.source.sentence, notes, tables, outcome.heatmaps, outcome.curves)
+
+
+def _data_table(context: Context) -> DocumentTable:
+    rows = []
+    for one in context.used.values():
+        about = one.about()
+        counts = " / ".join(str(about["rows"].get(name, "–")) for name in ("train", "val", "test"))
+        prompts = " | ".join(about["prompts"])
+        rows.append(
+            [
+                about["name"],
+                about["encoder"],
+                counts,
+                prompts,
+                about["digest"].rpartition(":")[2][:16],
+                one.note,
+            ]
+        )
+    columns = ["task", "encoder", "train / val / test", "prompts", "digest", "note"]
+    return DocumentTable("Data", columns, rows, left=len(columns))
+
+
+def write(result: dict[str, Any], output: Path) -> None:
+    """One entry in its three forms."""
+    page = Document.from_dict(result["document"])
+    texts = {
+        "json": json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        "md": page.to_markdown(),
+        "html": page.to_html(),
+    }
+    for form, text in texts.items():
+        with atomic_file(output / f"{result['name']}.{form}", overwrite=True) as handle:
+            handle.write(text.encode("utf-8", errors="replace"))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result that `reproduce` wrote."""
+    if path.stat().st_size > MAX_BYTES:
+        raise ResultsFileError(f"{path} is larger than {MAX_BYTES} bytes")
+    found = strict_loads(path.read_bytes(), str(path), ResultsFileError, limit=MAX_BYTES)
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("version") != VERSION:
+        raise ResultsFileError(f"{path} is not a {FORMAT} of version {VERSION}")
+    return found
+
+
+def write_index(output: Path, source: Source) -> None:
+    """Which entries there are in a folder, those written earlier too, as Markdown and as a page."""
+    from fairerclip.reproduce.entries import ENTRIES
+
+    rows = []
+    for entry in ENTRIES:
+        file = output / f"{entry.name}.json"
+        if not file.is_file():
+            continue
+        try:
+            found = read(file)
+        except ResultsFileError as error:
+            rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
+            continue
+        kind, failures = str(found.get("kind")), len(found.get("failures", ()))
+        date = str(found.get("made", {}).get("date"))
+        rows.append([entry.name, entry.title, entry.where, kind, str(failures), date])
+    columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
+    notes = ["Each is NAME.json (all numbers), NAME.md and NAME.html in this folder."]
+    page = Document(
+        "Tables and figures of the FairerCLIP paper",
+        source.sentence,
+        notes,
+        [DocumentTable("What was run", columns, rows, left=len(columns))],
+    )
+    for form, text in (("md", page.to_markdown()), ("html", page.to_html())):
+        with atomic_file(output / f"index.{form}", overwrite=True) as handle:
+            handle.write(text.encode("utf-8", errors="replace"))

@@ -1,0 +1,148 @@
+import json
+
+import numpy as np
+import pytest
+
+import fairerclip.audit.models as models_module
+from fairerclip.data.provenance import Provenance
+from fairerclip.reproduce.entries import ENTRIES
+from fairerclip.reproduce.source import backbone_of
+
+
+class Random:
+    """An encoder of pictures of 8 × 8 and of words, drawn at random."""
+
+    width = 12
+
+    def __init__(self, name):
+        self.name = name
+        self.provenance = Provenance(name, None, "none", "test", True, 12)
+        self._map = np.random.default_rng(len(name)).normal(size=(3 * 64, 12))
+
+    def preprocess(self, picture):
+        return np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) - 100
+
+    def encode_images(self, pixels):
+        Z = pixels.reshape(len(pixels), -1) @ self._map
+        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+
+    def encode_text(self, prompts):
+        Z = np.stack([np.random.default_rng(list(p.encode())).normal(size=12) for p in prompts])
+        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+
+
+def birds(root, n=180):
+    image = pytest.importorskip("PIL.Image")
+    (root / "bird").mkdir(parents=True)
+    rng = np.random.default_rng(5)
+    lines = ["img_id,img_filename,y,split,place,place_filename"]
+    for i in range(n):
+        pixels = rng.integers(0, 256, size=(8, 8, 3), dtype=np.uint8)
+        image.fromarray(pixels).save(root / "bird" / f"{i}.png")
+        lines.append(f"{i},bird/{i}.png,{i % 2},{(i // 4) % 3},{(i // 2) % 2},p.jpg")
+    (root / "metadata.csv").write_text("\n".join(lines))
+
+
+def faces(root, n=90):
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(6)
+    races = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino_Hispanic")
+    for part in ("train", "val"):
+        (root / part).mkdir(parents=True)
+        lines = ["file,age,gender,race,service_test"]
+        for i in range(1, n + 1):
+            pixels = rng.integers(0, 256, size=(8, 8, 3), dtype=np.uint8)
+            image.fromarray(pixels).save(root / part / f"{i}.jpg")
+            lines.append(f"{part}/{i}.jpg,20-29,{('Male', 'Female')[i % 2]},{races[i % 7]},False")
+        (root / f"fairface_label_{part}.csv").write_text("\n".join(lines))
+
+
+def test_the_list_names_every_entry_and_what_it_needs(run, tmp_path):
+    code, out, _ = run("reproduce", "list", "--json")
+    assert code == 0
+    listed = json.loads(out)
+    assert [row["name"] for row in listed["entries"]] == [entry.name for entry in ENTRIES]
+    assert all(row["why_not"] is None for row in listed["entries"])
+    code, out, _ = run("reproduce", "list", "--suite", tmp_path, "--json")
+    missing = {row["name"] for row in json.loads(out)["entries"] if row["why_not"]}
+    assert missing == {entry.name for entry in ENTRIES} - {"implementation"}
+    code, out, _ = run("reproduce", "list")
+    assert code == 0
+    assert out.splitlines()[0].startswith("Simulated tasks")
+    code, out, _ = run("reproduce", "list", "--data", tmp_path)
+    assert code == 0
+    assert out.splitlines()[0].startswith("Real images")
+
+
+def test_a_table_from_the_command_line(run, small, tmp_path):
+    arguments = ("reproduce", "heatmaps", "implementation", "-o", tmp_path / "o", "--quick", "--jobs", "1")
+    code, out, err = run(*arguments)
+    assert code == 0, err
+    assert out.splitlines()[0].startswith("Simulated tasks")
+    assert {f.name for f in (tmp_path / "o").iterdir()} == {
+        *(f"{name}.{form}" for name in ("heatmaps", "implementation") for form in ("json", "md", "html")),
+        *("index.md", "index.html", "runs"),
+    }
+    content = json.loads((tmp_path / "o" / "heatmaps.json").read_text())
+    assert content["command"] == "fairerclip reproduce heatmaps implementation --jobs 1 --quick"
+    assert content["format"] == "fairerclip-reproduction"
+    assert "<svg" in (tmp_path / "o" / "heatmaps.html").read_text()
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "--overwrite" in err
+    code, out, _ = run(*arguments, "--overwrite", "--json")
+    assert code == 0
+    assert [r["name"] for r in json.loads(out)["results"]] == ["implementation", "heatmaps"]
+
+
+def test_wrong_calls_are_one_line(run, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for arguments in (
+        (),
+        ("nothing",),
+        ("models", "--suite", tmp_path / "gone"),
+        ("models", "--data", tmp_path),
+        ("models", "--model", "A"),
+        ("models", "--data", tmp_path, "--model", "A", "--suite", tmp_path),
+        ("models", "--seeds", "0"),
+        ("models", "--max-seconds", "0"),
+        ("implementation", "-o", tmp_path / "file"),
+    ):
+        code, _, err = run("reproduce", *arguments)
+        assert code == 2, arguments
+        assert len(err.strip().splitlines()) == 1, err
+
+
+def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, monkeypatch):
+    root = tmp_path / "data"
+    birds(root / "waterbirds")
+    faces(root / "fairface")
+    monkeypatch.setattr(models_module, "load_encoder", Random)
+    arguments = ("--data", root, "--model", "ViT-L-14", "--model", "RN50", "-o", tmp_path / "o", "--quick")
+    code, out, err = run("reproduce", "spurious", "fairface", "models", *arguments, "--jobs", "1", "--json")
+    assert code == 0, err
+    spurious, skew, many = json.loads(out)["results"]
+    assert spurious["source"].startswith("Real images")
+    assert {task["encoder"] for task in spurious["tasks"]} == {"ViT-L-14", "RN50"}
+    assert all("CelebA is not at" in text for text in spurious["failures"]), spurious["failures"]
+    rows = spurious["results"]["waterbirds RN50"]
+    assert all("figures" in row for row in rows)
+    assert not skew["failures"], skew["failures"]
+    assert any("comes nearest to the published" in note for note in skew["document"]["notes"])
+    assert not skew["failures"]
+    assert {row[1] for row in many["document"]["tables"][0]["rows"]} == {"ViT-L-14", "RN50"}
+    assert (tmp_path / "o" / "runs" / "data" / "waterbirds" / "RN50.npz").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "backbone"),
+    [
+        ("RN50", "RN50"),
+        ("open_clip:ViT-B-32", "ViT-B/32"),
+        ("ViT-L/14", "ViT-L/14"),
+        ("RN50x16", None),
+        ("S", None),
+    ],
+)
+def test_published_backbones_are_known_by_name(name, backbone):
+    assert backbone_of(name) == backbone

@@ -1,0 +1,203 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip.data import save_task, simulate
+from fairerclip.report.document import Document
+from fairerclip.reproduce import accuracy, fits, jobs
+from fairerclip.reproduce.context import Context, ReproduceOptions, job
+from fairerclip.reproduce.entries import ENTRIES, chosen_entries
+from fairerclip.reproduce.run import read, reproduce, run_entry
+from fairerclip.reproduce.source import Source, Unavailable
+from fairerclip.reproduce.source import small as small_task
+from fairerclip.workflow import Experiment
+
+QUICK = ReproduceOptions(quick=True, jobs=1)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES])
+def test_every_entry_runs_on_the_simulation(name, small, tmp_path):
+    result = reproduce(chosen_entries([name]), Source("simulated"), tmp_path, QUICK)[0]
+    assert not result["failures"], result["failures"]
+    written = read(tmp_path / f"{name}.json")
+    assert next(iter(written)) == "source"
+    assert "Simulated" in written["source"]
+    assert Document.from_dict(written["document"]).to_markdown() == (tmp_path / f"{name}.md").read_text()
+    assert (tmp_path / f"{name}.md").read_text().startswith("**Simulated tasks")
+    page = (tmp_path / f"{name}.html").read_text()
+    assert page.index("Simulated tasks") < page.index("<h1>")
+    assert "<script" not in page
+    assert all(task["digest"].startswith("sha256:") for task in written["tasks"])
+    assert bool(written["tasks"]) == (name != "implementation")
+    assert written["results"]
+
+
+def test_what_was_run_is_not_run_again(small, tmp_path, monkeypatch):
+    entries = chosen_entries(["ablation-no-labels", "spurious"])
+    first = reproduce(entries, Source("simulated"), tmp_path, QUICK)
+    files = sorted((tmp_path / "runs").rglob("*.json"))
+    assert len(files) > 8
+
+    def refuse(*arguments, **options):
+        raise AssertionError("this was run before")
+
+    monkeypatch.setattr("fairerclip.compare.study.run_method", refuse)
+    monkeypatch.setattr("fairerclip.model.FairerCLIP.fit", refuse)
+    again = reproduce(entries, Source("simulated"), tmp_path, QUICK, overwrite=True)
+    for one, other in zip(first, again, strict=True):
+        assert not other["failures"]
+        assert one["document"] == other["document"]
+
+
+def test_one_failing_part_is_told_and_does_not_stop_the_rest(small, tmp_path, monkeypatch):
+    def broken(*arguments, **options):
+        raise np.linalg.LinAlgError("no luck")
+
+    monkeypatch.setattr(fits, "preset_model", broken)
+    result = reproduce(chosen_entries(["intrinsic"]), Source("simulated"), tmp_path, QUICK)[0]
+    assert any("no luck" in text for text in result["failures"])
+    table = result["document"]["tables"][0]
+    failed = [row for row in table["rows"] if "failed: LinAlgError: no luck" in row]
+    assert len(failed) == 2
+    assert any(
+        row[0] == "Zero-shot" and row[2] is not None and "failed" not in row[2] for row in table["rows"]
+    )
+
+
+def test_an_entry_that_breaks_is_told(tmp_path):
+    def broken(context):
+        raise KeyError("gone")
+
+    entry = replace(chosen_entries(["implementation"])[0], run=broken)
+    result = run_entry(entry, Source("simulated"), QUICK, tmp_path, "", lambda done, total: None)
+    assert result["failures"] == ["KeyError: 'gone'"]
+
+
+def test_failed_jobs_are_not_kept(small, tmp_path):
+    experiment = Experiment.of(simulate("waterbirds", scale=0.03, width=32))
+    wrong = job(
+        experiment,
+        fits.fit_tuned,
+        "x",
+        parameters={"tau": 2.0},
+        labels="target",
+        seed=0,
+        taus=None,
+        tau_zs=None,
+    )
+    assert "tau must be" in jobs.run_jobs([wrong], tmp_path, 1)[0]["error"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_kept_answer_that_cannot_be_read_is_made_again(small, tmp_path):
+    experiment = Experiment.of(simulate("waterbirds", scale=0.03, width=32))
+    one = job(
+        experiment,
+        fits.fit_tuned,
+        "x",
+        parameters={"n_features": 50},
+        labels="target",
+        seed=1,
+        taus=[0.0, 0.5],
+        tau_zs=[0.0],
+    )
+    answer = jobs.run_jobs([one], tmp_path, 1)[0]
+    one.file(tmp_path).write_text('{"key": 1')
+    again = jobs.run_jobs([one], tmp_path, 1)[0]
+    assert again["report"] == answer["report"]
+    assert one.read(tmp_path) == again
+
+
+def test_a_share_is_kept_of_every_cell():
+    experiment = Experiment.of(simulate("waterbirds", scale=0.2, width=32))
+    fewer = fits.subsample(experiment, 0.25, 3)
+    y, s = experiment.labels(experiment.task.train)
+    few_y, few_s = fewer.labels(fewer.task.train)
+    for cell in {*zip(y, s, strict=True)}:
+        before = ((y == cell[0]) & (s == cell[1])).sum()
+        after = ((few_y == cell[0]) & (few_s == cell[1])).sum()
+        assert after == max(1, round(0.25 * before))
+    other = fits.subsample(experiment, 0.25, 4)
+    assert not np.array_equal(other.task.train.X, fewer.task.train.X)
+    assert fits.subsample(experiment, 1.0, 3) is experiment
+
+
+def test_the_negative_class_is_the_one_that_is_not_positive():
+    task = simulate("cheekbones", scale=0.01, width=32)
+    experiment = Experiment.of(task)
+    predicted = experiment.zero_shot(task.test)
+    y, s = experiment.labels(task.test)
+    figures = accuracy.group_figures(experiment.report(task.test, predicted).as_dict())
+    recall = {
+        (c, v): (predicted[(y == c) & (s == v)] == c).mean()
+        for c in task.class_names
+        for v in ("female", "male")
+    }
+    low, high = task.class_names
+    assert figures["eod"] == pytest.approx(abs(recall[high, "female"] - recall[high, "male"]))
+    assert figures["eod_negative"] == pytest.approx(abs(recall[low, "female"] - recall[low, "male"]))
+    assert figures["eod"] != pytest.approx(figures["eod_negative"])
+
+
+def test_seeds_are_averaged_with_their_spread():
+    task = simulate("waterbirds", scale=0.05, width=32)
+    experiment = Experiment.of(task)
+    y, _ = experiment.labels(task.test)
+    perfect = experiment.report(task.test, y).as_dict()
+    guess = experiment.report(task.test, experiment.zero_shot(task.test)).as_dict()
+    figures = accuracy.mean_figures([perfect, guess])
+    assert figures["average"] == pytest.approx((1 + guess["average"]) / 2)
+    assert figures["average_sd"] == pytest.approx((1 - guess["average"]) / np.sqrt(2))
+    assert accuracy.mean_figures([guess])["average_sd"] is None
+
+
+def test_a_suite_runs_and_says_what_is_missing(small, tmp_path):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    save_task(simulate("celeba", scale=0.002, width=32), suite / "celeba_blond.npz")
+    source = Source("suite", suite)
+    result = reproduce(chosen_entries(["spurious", "fairface"]), source, tmp_path / "o", QUICK)
+    assert result[0]["source"].startswith("Task files of suite/")
+    assert result[0]["failures"] == ["waterbirds: there is no waterbirds in the suite"]
+    assert "cannot run on this source" in result[1]["failures"][0]
+    assert "spurious" in (tmp_path / "o" / "index.md").read_text()
+    with pytest.raises(Unavailable, match=r"fairface\.npz"):
+        source.tasks("fairface")
+
+
+def test_few_rows_are_those_that_the_task_names():
+    task = simulate("cheekbones", scale=0.01, width=32)
+    rows = np.arange(5, 305)
+    named = replace(task, extra={"small_train": rows})
+    assert np.array_equal(small_task(named).train.X, task.train.X[rows])
+    assert len(small_task(task).train) == 298
+
+
+def test_hostile_names_stay_text(small, tmp_path):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    task = simulate("celeba", scale=0.002, width=32)
+    bad = "<img src=x onerror=alert(1)>|`x`"
+    task = replace(
+        task, name=bad, target_prompts=(bad, "[a](javascript:b)"), class_names=("<b>", "|c|\u202e")
+    )
+    save_task(task, suite / "celeba_blond.npz")
+    reproduce(chosen_entries(["models", "ablation-no-labels"]), Source("suite", suite), tmp_path / "o", QUICK)
+    for name in ("models", "ablation-no-labels"):
+        page, text = ((tmp_path / "o" / f"{name}.{form}").read_text() for form in ("html", "md"))
+        assert "<img" not in page
+        assert "<img" not in text
+        assert "\u202e" not in page + text
+        assert "[a](javascript" not in text
+    json.loads((tmp_path / "o" / "models.json").read_text())
+
+
+def test_context_caps_and_seeds_follow_the_source(tmp_path):
+    simulated = Context(Source("simulated"), ReproduceOptions(), tmp_path)
+    assert (simulated.seeds, simulated.max_seconds) == (2, 4.0)
+    told = Context(Source("simulated"), ReproduceOptions(seeds=5, max_seconds=7.0), tmp_path)
+    assert (told.seeds, told.gradient_seeds, told.max_seconds) == (5, 5, 7.0)
+    assert simulated.gradient_seeds == 1
+    assert Context(Source("simulated"), QUICK, tmp_path).seeds == 1
