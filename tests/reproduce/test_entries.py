@@ -196,7 +196,7 @@ def test_hostile_names_stay_text(small, tmp_path):
 
 def test_context_caps_and_seeds_follow_the_source(tmp_path):
     simulated = Context(Source("simulated"), ReproduceOptions(), tmp_path)
-    assert (simulated.seeds, simulated.max_seconds) == (2, 4.0)
+    assert (simulated.seeds, simulated.max_seconds) == (2, 3.0)
     told = Context(Source("simulated"), ReproduceOptions(seeds=5, max_seconds=7.0), tmp_path)
     assert (told.seeds, told.gradient_seeds, told.max_seconds) == (5, 5, 7.0)
     assert simulated.gradient_seeds == 1

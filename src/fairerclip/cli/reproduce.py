@@ -45,7 +45,7 @@ def reproduce(
         float | None,
         typer.Option(
             min=0.1,
-            help="Cap on the training of one setting by gradient. Default: 120 on --data, 10 on --suite, else 4.",
+            help="Cap on the training of one setting by gradient. Default: 120 on --data, 10 on --suite, else 3.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One seed, few methods and settings.")] = False,

@@ -16,7 +16,7 @@ from fairerclip.reproduce.jobs import Job, run_jobs
 from fairerclip.reproduce.source import Source, SourceTask
 from fairerclip.workflow import Experiment
 
-MAX_SECONDS = {"data": 120.0, "suite": 10.0, "simulated": 4.0}
+MAX_SECONDS = {"data": 120.0, "suite": 10.0, "simulated": 3.0}
 """Cap on the training of one setting of a method trained by gradient, unless told."""
 SEEDS = {"data": 3, "suite": 3, "simulated": 2}
 GRADIENT_SEEDS = {"data": 3, "suite": 1, "simulated": 1}

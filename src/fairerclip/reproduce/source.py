@@ -12,7 +12,7 @@ from fairerclip.data import Task, load_task, simulate
 from fairerclip.errors import DatasetError, FairerClipError, ParameterError, TaskFileError
 
 KINDS = ("data", "suite", "simulated")
-SCALES = {"waterbirds": 0.4, "celeba": 0.02, "cheekbones": 0.02, "gallery": 0.5}
+SCALES = {"waterbirds": 0.3, "celeba": 0.015, "cheekbones": 0.015, "gallery": 0.3}
 """Share of the rows of the simulated tasks: all entries together are to take minutes."""
 WIDTH: int | None = None
 """Width of simulated embeddings; None is the simulation's own."""
