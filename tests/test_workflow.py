@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.data import simulate
+from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
 from fairerclip.metrics import group_report
 from fairerclip.workflow import Experiment, apply_model, effective_strength, tune_on_validation
@@ -150,3 +150,14 @@ def test_rows_without_labels_are_left_out_of_the_report(birds):
     assert report.dropped == 60
     assert report.n == len(y) - 60
     assert len(report.groups) == 4
+
+
+def test_a_split_whose_labels_are_all_unknown_is_not_reported_on():
+    task = simulate("waterbirds", seed=1, scale=0.05, width=48)
+    test = task.test
+    task.splits["test"] = Split(test.X, np.full(len(test), -1), test.s)
+    experiment = Experiment.of(task)
+    assert not experiment.is_labelled("test")
+    assert experiment.is_labelled("val")
+    assert not experiment.is_labelled("nowhere")
+    assert experiment.evaluation_split() == "val"

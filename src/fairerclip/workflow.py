@@ -212,10 +212,17 @@ class Experiment:
     def evaluation_split(self) -> str | None:
         """The split to report on: test, else val, else train, whichever has both labels."""
         for name in ("test", "val", "train"):
-            split = self.task.splits.get(name)
-            if split is not None and self.target(split) is not None and self.groups(split) is not None:
+            if self.is_labelled(name):
                 return name
         return None
+
+    def is_labelled(self, name: str) -> bool:
+        """Whether there is such a split, with rows that have both a target and a sensitive label."""
+        split = self.task.splits.get(name)
+        if split is None:
+            return False
+        y, groups = self.target(split), self.groups(split)
+        return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
 
     def ranked_split(self) -> str | None:
         """The split to report retrieval on: test, else val, whichever has sensitive labels."""

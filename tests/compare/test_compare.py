@@ -142,7 +142,7 @@ def test_one_failing_method_does_not_stop_the_rest(experiment, monkeypatch):
     monkeypatch.setattr(study, "chosen_methods", lambda keys: [broken, BY_KEY["zero-shot"]])
     found = compare(experiment, CompareOptions(seeds=1, jobs=1))
     assert found["rows"][0]["figures"] is None
-    assert "C must" in found["rows"][0]["errors"][0] or "C" in found["rows"][0]["errors"][0]
+    assert found["rows"][0]["errors"][0].startswith("ParameterError: C must be a positive number")
     assert found["rows"][1]["figures"] is not None
 
 

@@ -53,8 +53,8 @@ def mitigate(
     start = time.perf_counter()
     experiment.fit(model, labels)
     seconds = time.perf_counter() - start
-    on = "val" if _labelled(experiment, "val") else None
-    if on is None and (split is None or not _labelled(experiment, split)):
+    on = "val" if experiment.is_labelled("val") else None
+    if on is None and (split is None or not experiment.is_labelled(split)):
         return Mitigation(model, labels, "fitted here", seconds)
     free = labels == "none" or _partly_labelled(experiment)
     taus = {model.tau, *(COARSE_TAUS if free else DEFAULT_TAUS)}
@@ -72,14 +72,6 @@ def mitigate(
         on or split,
         CHOSEN_BY if on else "given",
     )
-
-
-def _labelled(experiment: Experiment, split: str) -> bool:
-    rows = experiment.task.splits.get(split)
-    if rows is None:
-        return False
-    y, groups = experiment.target(rows), experiment.groups(rows)
-    return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
 
 
 def _partly_labelled(experiment: Experiment) -> bool:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from fairerclip import __version__
 from fairerclip.audit.dependence import audit_dependence
 from fairerclip.audit.findings import attribute_name, judge
+from fairerclip.audit.made import made
 from fairerclip.audit.mitigation import Mitigation, base_name, mitigate, model_section, plane_section
 from fairerclip.audit.pictures import picture_section, scores_section
 from fairerclip.audit.probes import audit_probes
@@ -153,7 +150,7 @@ def audit_task(
     results["wording"] = _wording(experiment, split_name, options) if labelled else None
     results["limits"] = list(LIMITS)
     results |= judge(results, notes)
-    results["made"] = _made(time.perf_counter() - started)
+    results["made"] = made(seconds=round(time.perf_counter() - started, 3))
     step()
     return check_results(results, exact=True), after
 
@@ -346,13 +343,3 @@ def digest(task: Task) -> str:
     for name, values in sorted(task.sensitive.items()):
         add(f"text_sensitive_{name}", values.text)
     return f"sha256:{total.hexdigest()}"
-
-
-def _made(seconds: float) -> dict[str, Any]:
-    return {
-        "fairerclip": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "seconds": round(seconds, 3),
-    }

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
-from rich.text import Text
 
-from fairerclip.report.text import clean, shorten
+from fairerclip.cli.show import plain_table
+from fairerclip.report.text import shorten
 
 Results = Mapping[str, Any]
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
@@ -31,20 +30,6 @@ def tables(results: Results) -> Iterator[Table]:
     for name, make in sections.items():
         if results[name] is not None:
             yield from make(results[name])
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The first column is text, the others are figures; nothing in it is markup or moves the cursor."""
-    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for place, column in enumerate(columns):
-        table.add_column(_plain(column), justify="right" if place else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
-    return table
-
-
-def _plain(text: str) -> Text:
-    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
 
 
 def _fixed(value: float | None, digits: int = 1, sign: str = "") -> str:
@@ -96,7 +81,7 @@ def _groups(section: Results) -> Iterator[Table]:
             row.append(_percent(found["accuracy"], found["low"], found["high"]) if found else NOTHING)
         rows.append([*row, *([_points(changes.get(key))] if changes else [])])
     columns = ["group", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
-    yield _table("Accuracy by group, per cent [interval]", columns, rows)
+    yield plain_table("Accuracy by group, per cent [interval]", columns, rows)
     yield _figures(section, reports)
 
 
@@ -117,7 +102,9 @@ def _figures(section: Results, reports: Mapping[str, Results]) -> Table:
             row.append(_percent(value, *report["intervals"].get(name, (None, None))))
         rows.append([*row, *([_points(changes.get(name))] if changes else [])])
     columns = ["figure", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
-    return _table("Figures, per cent, differences in points [interval]; changes are paired", columns, rows)
+    return plain_table(
+        "Figures, per cent, differences in points [interval]; changes are paired", columns, rows
+    )
 
 
 def _retrieval(section: Results) -> Iterator[Table]:
@@ -139,7 +126,7 @@ def _retrieval(section: Results) -> Iterator[Table]:
     title = (
         f"Top {section['k']} of {section['n']} rows, reference {section['reference']}, ties {section['ties']}"
     )
-    yield _table(title, columns, rows)
+    yield plain_table(title, columns, rows)
 
 
 def _probes(section: Sequence[Results]) -> Iterator[Table]:
@@ -153,7 +140,7 @@ def _probes(section: Sequence[Results]) -> Iterator[Table]:
         for row in section
     ]
     title = "How well the sensitive attribute can be read: balanced accuracy out of fold, per cent"
-    yield _table(title, ["probe", "accuracy", "chance", "n"], rows)
+    yield plain_table(title, ["probe", "accuracy", "chance", "n"], rows)
 
 
 def _dependence(section: Sequence[Results]) -> Iterator[Table]:
@@ -166,7 +153,7 @@ def _dependence(section: Sequence[Results]) -> Iterator[Table]:
         ]
         for row in section
     ]
-    yield _table("Dependence on the sensitive attribute", ["measure", "value [interval]", "p"], rows)
+    yield plain_table("Dependence on the sensitive attribute", ["measure", "value [interval]", "p"], rows)
 
 
 def _whose(row: Results) -> str:
@@ -179,7 +166,7 @@ def _representation(section: Sequence[Results]) -> Iterator[Table]:
         found = [row[name] or NO_ESTIMATE for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")]
         rows.append([row["space"], *(_number(f["value"], f["low"], f["high"], 4) for f in found)])
     columns = ["embeddings", "HSIC with Y", "HSIC with S", "KCC with Y", "KCC with S"]
-    yield _table("Representation quality", columns, rows)
+    yield plain_table("Representation quality", columns, rows)
 
 
 def _wording(section: Results) -> Iterator[Table]:
@@ -189,4 +176,4 @@ def _wording(section: Results) -> Iterator[Table]:
         figures = [_estimate(row[name]) for name in ("average", "worst_group", "eod")]
         rows.append([f"{shorten(row['template'])}{mark}", *figures, row["worst_name"]])
     columns = ["wording", "average", "worst group", "EOD, points", "worst group's name"]
-    yield _table("Zero-shot over wordings of the prompts, per cent [interval]", columns, rows)
+    yield plain_table("Zero-shot over wordings of the prompts, per cent [interval]", columns, rows)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fairerclip.report.text import clean
+from fairerclip.report.text import clean, shorten
 
 PLAIN_WIDTH = 110
 """Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
@@ -73,12 +73,16 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
 
 def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of text: the first column to the left, the others to the right; nothing in it is markup."""
-    table = Table(title=Text(clean(title)), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE_HEAD)
     for place, column in enumerate(columns):
-        table.add_column(Text(clean(column)), justify="right" if place else "left", overflow="fold")
+        table.add_column(_plain(column), justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("\n".join(map(clean, cell.split("\n")))) for cell in row))
+        table.add_row(*(_plain(cell) for cell in row))
     return table
+
+
+def _plain(text: str) -> Text:
+    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
 
 
 def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -31,10 +31,11 @@ class Method:
     title : how tables name it.
     labels : labels of the training rows that it sees: "none", "target" or "all".
     home : name in `fairerclip.baselines`, or "FairerCLIP".
-    settings : parameters that stay, and the candidates to try.
+    fixed, candidates : parameters that stay, and the settings to try.
     gradient : whether it is trained by gradient (extra ``torch``), within a time cap.
     validation : whether its fit sees the validation rows, to stop or to learn from.
     seeded : whether a seed changes it; else one run stands for all seeds.
+    needs_text, needs_sensitive : whether it needs class prompts, and sensitive values (true or read from prompts).
     """
 
     key: str

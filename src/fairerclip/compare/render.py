@@ -39,8 +39,8 @@ def document(results: Results) -> Document:
         else task["file"]
     )
     notes = [
-        "Every method was tuned on the same validation rows by the shrunken worst group, with "
-        f"{settings['seeds']} seeds where a seed matters. Figures are of the test rows: mean ± standard deviation "
+        "Every method was tuned on the same validation rows by the shrunken worst group. "
+        f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
         f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most {settings['max_seconds']:g} s each; "
         f"the others up to {BUDGET} fits. All (τ, τ_z) of one factorisation are one fit. Times are of one core, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -17,8 +16,6 @@ from fairerclip.errors import LabelError
 from fairerclip.metrics import shrunken_worst_group
 from fairerclip.path import PRIOR
 from fairerclip.workflow import UNKNOWN, Experiment
-
-GRID = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
 
 
 def run_method(
@@ -41,7 +38,7 @@ def run_method(
     name = experiment.evaluation_split()
     if name is None:
         raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
-    val = _validation(experiment) if name != "val" else None
+    val = experiment.task.val if name != "val" and experiment.is_labelled("val") else None
     before, started = peak_memory(), time.perf_counter()
     best: dict[str, Any] | None = None
     for parameters in method.candidates:
@@ -71,14 +68,6 @@ def run_method(
     }
 
 
-def _validation(experiment: Experiment) -> Split | None:
-    rows = experiment.task.splits.get("val")
-    if rows is None or experiment.target(rows) is None or experiment.groups(rows) is None:
-        return None
-    y, s = experiment.labels(rows)
-    return rows if ((y != UNKNOWN) & (s != UNKNOWN)).any() else None
-
-
 def _try(
     method: Method,
     parameters: Mapping[str, Any],
@@ -98,7 +87,7 @@ def _try(
     seconds = time.perf_counter() - start
     chosen = dict(parameters)
     if method.home == "FairerCLIP" and val is not None:
-        plane = model.path(GRID)
+        plane = model.path()
         experiment.evaluate_path(plane, "val")
         model = plane.best(by="shrunken_worst_group")
         chosen |= {"tau": model.tau, "tau_z": model.tau_z}
@@ -147,6 +136,10 @@ def count_parameters(model: Any) -> int:
 
 
 def peak_memory() -> float | None:
-    """Most memory this process has held so far, in MB."""
+    """Most memory this process has held so far, in MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1 << 20) if sys.platform == "darwin" else peak / 1024

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairerclip import __version__
+from fairerclip.audit.made import made
+from fairerclip.audit.mitigation import base_name
 from fairerclip.audit.task import digest
 from fairerclip.compare.methods import Method, chosen_methods
 from fairerclip.compare.run import run_method
@@ -104,7 +103,7 @@ def compare(
         "version": VERSION,
         "task": {
             "name": experiment.task.name,
-            "file": options.source.replace("\\", "/").rsplit("/", 1)[-1],
+            "file": base_name(options.source),
             "simulated": experiment.task.simulated,
             "digest": data,
             "classes": list(experiment.classes),
@@ -118,7 +117,7 @@ def compare(
         },
         "rows": rows,
         "left_out": left_out,
-        "made": made(),
+        "made": made(cores=os.cpu_count()),
     }
 
 
@@ -133,17 +132,6 @@ def write_comparison(results: dict[str, Any], document: Document, folder: Path) 
     for name, text in forms.items():
         with atomic_file(folder / name, overwrite=True) as handle:
             handle.write(text.encode())
-
-
-def made() -> dict[str, Any]:
-    """Versions, machine and date."""
-    return {
-        "fairerclip": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        "cores": os.cpu_count(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
 
 
 def _run_all(

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.features.base import RandomState
 from fairerclip.metrics._inputs import FloatArray, IntArray, encode, matrix, one_of, same_length
-from fairerclip.metrics._topk import Ranking, checked_cut, rankings
+from fairerclip.metrics._topk import checked_cut, rankings
 
 Reference = str | Mapping[Any, float]
 
@@ -38,11 +38,6 @@ def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -
         weights = np.bincount(codes).astype(np.float64) if reference == "population" else np.ones(len(labels))
     positive = weights > 0
     return members[positive], weights[positive] / weights.sum()
-
-
-def _top_counts(scores: FloatArray, codes: IntArray, cuts: IntArray, n_groups: int, ties: str) -> FloatArray:
-    """Rows of each group among the first ``cuts`` (m,) of one ranking: (m, n_groups)."""
-    return Ranking.of(scores, ties).prefix_counts(one_hot(codes, n_groups), cuts)
 
 
 def one_hot(codes: IntArray, n_groups: int) -> FloatArray:

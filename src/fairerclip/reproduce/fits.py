@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError
 from fairerclip.model import FairerCLIP
-from fairerclip.workflow import UNKNOWN, Experiment
+from fairerclip.workflow import Experiment
 
 SHOWN = (
     "tau",
@@ -100,11 +100,7 @@ def evaluation(experiment: Experiment) -> str:
 
 def has_validation(experiment: Experiment) -> bool:
     """Whether there are validation rows with both labels, apart from those reported on."""
-    rows = experiment.task.splits.get("val")
-    if rows is None or experiment.evaluation_split() == "val":
-        return False
-    y, s = experiment.target(rows), experiment.groups(rows)
-    return y is not None and s is not None and bool(((y != UNKNOWN) & (s != UNKNOWN)).any())
+    return experiment.evaluation_split() != "val" and experiment.is_labelled("val")
 
 
 def fit_share(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fairerclip.compare.study import made
+from fairerclip.audit.made import made
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.files import atomic_file, check_free
@@ -105,7 +106,7 @@ def run_entry(
         "command": command,
         "settings": context.settings(),
         "tasks": [one.about() for one in context.used.values()],
-        "made": made(),
+        "made": made(cores=os.cpu_count()),
         "failures": failures,
         "results": plain(outcome.results),
         "document": plain(page.as_dict()),
