@@ -31,6 +31,7 @@ from fairerclip.errors import (
     ZeroRowError,
     ZeroRowWarning,
 )
+from paper import PAPER
 
 
 def small(**parameters):
@@ -369,6 +370,14 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
         ({"bandwidth": "mean"}, "bandwidth must be .*'mean'"),
         ({"bandwidth": -1.0}, "bandwidth must be"),
         ({"random_state": "lucky"}, "random_state: 'lucky'"),
+        ({"decision": "coin"}, "decision must be one of 'target', 'prompts'; got 'coin'"),
+        ({"zero_shot": 1.5}, r"zero_shot must be a number in \[0, 1\] or None; got 1.5"),
+        ({"zero_shot": -0.1}, "zero_shot must be a number"),
+        ({"zero_shot": np.nan}, "zero_shot must be a number"),
+        ({"zero_shot": True}, "zero_shot must be a number"),
+        ({"zero_shot": "half"}, "zero_shot must be a number"),
+        ({"refine": 1}, "refine must be True or False; got 1"),
+        ({"refine": None}, "refine must be True or False; got None"),
     ],
     ids=str,
 )
@@ -382,8 +391,19 @@ def test_too_many_components(embeddings):
     with pytest.warns(
         RankWarning, match="7 components were asked for, the .* side has 1 .*Lower n_components"
     ):
-        m = fit(e, n_components=7, tau=0.0)
+        m = fit(e, **{**PAPER, "n_components": 7, "tau": 0.0})
     assert m.transform(e.X).shape == (240, 1)
+
+
+def test_too_many_components_for_zero_shot_scores_that_are_not_centred(embeddings):
+    e = embeddings()
+    with (
+        pytest.warns(RankWarning, match="7 components were asked for, the image side has 2 "),
+        pytest.warns(RankWarning, match="7 components were asked for, the text side has 1 "),
+    ):
+        m = fit(e, n_components=7, tau=0.0)
+    assert m.transform(e.X).shape == (240, 2)
+    assert m.transform_text(e.text).shape == (2, 2)
 
 
 def test_tau_zero_has_no_sensitive_term(embeddings):
@@ -407,7 +427,15 @@ def test_the_text_side_collapses(embeddings):
 def test_a_penalty_that_wins_everywhere(embeddings):
     e = embeddings()
     with pytest.raises(NoSolutionError, match="no direction has a positive objective at tau=0.9.*Lower tau"):
-        fit(e, s=e.y, tau=0.9)
+        fit(e, s=e.y, **{**PAPER, "tau": 0.9})
+
+
+def test_prompts_leave_something_to_learn_where_s_is_y(embeddings):
+    e = embeddings()
+    m = fit(e, s=e.y, tau=0.9)  # the zero-shot share of the target is not S, so that a direction is left
+    assert np.all(m.eigenvalues_ > 0)
+    with pytest.raises(NoSolutionError, match="Lower tau"):
+        fit(e, s=e.y, tau=0.9, zero_shot=0.0)
 
 
 def test_a_ridge_too_small_to_matter(embeddings):
@@ -446,7 +474,7 @@ def test_pseudo_labels_that_go_round_in_circles(embeddings, monkeypatch):
         "fairerclip.solver.alternation.Round.predict", lambda self: answers[self.sides.y.tobytes()]
     )
     with pytest.warns(LabelCycleWarning, match=r"after 2 rounds.*\(5 rows alternate\).*max_iter=1"):
-        small().fit(e.X, text=e.text, sensitive_features=e.s)
+        small(refine=True).fit(e.X, text=e.text, sensitive_features=e.s)
 
 
 def test_a_class_that_refinement_empties(embeddings, monkeypatch):
@@ -455,11 +483,11 @@ def test_a_class_that_refinement_empties(embeddings, monkeypatch):
         "fairerclip.solver.alternation.Round.predict", lambda self: np.zeros(240, dtype=np.int64)
     )
     with pytest.raises((NoSolutionError, TextCollapseError)):
-        small().fit(e.X, text=e.text, sensitive_features=e.s)
+        small(refine=True).fit(e.X, text=e.text, sensitive_features=e.s)
     with pytest.warns(
         VanishedLabelWarning, match="class number 1 after refinement; lower tau, set max_iter=1"
     ):
-        small(max_iter=1).fit(e.X, text=e.text, sensitive_features=e.s)
+        small(refine=True, max_iter=1).fit(e.X, text=e.text, sensitive_features=e.s)
 
 
 # Few and strange rows -------------------------------------------------------------------------------
@@ -535,7 +563,7 @@ NAMED = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(data=st.data())
 def test_anything_gives_finite_numbers_or_a_named_error(data):
     pick = data.draw
@@ -599,6 +627,11 @@ def test_anything_gives_finite_numbers_or_a_named_error(data):
         ),
         solver=pick(st.sampled_from(["auto", "cholesky", "cg"])),
         max_iter=pick(st.integers(1, 4)),
+        refine=pick(st.booleans()),
+        zero_shot=pick(st.sampled_from([None, 0.0, 0.5, 1.0])),
+        decision=pick(st.sampled_from(["target", "prompts"])),
+        offsets=pick(st.sampled_from([None, None, rng.normal(size=c).tolist(), [1e6, 0.0]])),
+        sensitive_shifts=pick(st.sampled_from([None, None, rng.normal(size=(c, v)).tolist(), [[]] * c])),
         decision_zero=pick(st.sampled_from(["balanced", "mean"])),
         sensitive_terms=pick(st.sampled_from(["each", "intersection"])),
         random_state=0,

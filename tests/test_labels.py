@@ -300,6 +300,7 @@ def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
 
 def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddings):
     e = embeddings(n=400)
-    m = small(class_weight="subsample:0.5", max_iter=1).fit(e.X, text=e.text, sensitive_features=e.s)
+    m = small(class_weight="subsample:0.5", max_iter=1, refine=True)
+    m.fit(e.X, text=e.text, sensitive_features=e.s)
     assert m.diagnostics_["rows"] < 300
     assert_array_equal(m.pseudo_labels_, m.predict(e.X))

@@ -18,6 +18,7 @@ from fairerclip.errors import (
     TextCollapseWarning,
 )
 from fairerclip.metrics import dep
+from paper import PAPER
 
 KERNELS = ("rbf", "orthogonal", "nystroem", "exact", "linear")
 
@@ -41,18 +42,20 @@ def worst_group(y, s, predicted):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_transform_is_centred_features_times_components(embeddings, kernel, n_classes):
     e = embeddings(n_classes=n_classes)
-    m = fitted(e, kernel=kernel)
-    Z = m.transform(e.X)
-    assert Z.shape == (len(e.X), n_classes - 1)
-    assert_allclose(Z, (m.features_.transform(e.X) - m.mean_) @ m.components_, rtol=1e-9, atol=1e-9)
-    # With uniform weights the mean of the training rows is the zero of the space.
-    assert_allclose(Z.mean(axis=0), 0, atol=1e-8)
+    for class_weight in (None, "balanced"):
+        m = fitted(e, kernel=kernel, class_weight=class_weight)
+        Z = m.transform(e.X)
+        assert Z.shape == (len(e.X), n_classes - 1)
+        assert_allclose(Z, (m.features_.transform(e.X) - m.mean_) @ m.components_, rtol=1e-9, atol=1e-9)
+        # The weighted mean of the training rows is the zero of the space.
+        weight = np.ones(len(e.X)) if class_weight is None else 1 / np.bincount(e.y)[e.y]
+        assert_allclose(weight @ Z / weight.sum(), 0, atol=1e-8)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_predict_is_the_largest_cosine_and_the_sign_of_the_margin(embeddings, n_classes):
     e = embeddings(n_classes=n_classes, n=300)
-    m = fitted(e)
+    m = fitted(e, **PAPER)
     predicted, cosines, margin = m.predict(e.X), m.similarity(e.X), m.decision_function(e.X)
     assert cosines.shape == (300, n_classes)
     assert np.all(np.abs(cosines) <= 1 + 1e-12)
@@ -65,6 +68,18 @@ def test_predict_is_the_largest_cosine_and_the_sign_of_the_margin(embeddings, n_
         assert margin.shape == (300, n_classes)
         assert_array_equal(predicted, m.classes_[margin.argmax(axis=1)])
     assert np.mean(predicted == e.y) > 0.8
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
+def test_predict_is_the_largest_score(embeddings, n_classes, parameters):
+    e = embeddings(n_classes=n_classes, n=300)
+    m = fitted(e, **parameters)
+    scores, margin = m.scores(e.X), m.decision_function(e.X)
+    assert_allclose(scores, m.transform(e.X) @ m.score_weights_.T + m.score_constants_, atol=1e-12)
+    assert_array_equal(m.predict(e.X), m.classes_[scores.argmax(axis=1)])
+    assert_allclose(margin, scores[:, 1] - scores[:, 0] if n_classes == 2 else scores)
+    assert np.mean(m.predict(e.X) == e.y) > 0.8
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -107,7 +122,7 @@ def test_the_objective_is_the_sum_of_the_eigenvalues(embeddings):
 
 def test_components_are_orthonormal_in_the_regularised_covariance(embeddings):
     e = embeddings(n_classes=4)
-    m = fitted(e, gamma=1e-3)
+    m = fitted(e, gamma=1e-3, class_weight=None)
     Z = m.transform(e.X)
     U = m.components_
     assert_allclose(Z.T @ Z / len(Z) + 1e-3 * U.T @ U, np.eye(3), atol=1e-8)
@@ -182,12 +197,16 @@ def test_how_an_array_lies_in_memory_changes_nothing(embeddings, tmp_path, make,
     plain = e.X.astype(dtype)
     other = make(tmp_path, plain)
     before = plain.copy()
-    # class_weight="subsample" so that rows are picked from the array, too
-    for class_weight in (None, "subsample"):
-        a, b = small(class_weight=class_weight), small(class_weight=class_weight)
+    # class_weight="subsample" so that rows are picked from the array, too. Zero-shot scores are float32
+    # whatever the rows are, and their last bits depend on the order of the sums.
+    for class_weight, zero_shot in ((None, 0.0), ("subsample", 0.0), (None, 0.5)):
+        parameters = {"class_weight": class_weight, "zero_shot": zero_shot}
+        a, b = small(**parameters), small(**parameters)
         a.fit(plain, e.y, sensitive_features=e.s, text=e.text)
         b.fit(other, e.y, sensitive_features=e.s, text=e.text)
-        assert_allclose(b.transform(other), a.transform(plain), rtol=1e-4 if dtype == np.float32 else 1e-9)
+        exact = {"rtol": 1e-4 if dtype == np.float32 else 1e-9}
+        tolerance = {"atol": 1e-5} if zero_shot else exact
+        assert_allclose(b.transform(other), a.transform(plain), **tolerance)
         assert_array_equal(a.predict(plain), b.predict(other))
     assert_array_equal(plain, before)
 
@@ -206,7 +225,7 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
     e = embeddings()
     m = fitted(e)
     whole = m.transform(e.X)
-    monkeypatch.setattr("fairerclip.model.BLOCK_ROWS", 7)
+    monkeypatch.setattr("fairerclip.predicting.BLOCK_ROWS", 7)
     assert_allclose(m.transform(e.X), whole, rtol=1e-10, atol=1e-12)
     assert_allclose(np.concatenate([m.transform(e.X[i : i + 1]) for i in range(20)]), whole[:20], atol=1e-10)
 
@@ -247,10 +266,11 @@ def test_the_order_of_rows_does_not_matter(embeddings, kernel):
 # Mitigation mitigates -------------------------------------------------------------------------------
 
 
-def scores_before_and_after(X, y, s, text, X_test, y_test, s_test):
+def scores_before_and_after(X, y, s, text, X_test, y_test, s_test, **parameters):
     out = []
     for tau in (0.0, 0.7):
-        m = FairerCLIP(tau=tau, n_features=100, random_state=0).fit(X, y, sensitive_features=s, text=text)
+        m = FairerCLIP(**{"n_features": 100, "random_state": 0, **parameters, "tau": tau})
+        m.fit(X, y, sensitive_features=s, text=text)
         out.append(worst_group(y_test, s_test, m.predict(X_test)))
     return out
 
@@ -260,20 +280,30 @@ def test_the_worst_group_rises_from_tau_0_to_tau_07(embeddings):
     for seed in range(20):
         e = embeddings(seed=seed, n=900, correlation=0.9)
         a, b = slice(0, 450), slice(450, None)
-        pairs.append(scores_before_and_after(e.X[a], e.y[a], e.s[a], e.text, e.X[b], e.y[b], e.s[b]))
+        # Labels alone: prompts next to the true class directions leave little to mitigate here.
+        test = e.X[b], e.y[b], e.s[b]
+        pairs.append(scores_before_and_after(e.X[a], e.y[a], e.s[a], e.text, *test, **PAPER))
     before, after = np.transpose(pairs)
     assert wilcoxon(after, before, alternative="greater").pvalue < 0.05
     assert after.mean() > before.mean() + 0.03
 
 
-def test_the_worst_group_rises_on_simulated_waterbirds():
+@pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
+def test_the_worst_group_rises_on_simulated_waterbirds(parameters):
     pairs = []
     for seed in range(20):
         task = simulate("waterbirds", seed=seed, scale=0.1, width=32)
         train, test = task.train, task.test
         pairs.append(
             scores_before_and_after(
-                train.X, train.y, train.sensitive(), task.text_target, test.X, test.y, test.sensitive()
+                train.X,
+                train.y,
+                train.sensitive(),
+                task.text_target,
+                test.X,
+                test.y,
+                test.sensitive(),
+                **parameters,
             )
         )
     before, after = np.transpose(pairs)
@@ -297,11 +327,12 @@ def test_the_worst_group_rises_without_any_label():
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])
-def test_dependence_on_s_falls_as_tau_rises(embeddings, seed, scaling):
+@pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
+def test_dependence_on_s_falls_as_tau_rises(embeddings, seed, scaling, parameters):
     e = embeddings(seed=seed, n=600)
     values = []
     for tau in (0.0, 0.3, 0.6, 0.8, 0.9, 0.95):
-        Z = fitted(e, tau=tau, scaling=scaling).transform(e.X)
+        Z = fitted(e, **{**parameters, "tau": tau, "scaling": scaling}).transform(e.X)
         values.append(dep(Z / Z.std(), e.s))
     assert np.all(np.diff(values) < 0)
     if scaling == "spectral":
@@ -357,29 +388,51 @@ def test_several_prompts_per_class_as_a_list_of_arrays(embeddings):
 def test_text_none_takes_class_means(embeddings):
     e = embeddings(n_classes=3)
     means = np.stack([e.X[e.y == k].mean(axis=0) for k in range(3)])
-    a = small().fit(e.X, e.y, sensitive_features=e.s)
-    b = small().fit(e.X, e.y, sensitive_features=e.s, text=means)
-    assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-8)
+    for decision in ("target", "prompts"):
+        # Means are no prompts: without text there is no zero-shot score to share in.
+        a = small(decision=decision).fit(e.X, e.y, sensitive_features=e.s)
+        b = small(decision=decision, zero_shot=0.0).fit(e.X, e.y, sensitive_features=e.s, text=means)
+        assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-8)
 
 
 def test_label_free_starts_from_the_zero_shot_prediction(embeddings):
     e = embeddings(n_classes=3, correlation=0.3)
     zero_shot = (e.X @ e.text.T).argmax(axis=1)
-    m = small(max_iter=1).fit(e.X, text=e.text, sensitive_features=e.s)
-    fixed = small(max_iter=1).fit(e.X, zero_shot, text=e.text, sensitive_features=e.s)
-    assert_array_equal(m.decision_function(e.X), fixed.decision_function(e.X))
-    assert fixed.pseudo_labels_ is None
+    for parameters in (PAPER, {"zero_shot": 0.75}):
+        m, fixed = (small(**{**parameters, "max_iter": 1}) for _ in range(2))
+        m.fit(e.X, text=e.text, sensitive_features=e.s)
+        fixed.fit(e.X, zero_shot, text=e.text, sensitive_features=e.s)
+        assert_array_equal(m.decision_function(e.X), fixed.decision_function(e.X))
+        assert fixed.pseudo_labels_ is None
     assert_array_equal(m.classes_, [0, 1, 2])
     assert m.diagnostics_["pseudo_labels"]["rows"] == len(e.X)
 
 
-def test_label_free_refinement_ends_at_its_own_predictions(embeddings):
-    e = embeddings(correlation=0.3)
-    m = small(max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text, classes=["no", "yes"])
+@pytest.mark.parametrize("parameters", [PAPER, {"refine": True}], ids=["paper", "default"])
+def test_label_free_refinement_ends_at_its_own_predictions(embeddings, parameters):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    m = small(max_iter=30, **parameters)
+    m.fit(e.X, text=e.text, sensitive_text=e.sensitive_text, classes=["no", "yes"])
     assert m.diagnostics_["converged"]
     assert_array_equal(m.pseudo_labels_, m.predict(e.X))
     assert set(m.pseudo_labels_) == {"no", "yes"}
     assert_array_equal(m.pseudo_sensitive_, (e.X @ e.sensitive_text.T).argmax(axis=1))
+    guesses = np.array(["no", "yes"])[(e.X @ e.text.T).argmax(axis=1)]
+    assert np.any(m.pseudo_labels_ != guesses)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", "subsample:0.5"])
+def test_without_refinement_the_guesses_stay(embeddings, class_weight):
+    e = embeddings(correlation=0.3)
+    guesses = (e.X @ e.text.T).argmax(axis=1)
+    m = small(class_weight=class_weight).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    assert_array_equal(m.pseudo_labels_, guesses)
+    assert np.any(m.predict(e.X) != guesses)
+    assert m.diagnostics_["label_changes"] == [0] * m.n_iter_
+    if class_weight == "balanced":
+        fixed = small(class_weight=class_weight, zero_shot=0.75)
+        fixed.fit(e.X, guesses, text=e.text, sensitive_features=m.pseudo_sensitive_)
+        assert_array_equal(m.decision_function(e.X), fixed.decision_function(e.X))
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
@@ -439,9 +492,12 @@ def test_balanced_class_weight_equals_explicit_weights(embeddings):
     e = unbalanced(embeddings)
     a = fitted(e, class_weight="balanced")
     weight = 1 / np.bincount(e.y)[e.y]
-    b = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=weight)
+    b = small(class_weight=None)
+    b.fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=weight)
     assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-8)
-    assert not np.allclose(a.decision_function(e.X), fitted(e).decision_function(e.X), atol=1e-3)
+    plain = fitted(e, class_weight=None)
+    assert not np.allclose(a.decision_function(e.X), plain.decision_function(e.X), atol=1e-3)
+    assert_array_equal(a.decision_function(e.X), fitted(e).decision_function(e.X))  # the default
 
 
 def test_group_weights_equal_explicit_weights_of_the_cells(embeddings):
@@ -449,7 +505,7 @@ def test_group_weights_equal_explicit_weights_of_the_cells(embeddings):
     cell = 2 * e.y + e.s
     weight = 1 / np.bincount(cell)[cell]
     a = fitted(e, class_weight="group", criterion="conditional")
-    b = small(criterion="conditional")
+    b = small(criterion="conditional", class_weight=None)
     b.fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=weight)
     assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-8)
 
@@ -469,7 +525,8 @@ def test_a_mapping_is_the_share_of_rows_kept(embeddings):
     zeros, ones = np.bincount(e.y)
     assert fitted(e, class_weight={0: 0.25, 1: 1}).diagnostics_["rows"] == round(0.25 * zeros) + ones
     assert fitted(e, class_weight={0: 0.5}).diagnostics_["rows"] == round(0.5 * zeros) + ones
-    assert_array_equal(fitted(e, class_weight={0: 1.0, 1: 1.0}).components_, fitted(e).components_)
+    everything = fitted(e, class_weight={0: 1.0, 1: 1.0})
+    assert_array_equal(everything.components_, fitted(e, class_weight=None).components_)
 
 
 @pytest.mark.parametrize(
@@ -571,10 +628,12 @@ def test_conjugate_gradients_equal_cholesky(embeddings, kernel):
 
 def test_decision_zero_moves_the_threshold_of_unbalanced_classes(embeddings):
     e = unbalanced(embeddings)
-    balanced, mean = (fitted(e, decision_zero=z) for z in ("balanced", "mean"))
+    balanced, mean = (fitted(e, **PAPER, decision_zero=z) for z in ("balanced", "mean"))
     assert_array_equal(mean.zero_, 0)
     Z = balanced.transform(e.X)
     assert_allclose(balanced.zero_, np.mean([Z[e.y == k].mean(axis=0) for k in (0, 1)], axis=0), atol=1e-8)
+    assert abs(balanced.zero_[0]) > 0.1
+    assert np.mean(mean.predict(e.X) == 1) > np.mean(balanced.predict(e.X) == 1)
 
 
 # Text and retrieval ---------------------------------------------------------------------------------

@@ -107,6 +107,11 @@ def test_labels_of_every_kind_survive(embeddings, tmp_path, names):
         {"tau": np.float64(0.3), "n_features": np.int64(15)},
         {"missing_label": -1},
         {"n_components": 1, "criterion": "conditional"},
+        {"zero_shot": 0.25, "refine": True},
+        {"decision": "prompts", "zero_shot": 0},
+        {"offsets": [0.5, -0.25]},
+        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]]},
+        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]], "offsets": [3, 1e-9]},
     ],
     ids=str,
 )
@@ -341,11 +346,11 @@ def test_a_repeated_key_is_refused(folder):
         FairerCLIP.load(folder)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, 2.5])
 def test_an_unknown_version_is_named(folder, version):
     forge(folder, format_version=version)
     with pytest.raises(
-        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads 1")
+        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads 2")
     ):
         FairerCLIP.load(folder)
 

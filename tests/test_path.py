@@ -15,7 +15,8 @@ from fairerclip.errors import (
     ShapeError,
     StateError,
 )
-from fairerclip.path import CHOOSE, PRIOR
+from fairerclip.path import CHOOSE, PRIOR, encode_groups
+from paper import PAPER
 
 
 def small(**parameters):
@@ -57,17 +58,56 @@ def test_each_point_equals_a_fresh_fit_with_labels(embeddings, n_classes, scalin
         assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
 
 
-def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings):
-    e = embeddings(correlation=0.3, n=300)
+@pytest.mark.parametrize("zero_shot", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_each_zero_shot_share_equals_a_fresh_fit(embeddings, zero_shot, n_classes):
+    e = embeddings(n_classes=n_classes, correlation=0.6)
+    path = labelled(e).path([0.2, 0.7], zero_shots=[zero_shot, 0.5], criterion=["marginal", "conditional"])
+    got = [(p.setting.criterion, p.setting.zero_shot, p.setting.tau) for p in path]
+    assert got == list(itertools.product(["marginal", "conditional"], [zero_shot, 0.5], [0.2, 0.7]))
+    table = path.evaluate(e.X, e.y, e.s)
+    assert [row["zero_shot"] for row in table] == [share for _, share, _ in got]
+    codes = path.predict_codes(e.X)
+    for g, (criterion, share, tau) in enumerate(got):
+        fresh = labelled(e, tau=tau, criterion=criterion, zero_shot=share)
+        assert_array_equal(codes[g], np.searchsorted(fresh.classes_, fresh.predict(e.X)))
+        at = path.model(g)
+        assert at.zero_shot == share
+        assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
+        assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
+
+
+def test_the_share_of_a_path_is_that_of_its_model_unless_given(embeddings):
+    e = embeddings()
+    assert {p.setting.zero_shot for p in labelled(e).path([0.1, 0.2])} == {0.5}
+    assert {p.setting.zero_shot for p in labelled(e, zero_shot=0.2).path([0.1, 0.2])} == {0.2}
+    free = small().fit(e.X, text=e.text, sensitive_features=e.s)
+    assert free.path([0.1]).points[0].setting.zero_shot == 0.75
+
+
+def test_offsets_and_shifts_travel_along_a_path(embeddings):
+    e = embeddings()
+    extra = {"offsets": [0.3, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
+    path = labelled(e, **extra).path([0.2, 0.7], zero_shots=[0.4])
+    for g, tau in enumerate((0.2, 0.7)):
+        fresh = labelled(e, tau=tau, zero_shot=0.4, **extra)
+        assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
+        assert_allclose(path.model(g).scores(e.X), fresh.scores(e.X), atol=1e-6)
+
+
+@pytest.mark.parametrize("parameters", [PAPER, {"refine": True}], ids=["paper", "default"])
+def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings, parameters):
+    e = embeddings(seed=3, correlation=0.3, n=300)
     given = {"text": e.text, "sensitive_text": e.sensitive_text}
-    m = small(max_iter=30).fit(e.X, **given)
+    m = small(max_iter=30, **{**parameters, "refine": False}).fit(e.X, **given)
     taus = [0.0, 0.3, 0.6]
     path = m.path(taus, refine=True)
     codes = path.predict_codes(e.X)
     for g, tau in enumerate(taus):
-        fresh = small(tau=tau, max_iter=30).fit(e.X, **given)
+        fresh = small(**{**parameters, "tau": tau, "max_iter": 30}).fit(e.X, **given)
         assert_array_equal(codes[g], fresh.predict(e.X))
         at = path.model(g)
+        assert at.refine
         assert_array_equal(at.pseudo_labels_, fresh.pseudo_labels_)
         assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
         assert path.points[g].n_iter == fresh.n_iter_
@@ -75,18 +115,21 @@ def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings):
 
 def test_without_refinement_the_labels_of_the_fit_stay(embeddings):
     e = embeddings(seed=3, correlation=0.3, n=300)
-    m = small(max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    parameters = {**PAPER, "tau_z": 0.7}
+    m = small(max_iter=30, **parameters).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     path = m.path([0.0, 0.5])
-    fixed = small(tau=0.5).fit(e.X, m.pseudo_labels_, text=e.text, sensitive_features=m.pseudo_sensitive_)
+    fixed = small(**{**parameters, "tau": 0.5})
+    fixed.fit(e.X, m.pseudo_labels_, text=e.text, sensitive_features=m.pseudo_sensitive_)
     assert_array_equal(path.predict_codes(e.X)[1], fixed.predict(e.X))
     zero_shot = (e.X @ e.text.T).argmax(axis=1)
     assert np.any(zero_shot != m.pseudo_labels_)
     assert_allclose(path.model(1).decision_function(e.X), fixed.decision_function(e.X), atol=1e-6)
 
 
-def test_a_path_leaves_its_model_alone(embeddings):
-    e = embeddings(correlation=0.3, n=300)
-    m = small(max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+@pytest.mark.parametrize("parameters", [PAPER, {}], ids=["paper", "default"])
+def test_a_path_leaves_its_model_alone(embeddings, parameters):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    m = small(max_iter=30, **parameters).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     before = m.decision_function(e.X), m.get_params(), m.pseudo_labels_.copy()
     path = m.path([0.0, 0.8], refine=True)
     path.evaluate(e.X, e.y, e.s)
@@ -110,9 +153,9 @@ def test_a_model_of_the_path_has_a_path_of_its_own_and_can_be_saved(embeddings, 
 
 def test_the_order_of_the_grid_and_its_defaults(embeddings):
     m = labelled(embeddings())
-    path = m.path([0.1, 0.2], [0.3, 0.4], criterion=["conditional", "marginal"])
-    got = [(p.setting.criterion, p.setting.tau_z, p.setting.tau) for p in path]
-    assert got == list(itertools.product(["conditional", "marginal"], [0.3, 0.4], [0.1, 0.2]))
+    path = m.path([0.1, 0.2], [0.3, 0.4], criterion=["conditional", "marginal"], zero_shots=[0.5, 0.0])
+    got = [(p.setting.criterion, p.setting.zero_shot, p.setting.tau_z, p.setting.tau) for p in path]
+    assert got == list(itertools.product(["conditional", "marginal"], [0.5, 0.0], [0.3, 0.4], [0.1, 0.2]))
     default = [p.setting for p in m.path()]
     assert [s.tau for s in default] == pytest.approx(np.linspace(0, 0.95, 20))
     assert {(s.tau_z, s.criterion) for s in default} == {(0.7, "marginal")}
@@ -226,7 +269,8 @@ def test_ties_go_to_the_better_average_and_then_to_the_smaller_tau(embeddings):
 
 def test_a_point_without_solution_is_kept_with_its_reason(embeddings):
     e = embeddings()
-    m = small(tau=0.2, tau_z=0.0, tau_text=0.0).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
+    parameters = {**PAPER, "tau": 0.2, "tau_z": 0.0, "tau_text": 0.0}
+    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
     path = m.path([0.2, 0.9])  # S is Y: nothing survives a strong penalty
     assert path.points[0].failure is None
     assert path.points[1].encoders is None
@@ -242,7 +286,8 @@ def test_a_point_without_solution_is_kept_with_its_reason(embeddings):
 
 def test_a_path_without_any_solution_says_why(embeddings):
     e = embeddings()
-    m = small(tau=0.2, tau_z=0.0, tau_text=0.0).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
+    parameters = {**PAPER, "tau": 0.2, "tau_z": 0.0, "tau_text": 0.0}
+    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
     path = m.path([0.9])
     path.evaluate(e.X, e.y, e.s)
     with pytest.raises(NoSolutionError, match="no point of the path has a solution.*Lower tau"):
@@ -261,6 +306,9 @@ def test_a_path_without_any_solution_says_why(embeddings):
         ({"taus": [[0.1], [0.2]]}, "list of numbers"),
         ({"criterion": "equal"}, "'equal'"),
         ({"criterion": ["marginal", "equal"]}, "'equal'"),
+        ({"zero_shots": [0.5, 1.1]}, r"zero_shots must be numbers in \[0, 1\]; got \[0.5, 1.1\]"),
+        ({"zero_shots": [np.nan]}, "zero_shots must be numbers"),
+        ({"zero_shots": []}, "one at least"),
     ],
 )
 def test_a_grid_that_cannot_be_is_named(embeddings, arguments, message):
@@ -306,6 +354,13 @@ def test_several_attributes_are_crossed_for_the_table(embeddings):
     for row in (by_columns, by_mapping):
         assert row["worst_group"] == by_code["worst_group"]
         assert row["eod"] == by_code["eod"]
+
+
+def test_groups_are_values_or_combinations_of_them():
+    assert encode_groups(["b", None, "a"], None).codes.tolist() == [1, -1, 0]
+    crossed = encode_groups({"a": [0, 0, 1, None], "b": ["x", "y", "x", "x"]}, None)
+    assert crossed.codes[3] == -1
+    assert [crossed.classes[k] for k in crossed.codes[:3]] == [(0, "x"), (0, "y"), (1, "x")]
 
 
 def test_a_quantity_is_no_group(embeddings):

@@ -31,7 +31,7 @@ def test_the_paper_has_one_tau_for_both_sides_and_its_own_scaling(dataset, backb
     D, tau, tau_z = PAPER[dataset]
     assert (m.n_features, m.tau, m.tau_z) == (D, tau, tau_z)
     assert (m.tau_text, m.tau_z_text) == (tau, tau_z)
-    assert (m.scaling, m.alignment) == ("paper", "linear")
+    assert (m.scaling, m.alignment, m.gamma) == ("paper", "linear", 1e-4)
 
 
 @pytest.mark.parametrize(("dataset", "backbone"), RELEASED)
@@ -47,6 +47,17 @@ def test_the_released_code_for_cfd_has_no_penalty_on_the_text_side():
     m = FairerCLIP.preset("cfd", source="released")
     assert (m.n_features, m.gamma, m.gamma_text, m.tau, m.tau_z) == (1000, 4e-5, 2e-4, 0.6, 0.3)
     assert (m.tau_text, m.tau_z_text) == (0, 0)
+
+
+@pytest.mark.parametrize("key", PRESETS, ids=str)
+def test_every_preset_is_the_published_method_and_not_our_defaults(key):
+    dataset, source, backbone = key
+    m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
+    assert (m.decision, m.zero_shot, m.refine, m.bandwidth) == ("prompts", 0.0, True, "median")
+    assert (m.offsets, m.sensitive_shifts) == (None, None)
+    ours = FairerCLIP()
+    assert (ours.decision, ours.zero_shot, ours.refine, ours.bandwidth) == ("target", None, False, "3*median")
+    assert (ours.tau, ours.gamma, ours.class_weight) == (0.8, 1e-3, "balanced")
 
 
 def test_rows_are_kept_as_published():

@@ -7,7 +7,8 @@ from fairerclip import FairerCLIP
 from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
 from fairerclip.metrics import group_report
-from fairerclip.workflow import Experiment, apply_model, effective_strength, tune_on_validation
+from fairerclip.workflow import Experiment, apply_model, effective_strength
+from paper import PAPER
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,9 @@ def birds():
 @pytest.fixture(scope="module")
 def gallery():
     return simulate("gallery", scale=0.2, width=64)
+
+
+SEARCH = {"fits": [{}], "taus": [0.0, 0.5, 0.8], "zero_shots": [0.0, 0.5]}
 
 
 def small(**params):
@@ -64,12 +68,11 @@ def test_the_train_weighted_average_uses_the_training_groups(birds):
 
 def test_tuning_looks_at_the_validation_split_only(birds):
     experiment = Experiment.of(birds)
-    model = tune_on_validation(experiment, experiment.fit(small(class_weight="balanced"), "target"))
+    model = experiment.tune(small(), "target", search=SEARCH)
     other = replace(birds, splits={k: v for k, v in birds.splits.items() if k != "test"})
-    same = tune_on_validation(
-        Experiment.of(other), Experiment.of(other).fit(small(class_weight="balanced"), "target")
-    )
-    assert (model.tau, model.criterion) == (same.tau, same.criterion)
+    same = Experiment.of(other).tune(small(), "target", search=SEARCH)
+    assert same.get_params() == model.get_params()
+    np.testing.assert_array_equal(same.predict(birds.test.X), model.predict(birds.test.X))
     report = experiment.report(birds.test, model.predict(birds.test.X))
     before = experiment.report(birds.test, experiment.zero_shot(birds.test))
     assert report.worst.accuracy > before.worst.accuracy
@@ -99,11 +102,12 @@ def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):
 
 def test_lambda_eff_is_all_that_two_classes_depend_on(birds):
     experiment = Experiment.of(birds)
-    a = experiment.fit(small(tau=0.7, tau_z=0.7), "target")
-    lam = effective_strength(experiment, a, 0.7, 0.7)
-    assert effective_strength(experiment, small(scaling="paper"), 0.7, 0.7) is None
-    b = experiment.fit(small(tau=lam / (1 + lam), tau_z=0.0), "target")
-    assert np.mean(a.predict(birds.test.X) == b.predict(birds.test.X)) == 1.0
+    for parameters in (PAPER, {}):
+        a = experiment.fit(small(**{**parameters, "tau": 0.7, "tau_z": 0.7}), "target")
+        lam = effective_strength(experiment, a, 0.7, 0.7)
+        assert effective_strength(experiment, small(scaling="paper"), 0.7, 0.7) is None
+        b = experiment.fit(small(**{**parameters, "tau": lam / (1 + lam), "tau_z": 0.0}), "target")
+        assert np.mean(a.predict(birds.test.X) == b.predict(birds.test.X)) == 1.0
 
 
 def test_unknown_names_are_errors_that_list_what_there_is(birds, gallery):
@@ -130,9 +134,15 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     with pytest.raises(PromptError, match="use labels 'all'"):
         Experiment.of(no_prompts).arguments("target")
     no_val = replace(birds, splits={"train": birds.train})
-    model = Experiment.of(no_val).fit(small(), "target")
     with pytest.raises(TaskFileError, match="val"):
-        tune_on_validation(Experiment.of(no_val), model)
+        Experiment.of(no_val).tune(small(), "target")
+    blind = replace(birds, splits={"train": birds.train, "val": replace(birds.val, s={})})
+    with pytest.raises(LabelError, match="no sensitive labels in its val split to choose by"):
+        Experiment.of(blind).tune(small(), "target")
+    with pytest.raises(LabelError, match="no sensitive labels in its val split to choose by"):
+        Experiment.of(blind).tune(small(), "target", "max_skew")
+    with pytest.raises(ParameterError, match="one sensitive attribute; got sex, race"):
+        Experiment.of(gallery, ["sex", "race"]).tune(small(), "none", "max_skew")
     assert Experiment.of(no_val).evaluation_split() == "train"
     unlabelled = replace(birds, splits={"train": replace(birds.train, y=None)})
     assert Experiment.of(unlabelled).evaluation_split() is None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
-from fairerclip.labels import SensitiveColumn, row_weights
+from fairerclip.labels import SensitiveColumn, row_weights, zero_shot_scores
 from fairerclip.sensitive import Sensitive
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows
@@ -32,10 +32,12 @@ EXACT_PROMPTS = 5000
 def attributes(
     columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
 ) -> list[Attribute]:
-    """ψ(s) of each attribute: one-hot for categories (delta kernel), RBF features for a quantity."""
+    """ψ(s) of each attribute: one-hot for categories (delta kernel), its expectation in doubt, RBF for a quantity."""
     out = []
     for column in columns:
-        if column.values is not None:
+        if column.soft is not None:
+            out.append(Attribute(_term(column), column.soft))
+        elif column.values is not None:
             values = column.values[:, None]
             phi = make_features(
                 "nystroem",
@@ -139,6 +141,7 @@ def prepare(
     )
     chosen = np.flatnonzero(weight > 0)
     everything = len(chosen) == X.shape[0]
+    scores = _zero_shot_scores(X, target, params["n_components"])
     rows = FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"])
     problem = Problem(
         rows,
@@ -150,6 +153,18 @@ def prepare(
         gamma_text=params["gamma_text"],
         solver=choose_solver(params["solver"], rows.n_rows, features.n_features, rows.dtype.itemsize),
         random_state=random_state,
+        scores=None if scores is None else scores[chosen],
     )
     free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
     return Prepared(problem, chosen, target.codes[chosen], free, alignment_seed, target, sensitive)
+
+
+def _zero_shot_scores(X: Any, target: Target, n_components: int | None) -> NDArray[np.floating] | None:
+    """Scores (n, c) for the target, or None without prompts.
+
+    With room for fewer dimensions than classes only differences between classes can be kept.
+    """
+    if not target.has_text:
+        return None
+    centred = n_components is None or n_components < len(target.classes)
+    return zero_shot_scores(X, target.prompts, centred=centred)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from fairerclip.errors import LabelError, ManyCategoriesWarning, ParameterError,
 from fairerclip.inputs import BLOCK_ROWS
 
 F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 
 MANY_CATEGORIES = 50
@@ -120,14 +121,63 @@ def _recode(codes: Ints, found: NDArray[Any], classes: NDArray[Any]) -> Encoded:
     return Encoded(move[codes], classes)
 
 
+@dataclass(frozen=True, eq=False)
+class SoftValues:
+    """A sensitive attribute that is known with doubt: a probability of each value for every row.
+
+    Parameters
+    ----------
+    probabilities : (n, v) each row sums to one.
+    values : (v,) what the columns stand for.
+
+    Examples
+    --------
+    >>> SoftValues([[0.9, 0.1], [0.4, 0.6]], ["female", "male"]).codes
+    array([0, 1])
+    """
+
+    probabilities: F64
+    values: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        try:
+            P = np.asarray(self.probabilities, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise LabelError("probabilities must be an array (n, v) of numbers") from None
+        values = as_labels(self.values)
+        if P.ndim != 2 or values.ndim != 1 or P.shape[1] != len(values):
+            raise LabelError(
+                f"probabilities must have shape (n, v) with one column per value; got {P.shape} for {len(values)}"
+            )
+        if (
+            not np.all(np.isfinite(P))
+            or P.min(initial=0.0) < 0
+            or not np.allclose(P.sum(axis=1), 1, atol=1e-4)
+        ):
+            raise LabelError("probabilities must be finite, nowhere negative, and sum to one in each row")
+        object.__setattr__(self, "probabilities", P)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def codes(self) -> Ints:
+        """(n,) the likeliest value."""
+        return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
+
+    def column(self, name: str) -> SensitiveColumn:
+        """As a column of sensitive features."""
+        return SensitiveColumn(name, self.codes, self.values, None, self.probabilities)
+
+
 @dataclass(frozen=True)
 class SensitiveColumn:
-    """One sensitive attribute: categories (with codes) or a quantity (with values)."""
+    """One sensitive attribute: categories (with codes, maybe in doubt) or a quantity (with values)."""
 
     name: str
     codes: Ints | None
     categories: NDArray[Any] | None
     values: F64 | None
+    soft: F64 | None = None
+    """(n, v) probabilities of the categories, where they are known with doubt."""
 
     @property
     def continuous(self) -> bool:
@@ -141,8 +191,18 @@ def sensitive_columns(
     """Split ``sensitive_features`` into columns and decide what each one is.
 
     Floating columns with a non-integer value are quantities, everything else is categorical, as
-    scikit-learn tells targets apart; ``kind`` overrides.
+    scikit-learn tells targets apart; ``kind`` overrides. `SoftValues` are taken as they are.
     """
+    if isinstance(features, SoftValues):
+        return [features.column("s")]
+    if isinstance(features, Mapping) and any(isinstance(v, SoftValues) for v in features.values()):
+        parts = [
+            [value.column(str(name))]
+            if isinstance(value, SoftValues)
+            else sensitive_columns({name: value}, kind=kind, missing_label=missing_label)
+            for name, value in features.items()
+        ]
+        return [column for part in parts for column in part]
     names, columns = _columns(features)
     out = []
     for name, column in zip(names, columns, strict=True):
@@ -200,6 +260,11 @@ def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
     quantities = [c.name for c in columns if c.continuous]
     if quantities:
         raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
+    doubtful = [c.name for c in columns if c.soft is not None]
+    if doubtful:
+        raise LabelError(
+            f"an intersection needs known categories; {doubtful} are probabilities: use terms 'each'"
+        )
     stacked = np.column_stack([c.codes for c in columns if c.codes is not None])
     found, codes = np.unique(stacked, axis=0, return_inverse=True)
     categories = np.empty(len(found), dtype=object)
@@ -229,6 +294,18 @@ def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
     return _unit(np.stack(means))
 
 
+def cosine_blocks(
+    X: Any, T: F64, origin: NDArray[np.floating] | float = 0.0
+) -> Iterator[tuple[slice, Floats]]:
+    """Cosines (b, c) of rows with unit prototypes T (c, p), block by block; 0 for a row that is zero."""
+    columns = T.T.astype(np.float32)
+    for start in range(0, int(X.shape[0]), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        rows = np.asarray(X[block], dtype=np.float32) - np.float32(origin)
+        norms = np.linalg.norm(rows, axis=1)
+        yield block, (rows @ columns) / np.where(norms > 0, norms, 1.0)[:, None]
+
+
 def zero_shot(
     X: Any, prompts: Sequence[NDArray[np.floating]], origin: NDArray[np.floating] | float = 0.0
 ) -> tuple[Ints, F64]:
@@ -244,17 +321,25 @@ def zero_shot(
     -------
     codes (n,), margins (n,) in cosine units.
     """
-    T = prototypes([p - origin for p in prompts]).T  # (p, c)
     n = int(X.shape[0])
     codes, margins = np.empty(n, dtype=np.int64), np.empty(n)
-    for start in range(0, n, BLOCK_ROWS):
-        block = np.asarray(X[start : start + BLOCK_ROWS], dtype=np.float32) - np.float32(origin)
-        norms = np.linalg.norm(block, axis=1)
-        cosines = (block @ T.astype(np.float32)) / np.where(norms > 0, norms, 1.0)[:, None]
-        codes[start : start + BLOCK_ROWS] = cosines.argmax(axis=1)
+    for block, cosines in cosine_blocks(X, prototypes([p - origin for p in prompts]), origin):
+        codes[block] = cosines.argmax(axis=1)
         top = np.partition(cosines, -2, axis=1)[:, -2:]
-        margins[start : start + BLOCK_ROWS] = top[:, 1] - top[:, 0]
+        margins[block] = top[:, 1] - top[:, 0]
     return codes, margins
+
+
+def zero_shot_scores(X: Any, prompts: Sequence[NDArray[np.floating]], *, centred: bool) -> Floats:
+    """Cosines of rows with the classes' prompts (n, c), ``centred`` over the classes of each row or as they are.
+
+    What a row has in common with all prompts says nothing of its class, but it does rank rows by one prompt.
+    """
+    T = prototypes(prompts)
+    out = np.empty((int(X.shape[0]), len(T)), dtype=np.float32)
+    for block, cosines in cosine_blocks(X, T):
+        out[block] = cosines - cosines.mean(axis=1, keepdims=True) if centred else cosines
+    return out
 
 
 def balancing_weights(codes: Ints, sample_weight: F64) -> F64:

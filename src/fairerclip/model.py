@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,47 +12,35 @@ from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
 )
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from fairerclip import fitting
-from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import (
     ConstantPredictionWarning,
-    FreeQueryError,
     ParameterError,
-    ShapeError,
     StateError,
 )
 from fairerclip.inputs import check_rows, check_scale
 from fairerclip.labels import as_labels
-from fairerclip.parameters import check_parameters, preset
+from fairerclip.parameters import check_offsets, check_parameters, check_shifts, preset
 from fairerclip.path import TauPath, path_grid, solve_path
 from fairerclip.persist.model_file import read_model, write_model
+from fairerclip.predicting import Predictor, Ranking
 from fairerclip.sensitive import resolve_sensitive
 from fairerclip.solver.alternation import Alternation, Encoders, Setting, alternate
-from fairerclip.solver.calibration import fit_temperature, softmax
-from fairerclip.solver.decision import Decision
-from fairerclip.solver.rows import BLOCK_ROWS
-from fairerclip.targets import resolve_target
+from fairerclip.solver.calibration import fit_temperature
+from fairerclip.targets import resolve_target, zero_shot_share
+from fairerclip.tuning.tune import tune
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-
-
-class Ranking(NamedTuple):
-    """The best rows for a prompt, best first."""
-
-    indices: NDArray[np.int64]
-    scores: F64
+__all__ = ["FairerCLIP", "Ranking"]
 
 
-class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image and a text encoder in an RKHS so that what they give depends on the target Y,
@@ -82,6 +69,18 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         Kernel of Dep(Z_I, Z_T).
     n_components : int or None
         r; None means the number of classes minus one.
+    zero_shot : float or None
+        Share of the zero-shot scores in the target, in [0, 1]: 0 knows the labels alone, as the paper does, 1 the
+        prompts alone. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it
+        counts as 0.
+    decision : {"target", "prompts"}
+        Predict the class whose target the embedding foretells to be largest, or the one whose prompt it is closest
+        to in angle, as the paper does.
+    offsets : sequence of c numbers or None
+        Added to the scores of the classes: where the boundaries between them lie. `tune` learns them.
+    sensitive_shifts : c rows of numbers, one per sensitive value, or None
+        How much of what a row says of each sensitive value is taken off the score of each class.
+        ``tune(objective="max_skew")`` learns them.
     criterion : {"marginal", "conditional"}
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
     scaling : {"spectral", "paper"}
@@ -93,6 +92,9 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         How to solve with the regularised covariance.
     max_iter : int
         Cap on the rounds of Algorithm 1.
+    refine : bool
+        Replace guessed labels by the model's own predictions in every round, as the paper does, instead of keeping
+        the guesses. A zero-shot share of 0.5 or more keeps it from feeding on its errors; see docs/choosing.md.
     decision_zero : {"balanced", "mean"}
         Where angles are measured from: the midpoint of the class means, or the mean of all rows.
     sensitive_terms : {"each", "intersection"}
@@ -115,7 +117,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     text_components_, text_mean_ : the text side's.
     eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     n_iter_ : rounds of Algorithm 1 that were run.
-    pseudo_labels_ : (n,) labels after the last refinement, or None where y was complete.
+    pseudo_labels_ : (n,) labels, known and guessed (after the last refinement), or None where y was complete.
     pseudo_sensitive_ : (n,) sensitive values, known and guessed, a mapping of them for several
         attributes, or None where they were complete.
     diagnostics_ : residual, condition number, ranks, objective and label changes per round, margins.
@@ -140,22 +142,27 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     def __init__(
         self,
         *,
-        tau: float = 0.7,
+        tau: float = 0.8,
         tau_z: float = 0.7,
         tau_text: float = 0.1,
         tau_z_text: float = 0.1,
-        gamma: float = 1e-4,
+        gamma: float = 1e-3,
         gamma_text: float = 1e-4,
-        n_features: int = 3000,
-        bandwidth: float | str = "median",
+        n_features: int = 1000,
+        bandwidth: float | str = "3*median",
         kernel: str = "rbf",
         alignment: str = "linear",
         n_components: int | None = None,
+        zero_shot: float | None = None,
+        decision: str = "target",
+        offsets: Sequence[float] | None = None,
+        sensitive_shifts: Sequence[Sequence[float]] | None = None,
         criterion: str = "marginal",
         scaling: str = "spectral",
-        class_weight: Any = None,
+        class_weight: Any = "balanced",
         solver: str = "auto",
         max_iter: int = 10,
+        refine: bool = False,
         decision_zero: str = "balanced",
         sensitive_terms: str = "each",
         sensitive_kind: str = "auto",
@@ -174,11 +181,16 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         self.kernel = kernel
         self.alignment = alignment
         self.n_components = n_components
+        self.zero_shot = zero_shot
+        self.decision = decision
+        self.offsets = offsets
+        self.sensitive_shifts = sensitive_shifts
         self.criterion = criterion
         self.scaling = scaling
         self.class_weight = class_weight
         self.solver = solver
         self.max_iter = max_iter
+        self.refine = refine
         self.decision_zero = decision_zero
         self.sensitive_terms = sensitive_terms
         self.sensitive_kind = sensitive_kind
@@ -209,7 +221,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         ----------
         X : (n, p) image embeddings.
         y : (n,) labels, with None, NaN or ``missing_label`` where unknown; None for no labels at all.
-            Unknown labels are read from ``text`` and refined; known ones stay.
+            Unknown labels are read from ``text``, and refined with ``refine=True``; known ones stay.
         sensitive_features : (n,) or (n, a) or mapping name → (n,), categorical or continuous; missing
             categories are read from ``sensitive_text`` and never refined.
         text : (c, p) prompt embeddings in the order of ``classes`` (sorted, unless given), c arrays (m, p)
@@ -244,80 +256,60 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         except ValueError as error:
             raise ParameterError(f"random_state: {error}") from None
         prepared = fitting.prepare(X, target, sensitive, params, weight)
-        self._solve(prepared, prepared.y, prepared.free)
+        self._solve(prepared, prepared.y, prepared.free if self.refine else None)
         self.missing_label_ = missing
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
-        return self.decide(self.transform(X))["prediction"]
+    def tune(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any,
+        objective: Any = "worst_group",
+        accuracy_floor: float | None = None,
+        search: Mapping[str, Any] | None = None,
+        max_seconds: float | None = None,
+        progress: Any = None,
+        **fit_arguments: Any,
+    ) -> FairerCLIP:
+        """Fit with the parameters that labelled validation rows like best.
 
-    def decision_function(self, X: Any) -> F64:
-        """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
-        return self.decide(self.transform(X))["score"]
+        Parameters
+        ----------
+        X, y, **fit_arguments : as `fit` takes them; y may be None.
+        validation : (X, y, s) rows with labels and sensitive values; (X, y) or s=None where the groups are to be
+            read from ``sensitive_text``; (X, None, s) for ``objective="max_skew"``.
+        objective : "worst_group", "worst_class", "eod" or "equalized_odds" (the smallest difference, best under an
+            ``accuracy_floor``), "average", "max_skew" (rankings by prompt), or a function of (y, predicted, groups)
+            whose largest value wins.
+        accuracy_floor : the least average accuracy on the validation rows, in [0, 1].
+        search : what to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
+            ``taus``, ``zero_shots``, ``criteria`` (free).
+        max_seconds : stop before a fit that would end later; the first is always done.
+        progress : called after each fit with (done, planned).
 
-    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
-        """What `predict` and `decision_function` give, from rows that `transform` gave (n, r)."""
-        check_is_fitted(self)
-        scores = self._decision.scores(np.asarray(Z, dtype=np.float64))
-        margin = scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-        return {"prediction": np.asarray(self.classes_[scores.argmax(axis=1)]), "score": margin}
-
-    def similarity(self, X: Any) -> F64:
-        """Return the paper's cosines with each class's text vector (n, c); ±1 where r = 1."""
-        check_is_fitted(self)
-        return self._decision.cosines(np.asarray(self.transform(X), dtype=np.float64))
-
-    def predict_proba(self, X: Any) -> F64:
-        """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
-        scores = self.scores(X)
-        return softmax(scores * self.temperature_)
-
-    def transform(self, X: Any) -> Floats:
-        """Image embeddings in the learned space (n, r); O(n·p·D) time, by blocks."""
-        check_is_fitted(self)
-        X = self._embeddings(X, reset=False)
-        check_rows(X, "X", zero_is_error=False)
-        single = X.dtype in (np.float16, np.float32)
-        out = np.empty((X.shape[0], self.components_.shape[1]), dtype=np.float32 if single else np.float64)
-        components = self.components_.astype(out.dtype)
-        offset = self.mean_ @ self.components_
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            out[block] = self.features_.transform(np.asarray(X[block], dtype=out.dtype)) @ components - offset
-        return out
-
-    def transform_text(self, T: Any) -> F64:
-        """Prompt embeddings (m, p) in the learned space (m, r)."""
-        check_is_fitted(self)
-        T = np.asarray(T)
-        if T.ndim != 2 or T.shape[1] != self.n_features_in_:
-            raise ShapeError(f"text must have shape (m, {self.n_features_in_}); got {T.shape}")
-        check_rows(T, "text", zero_is_error=True)
-        T = np.asarray(T, dtype=np.float64)
-        return np.asarray((self.text_features_.transform(T) - self.text_mean_) @ self.text_components_)
-
-    def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
-        """Rows of X that match a prompt the model was fitted on, best first, by inner product.
-
-        ``prompt`` is one of ``classes_``. The learned space holds the target alone, so a free query
-        has no meaning in it.
+        Notes
+        -----
+        Groups are judged by a posterior over their accuracies and not by raw shares, which are luck where a group
+        has a handful of rows, and class offsets are learned; docs/choosing.md. ``diagnostics_["tuning"]`` has the
+        chosen point and its neighbours, each with intervals.
         """
-        check_is_fitted(self)
-        label = isinstance(prompt, tuple) or np.ndim(prompt) == 0
-        places = [i for i, c in enumerate(self.classes_.tolist()) if label and c == prompt]
-        if not places:
-            shown = prompt if label else f"an array of shape {np.shape(prompt)}"
-            raise FreeQueryError(
-                f"{shown!r} is not among the prompts this model was fitted on: {self.classes_.tolist()[:10]}. The "
-                f"learned space has r={self.components_.shape[1]} dimensions and holds the target alone; fit a model "
-                "with this prompt as a class to rank by it"
-            )
-        scores = self.scores(X)[:, places[0]]
-        if k is not None and not (isinstance(k, numbers.Integral) and 1 <= k <= len(scores)):
-            raise ShapeError(f"k must be an integer in [1, {len(scores)}], the number of rows; got {k!r}")
-        order = np.argsort(-scores, kind="stable")[:k]
-        return Ranking(order, scores[order])
+        check_parameters(self.get_params(deep=False))
+        found = tune(
+            self,
+            X,
+            y,
+            validation,
+            objective,
+            accuracy_floor=accuracy_floor,
+            search=search,
+            max_seconds=max_seconds,
+            progress=progress,
+            **fit_arguments,
+        )
+        self.__dict__.update(found.__dict__)
+        return self
 
     def path(
         self,
@@ -325,6 +317,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         tau_zs: Any = None,
         *,
         criterion: Any = None,
+        zero_shots: Any = None,
         refine: bool = False,
         progress: Any = None,
     ) -> TauPath:
@@ -335,6 +328,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         taus, tau_zs : strengths of the image side; None for 20 values from 0 to 0.95, and for this
             model's own ``tau_z``.
         criterion : "marginal", "conditional" or a list of both; None for this model's own.
+        zero_shots : shares of the zero-shot scores in the target; None for this model's own.
         refine : refine pseudo-labels anew at every point (one pass over the data per round) instead
             of keeping the labels of this fit.
         progress : called after each point with (done, total).
@@ -344,7 +338,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             raise StateError(
                 "this model no longer holds its training data (it was loaded or unpickled): call fit first"
             )
-        grid = path_grid(self._setting(self._prepared), taus, tau_zs, criterion)
+        grid = path_grid(self._setting(self._prepared), taus, tau_zs, criterion, zero_shots)
         return TauPath(
             self, solve_path(self._prepared, self._codes, grid, refine=refine, progress=progress), refine
         )
@@ -353,7 +347,13 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         """A fitted copy at another point of the plane, sharing this model's factorisation."""
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
-        other.set_params(tau=setting.tau, tau_z=setting.tau_z, criterion=setting.criterion)
+        other.set_params(
+            tau=setting.tau,
+            tau_z=setting.tau_z,
+            criterion=setting.criterion,
+            zero_shot=setting.zero_shot,
+            refine=refine or self.refine,
+        )
         if refine:
             return other._solve(self._prepared, self._prepared.y, self._prepared.free)
         return other._solve(self._prepared, self._codes, None)
@@ -382,28 +382,6 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[1])
-
-    def _embeddings(self, X: Any, *, reset: bool) -> Any:
-        # Finiteness is checked by check_rows, which names the rows.
-        try:
-            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
-                return validate_data(self, X, reset=reset, skip_check_array=True)
-            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
-        except ValueError as error:
-            raise ShapeError(str(error)) from None
-
-    def scores(self, X: Any) -> F64:
-        """Inner products with the class directions (n, c): what `predict` and `rank` go by."""
-        check_is_fitted(self)
-        return self._decision.scores(np.asarray(self.transform(X), dtype=np.float64))
-
-    @property
-    def _decision(self) -> Decision:
-        return Decision(zero=self.zero_, directions=self.directions_)
-
     def _setting(self, prepared: fitting.Prepared) -> Setting:
         r = self.n_components if self.n_components is not None else len(np.unique(prepared.y)) - 1
         return Setting(
@@ -418,6 +396,14 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             n_components=int(r),
             max_iter=int(self.max_iter),
             seed=prepared.seed,
+            zero_shot=zero_shot_share(self.zero_shot, prepared.target),
+            decision=self.decision,
+            offsets=check_offsets(self.offsets, len(prepared.target.classes)),
+            sensitive_shifts=check_shifts(
+                self.sensitive_shifts,
+                len(prepared.target.classes),
+                sum(a.psi.shape[1] for a in prepared.problem.attributes),
+            ),
         )
 
     def _solve(
@@ -437,7 +423,9 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     def _store(self, encoders: Encoders) -> None:
         self.mean_, self.components_ = encoders.mean, encoders.components
         self.text_mean_, self.text_components_ = encoders.text_mean, encoders.text_components
-        self.zero_, self.directions_ = encoders.decision.zero, encoders.decision.directions
+        decision = encoders.decision
+        self.zero_, self.directions_ = decision.zero, decision.directions
+        self.score_weights_, self.score_constants_ = decision.weights, decision.constants
         self.eigenvalues_ = encoders.eigenvalues
         self.objective_ = float(encoders.eigenvalues.sum())
 
@@ -448,7 +436,7 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         self.n_iter_ = len(result.history)
         labels = target.codes.copy()
         labels[self._prepared.rows] = result.labels
-        if target.guess is not None:
+        if target.guess is not None and self.refine:
             self._guess_left_out(labels, target.guess.rows)
         self.pseudo_labels_ = None if target.guess is None else self.classes_[labels]
         values = sensitive.values

@@ -17,11 +17,44 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "scaling": ("spectral", "paper"),
     "solver": ("auto", "cholesky", "cg"),
     "dtype": ("float32", "float64"),
+    "decision": ("target", "prompts"),
     "decision_zero": ("balanced", "mean"),
     "sensitive_terms": ("each", "intersection"),
     "sensitive_kind": ("auto", "categorical", "continuous"),
 }
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
+
+
+def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
+    """The offsets as one finite number per class, or None."""
+    if offsets is None:
+        return None
+    try:
+        values = tuple(float(value) for value in offsets)
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) != n_classes or not all(abs(value) < float("inf") for value in values):
+        raise ParameterError(
+            f"offsets must be {n_classes} finite numbers, one per class in the order of classes_; got {offsets!r}"
+        )
+    return values
+
+
+def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[float, ...], ...] | None:
+    """The sensitive shifts as finite numbers, one per class and sensitive value, or None."""
+    if shifts is None:
+        return None
+    try:
+        rows = tuple(tuple(float(value) for value in row) for row in shifts)
+    except (TypeError, ValueError):
+        rows = ()
+    fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
+    if not fits or not all(abs(value) < float("inf") for row in rows for value in row):
+        raise ParameterError(
+            f"sensitive_shifts must be {n_classes} rows of {n_values} finite numbers, one per class and sensitive "
+            f"value; got {shifts!r:.200}"
+        )
+    return rows
 
 
 def _is_number(value: Any) -> bool:
@@ -44,6 +77,11 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             )
     for name in STRENGTHS:
         check_strength(name, params[name], params["scaling"])
+    share = params["zero_shot"]
+    if share is not None and (not _is_number(share) or not 0 <= share <= 1):
+        raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
+    if not isinstance(params["refine"], bool):
+        raise ParameterError(f"refine must be True or False; got {params['refine']!r}")
     for name in ("gamma", "gamma_text"):
         if not _is_number(params[name]) or not 0 < params[name] < float("inf"):
             raise ParameterError(f"{name} must be a positive number; got {params[name]!r}")
@@ -57,8 +95,17 @@ def check_parameters(params: Mapping[str, Any]) -> None:
 
 # Published hyper-parameters. "paper" is the paper's implementation table (one τ for both sides, weights
 # as printed, γ not given: the default stands); "released" is what the authors' released code runs with.
-_PAPER: dict[str, Any] = {"scaling": "paper", "alignment": "linear"}
+# Both decide by the prompts, take labels alone for the target, and know the median bandwidth only.
+_PUBLISHED: dict[str, Any] = {
+    "decision": "prompts",
+    "zero_shot": 0.0,
+    "refine": True,
+    "bandwidth": "median",
+    "class_weight": None,
+}
+_PAPER: dict[str, Any] = {**_PUBLISHED, "scaling": "paper", "alignment": "linear", "gamma": 1e-4}
 _RELEASED: dict[str, Any] = {
+    **_PUBLISHED,
     "scaling": "spectral",
     "alignment": "rbf",
     "tau_text": 0.1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fairerclip.inputs import check_rows
 from fairerclip.labels import Encoded, encode, intersect, sensitive_columns
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.parameters import CHOICES, check_strength
-from fairerclip.solver.alternation import Encoders, Setting, alternate, with_strengths
+from fairerclip.solver.alternation import Encoders, Setting, alternate
 from fairerclip.solver.rows import BLOCK_ROWS
 
 if TYPE_CHECKING:
@@ -71,8 +71,10 @@ def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
     return [float(v) for v in values]
 
 
-def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[Setting]:
-    """Settings of every point, checked; criterion slowest, then τ_z, then τ."""
+def path_grid(
+    setting: Setting, taus: Any, tau_zs: Any, criterion: Any, zero_shots: Any = None
+) -> list[Setting]:
+    """Settings of every point, checked; criterion slowest, then the zero-shot share, then τ_z, then τ."""
     criteria = [setting.criterion] if criterion is None else _as_list(criterion)
     for name in criteria:
         if name not in CHOICES["criterion"]:
@@ -81,9 +83,13 @@ def path_grid(setting: Setting, taus: Any, tau_zs: Any, criterion: Any) -> list[
     for name, values in (("tau", tau_list), ("tau_z", tau_z_list)):
         for value in values:
             check_strength(name, value, setting.scaling)
+    shares = _values("zero_shots", zero_shots, [setting.zero_shot])
+    if not all(0 <= share <= 1 for share in shares):
+        raise ParameterError(f"zero_shots must be numbers in [0, 1]; got {zero_shots!r}")
     return [
-        with_strengths(setting, tau, tau_z, name)
+        replace(setting, tau=tau, tau_z=tau_z, criterion=name, zero_shot=share)
         for name in criteria
+        for share in shares
         for tau_z in tau_z_list
         for tau in tau_list
     ]
@@ -189,7 +195,7 @@ class TauPath:
         """
         missing = self._model.missing_label_
         encoded = encode(y, missing_label=missing, classes=self._model.classes_)
-        groups = _groups(sensitive_features, missing)
+        groups = encode_groups(sensitive_features, missing)
         predicted = self.predict_codes(X)
         sizes = [predicted.shape[1], len(encoded.codes), len(groups.codes)]
         if len(set(sizes)) > 1:
@@ -234,7 +240,8 @@ class TauPath:
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
 
 
-def _groups(sensitive_features: Any, missing_label: Any) -> Encoded:
+def encode_groups(sensitive_features: Any, missing_label: Any) -> Encoded:
+    """Groups of labelled rows: the values of one attribute, or the combinations of several."""
     columns = sensitive_columns(sensitive_features, missing_label=missing_label)
     quantities = [c.name for c in columns if c.continuous]
     if quantities:
@@ -260,6 +267,7 @@ def _row(
         "tau": setting.tau,
         "tau_z": setting.tau_z,
         "criterion": setting.criterion,
+        "zero_shot": setting.zero_shot,
         "failure": point.failure,
     }
     names = (

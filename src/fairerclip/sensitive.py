@@ -148,6 +148,9 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
     kept = []
     for column in columns:
         values = column.values if column.values is not None else column.codes
+        if column.soft is not None:
+            # Rows may differ even where one value is the likeliest for all of them, and in any of the columns.
+            values = np.unique(column.soft, axis=0, return_inverse=True)[1].reshape(-1)
         if values is not None and len(np.unique(values)) > 1:
             kept.append(column)
             continue

@@ -22,6 +22,10 @@ ORDER_ROWS, ORDER_MARGIN = 20, 0.2
 """With so many known labels, prompts that fit them so much better in another order are in another order."""
 
 
+LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
+"""Share of the zero-shot scores in the target where labels are known, and where all of them are guesses."""
+
+
 @dataclass(frozen=True)
 class Guess:
     """How far pseudo-labels can be trusted: where they were needed and by how much they won."""
@@ -67,6 +71,8 @@ class Target:
     classes: NDArray[Any]
     prompts: list[Floats]
     guess: Guess | None
+    has_text: bool = True
+    """Whether the prompts are prompts, and not class means that stand in for them."""
 
 
 def resolve_target(
@@ -117,7 +123,7 @@ def resolve_target(
             VanishedLabelWarning,
             stacklevel=3,
         )
-    return Target(codes, encoded.classes, prompts, guess)
+    return Target(codes, encoded.classes, prompts, guess, has_text=text is not None)
 
 
 def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, missing_label: Any) -> Encoded:
@@ -188,3 +194,16 @@ def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
             "them by; give text=, or leave them out of classes="
         )
     return [m[None, :] for m in sums / totals[:, None]]
+
+
+def zero_shot_share(zero_shot: float | None, target: Target) -> float:
+    """The share of zero-shot scores in the target: as given, or by what the labels are worth.
+
+    Chosen on development tasks; docs/choosing.md says how. Without prompts there is nothing to share.
+    """
+    if not target.has_text:
+        return 0.0
+    if zero_shot is not None:
+        return float(zero_shot)
+    guessed = target.guess is not None and bool(target.guess.rows.all())
+    return GUESSED_SHARE if guessed else LABELLED_SHARE

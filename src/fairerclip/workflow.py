@@ -133,6 +133,35 @@ class Experiment:
         arguments = self.arguments(labels)
         return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
 
+    def tune(
+        self, model: FairerCLIP, labels: str, objective: str = "worst_group", **options: Any
+    ) -> FairerCLIP:
+        """Fit on the training split with what the validation split likes best; see `FairerCLIP.tune`.
+
+        ``objective="max_skew"`` needs sensitive labels in the validation split, every other both kinds.
+        """
+        arguments = self.arguments(labels)
+        rows = self.task.val
+        groups = {name: self._attribute(rows, name) for name in self.sensitive}
+        if any(column is None for column in groups.values()) or not groups:
+            raise LabelError(f"{self.task.name} has no sensitive labels in its val split to choose by")
+        if objective == "max_skew":
+            y = None
+            if len(groups) > 1:
+                raise ParameterError(
+                    f"a ranking is tuned for one sensitive attribute; got {', '.join(groups)}"
+                )
+        else:
+            y = self.labels(rows)[0]
+        return model.tune(
+            arguments.pop("X"),
+            arguments.pop("y"),
+            validation=(rows.X, y, groups),
+            objective=objective,
+            **arguments,
+            **options,
+        )
+
     def zero_shot(self, split: Split) -> NDArray[np.str_]:
         """Class names by cosine with the prompts alone (n,)."""
         if self.text is None:
@@ -243,13 +272,6 @@ class Experiment:
 def default_cut(n: int) -> int:
     """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
     return max(1, min(1000, n // 4))
-
-
-def tune_on_validation(experiment: Experiment, model: FairerCLIP) -> FairerCLIP:
-    """The model at the τ and criterion whose shrunken worst group is best on the validation split."""
-    plane = model.path(criterion=["marginal", "conditional"])
-    experiment.evaluate_path(plane, "val")
-    return plane.best(by="shrunken_worst_group")
 
 
 def apply_model(model: FairerCLIP, X: Any, ids: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:

@@ -38,7 +38,9 @@ GAMMA, GAMMA_TEXT = 1e-3, 1e-3
 
 
 class Case:
-    def __init__(self, embeddings, *, c=2, v=2, prompts_per_class=1, n=150, seed=0, correlation=0.6):
+    def __init__(
+        self, embeddings, *, c=2, v=2, prompts_per_class=1, n=150, seed=0, correlation=0.6, scores=False
+    ):
         rng = np.random.default_rng(seed + 100)
         e = embeddings(seed=seed, n=n, n_classes=c, n_sensitive=v, correlation=correlation)
         self.e, self.c, self.y, self.s = e, c, e.y.astype(np.int64), e.s
@@ -51,6 +53,8 @@ class Case:
         class_of = np.repeat(np.arange(c), prompts_per_class)
         self.prompts = Prompts(text_features, text_features.transform(T), class_of, c)
         self.psi = np.eye(v)[e.s]
+        cosines = e.X @ e.text.T
+        self.scores = cosines - cosines.mean(axis=1, keepdims=True) if scores else None
         self.problem = Problem(
             FeatureRows(self.features, e.X, dtype="float64", block_rows=37),
             self.w,
@@ -61,6 +65,7 @@ class Case:
             gamma_text=GAMMA_TEXT,
             solver="cholesky",
             random_state=np.random.RandomState(0),
+            scores=self.scores,
         )
 
 
@@ -86,12 +91,22 @@ def naive(case, setting, rounds):
     Phi_I, Phi_T = case.features.transform(case.e.X)[image_row], case.prompts.Phi[prompt_row]
     onehot, psi, y = np.eye(case.c)[case.y][image_row], case.psi[image_row], case.y[image_row]
     L_S = conditional_factor(y, psi, w) if setting.criterion == "conditional" else psi
+    blend, V = onehot, None
+    if case.scores is not None:
+        V = case.scores[image_row]
+        V = V * np.sqrt(np.sum(w @ (onehot - w @ onehot) ** 2) / np.sum(w @ (V - w @ V) ** 2))
+        blend = (1 - setting.zero_shot) * onehot + setting.zero_shot * V
+
+    def means(Z):
+        return np.stack([w[y == k] @ Z[y == k] / w[y == k].sum() for k in range(case.c)])
 
     def solve(Phi, gamma, side, Z):
         weights = setting.weights(side)
-        terms = [(1.0, onehot), (-weights.sensitive, L_S)]
+        target = blend if side == "image" else onehot
+        terms = [(1.0, target), (-weights.sensitive, L_S)]
         if Z is not None:
-            terms.append((weights.alignment, Z))
+            # Rows as they are without scores; with them a row is paired with every class, as its target says.
+            terms.append((weights.alignment, Z if target is onehot else target @ means(Z)))
         centred = Phi - w @ Phi
         scaled = []
         for sigma, L in terms:
@@ -109,12 +124,18 @@ def naive(case, setting, rounds):
         image_values, Z_I = solve(Phi_I, GAMMA, "image", Z_T)
     u, _, vt = np.linalg.svd((w[:, None] * Z_T).T @ Z_I, full_matrices=False)
     Z_T = Z_T @ (u @ vt)
-    means_I = np.stack([w[y == k] @ Z_I[y == k] / w[y == k].sum() for k in range(case.c)])
-    means_T = np.stack([w[y == k] @ Z_T[y == k] / w[y == k].sum() for k in range(case.c)])
+    means_I, means_T = means(Z_I), means(Z_T)
+    first = np.flatnonzero(np.r_[True, np.diff(image_row) > 0])
+    if setting.decision == "target":
+        # −|z − mean|²/2 without what all classes share, by the number of classes; and the scores by least squares.
+        rho = setting.zero_shot if V is not None else 0.0
+        scores = (1 - rho) * (Z_I @ means_I.T - np.sum(means_I**2, axis=1) / 2) / case.c
+        if V is not None:
+            scores += rho * (Z_I @ (Z_I.T @ (w[:, None] * V)) + w @ V)
+        return image_values, text_values, scores[first]
     zero, zero_T = means_I.mean(axis=0), means_T.mean(axis=0)
     directions = means_T - zero_T
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    first = np.flatnonzero(np.r_[True, np.diff(image_row) > 0])
     return image_values, text_values, ((Z_I - zero) @ directions.T)[first]
 
 
@@ -135,6 +156,90 @@ def test_the_alternation_equals_the_naive_one_on_n_rows(embeddings, scaling, cri
     np.testing.assert_allclose(result.last.image.eigenvalues, values, rtol=1e-8)
     np.testing.assert_allclose(result.last.text.eigenvalues, text_values, rtol=1e-8)
     np.testing.assert_allclose(package_scores(case, result), scores, atol=1e-6 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize("decision", ["target", "prompts"])
+@pytest.mark.parametrize("zero_shot", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("scaling", ["spectral", "paper"])
+@pytest.mark.parametrize(
+    ("c", "v", "prompts", "criterion"),
+    [(2, 2, 1, "marginal"), (2, 2, 3, "conditional"), (4, 3, 2, "marginal"), (3, 2, 1, "conditional")],
+    ids=str,
+)
+def test_with_zero_shot_scores_in_the_target_too(
+    embeddings, decision, zero_shot, scaling, c, v, prompts, criterion
+):
+    case = Case(embeddings, c=c, v=v, prompts_per_class=prompts, scores=True)
+    setting = replace(
+        SETTING,
+        scaling=scaling,
+        criterion=criterion,
+        n_components=c - 1,
+        zero_shot=zero_shot,
+        decision=decision,
+    )
+    result = alternate(case.problem, case.y, setting)
+    values, text_values, scores = naive(case, setting, len(result.history))
+    np.testing.assert_allclose(result.last.image.eigenvalues, values, rtol=1e-8)
+    np.testing.assert_allclose(result.last.text.eigenvalues, text_values, rtol=1e-8)
+    np.testing.assert_allclose(package_scores(case, result), scores, atol=1e-6 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_scores_that_have_no_share_change_no_encoder(embeddings, c):
+    a, b = (Case(embeddings, c=c, scores=flag) for flag in (True, False))
+    setting = replace(SETTING, n_components=c - 1, decision="target")
+    with_scores, without = (alternate(case.problem, case.y, setting) for case in (a, b))
+    np.testing.assert_allclose(
+        package_scores(a, with_scores), package_scores(b, without), rtol=1e-8, atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_classes_reach_the_closed_form_at_once_with_scores_too(embeddings, seed):
+    # Centred scores of two classes have one direction, and the pairing goes along it.
+    case = Case(embeddings, seed=seed, scores=True)
+    setting = replace(SETTING, zero_shot=0.5, decision="target")
+    result = alternate(case.problem, case.y, setting)
+    assert len(result.history) == 1
+    lam = 0.6 / 0.4 / (1 + 0.5 / 0.5)
+    alone = alternate(case.problem, case.y, replace(setting, tau=lam / (1 + lam), tau_z=0.0))
+    np.testing.assert_allclose(
+        package_scores(case, result), package_scores(case, alone), rtol=1e-8, atol=1e-10
+    )
+
+
+def test_offsets_move_the_scores_and_what_refinement_predicts(embeddings):
+    case = Case(embeddings, c=3, scores=True)
+    setting = replace(SETTING, n_components=2, zero_shot=0.5, decision="target")
+    offsets = (0.4, 0.0, -0.3)
+    plain, moved = (alternate(case.problem, case.y, s) for s in (setting, replace(setting, offsets=offsets)))
+    np.testing.assert_allclose(
+        package_scores(case, moved), package_scores(case, plain) + offsets, rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_array_equal(moved.last.predict(), package_scores(case, moved).argmax(axis=1))
+    assert np.any(moved.last.predict() != plain.last.predict())
+
+
+@pytest.mark.parametrize("decision", ["target", "prompts"])
+def test_sensitive_shifts_take_off_what_a_ridge_regression_reads_of_s(embeddings, decision):
+    case = Case(embeddings, c=3, v=3, scores=True)
+    setting = replace(SETTING, n_components=2, zero_shot=0.5, decision=decision)
+    shifts = np.random.default_rng(4).normal(size=(3, 3))
+    plain, moved = (
+        alternate(case.problem, case.y, s)
+        for s in (setting, replace(setting, sensitive_shifts=tuple(map(tuple, shifts.tolist()))))
+    )
+    w = case.w / case.w.sum()
+    Phi = case.features.transform(case.e.X)
+    Phi = Phi - w @ Phi
+    C = Phi.T @ (w[:, None] * Phi) + GAMMA * np.eye(Phi.shape[1])
+    read = Phi @ np.linalg.solve(C, Phi.T @ (w[:, None] * case.psi))
+    expected = package_scores(case, plain) - read @ shifts.T
+    np.testing.assert_allclose(package_scores(case, moved), expected, rtol=1e-8, atol=1e-8)
+    encoders = moved.last.encoders()
+    assert encoders.components.shape[1] == encoders.text_components.shape[1] == 3
+    np.testing.assert_array_equal(encoders.eigenvalues, plain.last.encoders().eigenvalues)
 
 
 @pytest.mark.parametrize("seed", range(5))

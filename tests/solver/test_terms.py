@@ -9,11 +9,13 @@ from fairerclip.solver.terms import (
     alignment_map,
     conditional_map,
     marginal_map,
+    onehot_map,
+    scores_map,
     target_map,
 )
 
 
-def setup(seed=0, n=80, D=6, c=3, q=(4, 2)):
+def setup(seed=0, n=80, D=6, c=3, q=(4, 2), scores=None):
     rng = np.random.default_rng(seed)
     y = rng.integers(c, size=n)
     w = rng.uniform(0.1, 1.0, size=n)
@@ -21,9 +23,22 @@ def setup(seed=0, n=80, D=6, c=3, q=(4, 2)):
     onehot = np.eye(q[0])[rng.integers(q[0], size=n)]
     attributes = (Attribute("kind", onehot), Attribute("size", rng.normal(size=(n, q[1]))))
     Phi = rng.normal(size=(n, D)) + 3.0
-    design = LabelDesign(y, c, attributes)
+    design = LabelDesign(y, c, attributes, scores)
     moments = Moments(D, design.n_columns).update(Phi, design.rows(slice(0, n)), w).finalise()
     return Phi, y, w, attributes, moments, LabelTable.of(moments.labels, design)
+
+
+def with_scores(seed=0, dtype="float64"):
+    """The same with zero-shot scores V, and all label columns J (n, K) written out."""
+    rng = np.random.default_rng(seed + 30)
+    _, y, w, attributes, _, _ = setup(seed)
+    # Scores that know something of y, with an offset of their own per class, in the precision they come in.
+    V = (rng.normal(size=(len(y), 3)) + 2 * np.eye(3)[y] + np.arange(3)).astype(dtype)
+    Phi, *_, moments, table = setup(seed, scores=V)
+    inner = np.column_stack([np.ones(len(y)), *(a.psi for a in attributes)])
+    V = V.astype(np.float64)
+    J = np.column_stack([*(inner * (y == k)[:, None] for k in range(3)), V])
+    return Phi, y, w, V, J, moments, table
 
 
 def factor(Phi, w, L):
@@ -31,10 +46,90 @@ def factor(Phi, w, L):
     return (Phi - w @ Phi).T @ (w[:, None] * (L - w @ L))
 
 
+def spread(w, L):
+    """Tr Cov(L), on all rows at once."""
+    return np.sum(w @ (L - w @ L) ** 2)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_target_map_gives_the_one_hot_factor(seed):
     Phi, y, w, _, moments, table = setup(seed)
-    np.testing.assert_allclose(moments.cross @ target_map(table), factor(Phi, w, np.eye(3)[y]), atol=1e-13)
+    expected = factor(Phi, w, np.eye(3)[y])
+    np.testing.assert_allclose(moments.cross @ target_map(table, 0.0), expected, atol=1e-13)
+    np.testing.assert_allclose(moments.cross @ onehot_map(table), expected, atol=1e-13)
+    assert not table.has_scores
+    np.testing.assert_array_equal(target_map(table, 0.5), onehot_map(table))  # no scores to share in
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_scores_map_gives_the_scores_with_the_spread_of_the_labels(seed, dtype):
+    Phi, y, w, V, _, moments, table = with_scores(seed, dtype)
+    beta = np.sqrt(spread(w, np.eye(3)[y]) / spread(w, V))
+    assert table.has_scores
+    np.testing.assert_allclose(moments.cross @ scores_map(table), factor(Phi, w, beta * V), atol=1e-12)
+    assert table.variance(scores_map(table)) == pytest.approx(spread(w, np.eye(3)[y]), rel=1e-10)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_target_map_blends_labels_and_scores(seed, share):
+    Phi, y, w, V, _, moments, table = with_scores(seed)
+    beta = np.sqrt(spread(w, np.eye(3)[y]) / spread(w, V))
+    L = (1 - share) * np.eye(3)[y] + share * beta * V
+    np.testing.assert_allclose(moments.cross @ target_map(table, share), factor(Phi, w, L), atol=1e-12)
+    assert table.variance(target_map(table, share)) == pytest.approx(spread(w, L), rel=1e-10)
+
+
+def test_scores_that_do_not_vary_leave_the_labels():
+    rng = np.random.default_rng(0)
+    y, w = rng.integers(2, size=40), np.full(40, 1 / 40)
+    design = LabelDesign(y, 2, (), np.full((40, 2), 0.3))
+    J = design.rows(slice(0, 40))
+    table = LabelTable.of(J.T @ (w[:, None] * J), design)
+    assert table.variance(scores_map(table)) == 0
+    assert table.variance(target_map(table, 0.5)) == pytest.approx(0.25 * spread(w, np.eye(2)[y]), rel=1e-10)
+
+
+def test_the_columns_of_a_design_are_labels_by_attributes_and_then_scores():
+    _, y, _, _, J, _, table = with_scores()
+    assert table.n_label_columns == 3 * (1 + 4 + 2)
+    assert J.shape[1] == table.n_label_columns + 3 == len(table.second)
+    np.testing.assert_array_equal(J[:, table.class_columns], np.eye(3)[y])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_moments_of_a_table_with_scores_are_those_of_its_columns(seed):
+    _, _, w, _, J, _, table = with_scores(seed)
+    centred = J - w @ J
+    np.testing.assert_allclose(table.second, J.T @ (w[:, None] * J), atol=1e-13)
+    np.testing.assert_allclose(table.means, w @ J, atol=1e-13)
+    np.testing.assert_allclose(table.covariance, centred.T @ (w[:, None] * centred), atol=1e-12)
+    A = np.random.default_rng(seed + 7).normal(size=(J.shape[1], 4))
+    assert table.variance(A) == pytest.approx(spread(w, J @ A), rel=1e-10)
+
+
+def test_a_table_without_its_scores_is_the_table_of_the_labels():
+    _, _, _, _, _, _, table = with_scores()
+    _, _, _, _, _, plain = setup()
+    bare = table.without_scores()
+    assert not bare.has_scores
+    np.testing.assert_array_equal(bare.second, table.second[: bare.n_label_columns, : bare.n_label_columns])
+    np.testing.assert_allclose(bare.second, plain.second, atol=1e-15)
+    np.testing.assert_allclose(bare.means, plain.means, atol=1e-15)
+    np.testing.assert_array_equal(bare.gram, table.gram)
+    np.testing.assert_array_equal(bare.class_share, table.class_share)
+
+
+def test_scores_change_no_term_of_the_sensitive_attributes():
+    Phi, _, w, _, _, moments, table = with_scores()
+    _, _, _, attributes, plain_moments, plain = setup()
+    for build in (marginal_map, conditional_map):
+        for where in table.slices:
+            M = moments.cross @ build(table, where)
+            np.testing.assert_allclose(M, plain_moments.cross @ build(plain, where), atol=1e-13)
+    M = moments.cross @ marginal_map(table, table.slices[1])
+    np.testing.assert_allclose(M, factor(Phi, w, attributes[1].psi), atol=1e-13)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -75,8 +170,18 @@ def test_the_alignment_map_pairs_images_with_the_prompts_of_their_class():
     Phi, y, w, _, moments, table = setup()
     other = np.random.default_rng(5).normal(size=(3, 2))
     np.testing.assert_allclose(
-        moments.cross @ alignment_map(table, other), factor(Phi, w, other[y]), atol=1e-13
+        moments.cross @ alignment_map(target_map(table, 0.0), other), factor(Phi, w, other[y]), atol=1e-13
     )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_the_alignment_pairs_images_with_all_prompts_as_far_as_their_scores_say(share):
+    Phi, y, w, V, _, moments, table = with_scores()
+    other = np.random.default_rng(5).normal(size=(3, 2))
+    beta = np.sqrt(spread(w, np.eye(3)[y]) / spread(w, V))
+    paired = (1 - share) * other[y] + share * beta * V @ other
+    M = moments.cross @ alignment_map(target_map(table, share), other)
+    np.testing.assert_allclose(M, factor(Phi, w, paired), atol=1e-12)
 
 
 def test_the_variance_of_a_map_is_that_of_its_label_factor():

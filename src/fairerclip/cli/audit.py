@@ -160,7 +160,7 @@ def full_audit(
     elif after is not None:
         model = FairerCLIP.load(after)
     else:
-        model = options.build_model(experiment, preset, parameters, seed, balanced=True)
+        model = options.build_model(experiment, preset, parameters, seed)
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
         results, _ = audit_task(experiment, what, model=model, fitted=after is not None, progress=advance)
     if output is not None:

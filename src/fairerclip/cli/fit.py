@@ -26,9 +26,27 @@ def fit(
     preset: options.Preset = None,
     parameters: options.Parameters = None,
     tune: Annotated[
-        bool,
-        typer.Option("--tune", help="Choose τ and the criterion on the validation split by its worst group."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Choose everything that matters on the validation split. Default: where it has labels and no "
+            "strength, preset or parameter is given.",
+        ),
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="What --tune goes by: worst_group, worst_class, eod, equalized_odds, average, or max_skew for "
+            "rankings by prompt.",
+        ),
+    ] = "worst_group",
+    accuracy_floor: Annotated[
+        float | None,
+        typer.Option(help="Least average accuracy on the validation split that --tune accepts, 0 to 1."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Stop the search of --tune before a fit that would end later.")
+    ] = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -36,26 +54,43 @@ def fit(
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
     from fairerclip.persist.model_file import check_model_path
-    from fairerclip.workflow import tune_on_validation
 
     check_model_path(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
-    if tune:
-        experiment.labels(experiment.task.val)
+    if tune is None:
+        by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
+        tune = not by_hand and _can_tune(experiment, objective)
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(
         experiment, preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion
     )
     with show.warnings_as_lines() as warned:
-        experiment.fit(model, chosen)
         if tune:
-            model = tune_on_validation(experiment, model)
+            with show.progress(f"searching by {objective}") as progress:
+                experiment.tune(
+                    model,
+                    chosen,
+                    objective,
+                    accuracy_floor=accuracy_floor,
+                    max_seconds=max_seconds,
+                    progress=progress,
+                )
+        else:
+            experiment.fit(model, chosen)
     model.save(output, overwrite=overwrite)
     result = _result(experiment, model, chosen, output)
     if json:
         show.print_json({**_plain(result), "warnings": warned})
     else:
         _print(result)
+
+
+def _can_tune(experiment: Experiment, objective: str) -> bool:
+    """Whether there are validation rows with the labels that the objective needs."""
+    if objective != "max_skew":
+        return experiment.is_labelled("val")
+    val = experiment.task.splits.get("val")
+    return val is not None and experiment.groups(val) is not None
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
@@ -73,6 +108,7 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
         "split": split or ranked,
         "reports": dict(experiment.before_after(model, split)) if split else {},
         "skews": experiment.skews(model, ranked) if ranked else [],
+        "tuning": model.diagnostics_.get("tuning"),
         "diagnostics": model.diagnostics_,
     }
 
@@ -93,6 +129,8 @@ def _print(result: dict[str, Any]) -> None:
         show.out.print(show.skew_table(title, result["skews"]))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
+    if result["tuning"]:
+        show.say_tuning(result["tuning"])
     show.say(
         f"τ={result['tau']:g}, τ_z={result['tau_z']:g}, {result['criterion']}; rounds: {result['n_iter']}; "
         f"written to {result['model']}"

@@ -77,9 +77,18 @@ def default_labels(labels: str | None, experiment: Experiment) -> str:
 
 
 def _value(text: str) -> Any:
-    """A parameter's value as typed: None, a number, or a string."""
+    """A parameter's value as typed: None, True, False, a number, a list of numbers as JSON, or a string."""
     if text in ("None", "none"):
         return None
+    if text in ("True", "False"):
+        return text == "True"
+    if text.startswith("["):
+        import json
+
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
     for kind in (int, float):
         try:
             return kind(text)
@@ -93,18 +102,13 @@ def build_model(
     preset: str | None,
     parameters: list[str] | None,
     seed: int | None,
-    *,
-    balanced: bool = False,
     **named: Any,
 ) -> FairerCLIP:
-    """Combine preset, ``--set`` and named options into an unfitted model; later ones win.
-
-    ``balanced`` weighs classes alike where neither a preset nor ``--set`` says otherwise.
-    """
+    """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
     from fairerclip.errors import ParameterError
     from fairerclip.model import FairerCLIP
 
-    model = FairerCLIP(random_state=0, class_weight="balanced" if balanced else None)
+    model = FairerCLIP(random_state=0)
     if preset is not None:
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))

@@ -114,6 +114,31 @@ def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None =
     return table
 
 
+def say_tuning(tuning: Mapping[str, Any]) -> None:
+    """The chosen point of a search and its neighbours."""
+    rows = [tuning["chosen"], *tuning["neighbours"]]
+    if tuning["objective"] == "max_skew":
+        title = f"Rankings tuned on {tuning['rows']} validation rows; chosen first, then its neighbours"
+        body = [[f"{r['strength']:g}", f"{r['max_skew']:.3f}", f"{r['rank_correlation']:.2f}"] for r in rows]
+        out.print(plain_table(title, ["strength", "MaxSkew", "order kept inside groups"], body))
+        return
+    fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
+    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}); chosen first"
+    body = []
+    for row in rows:
+        p = row["parameters"]
+        free = [str(p.get("class_weight")), f"{p['tau']:g}", p["criterion"], f"{p['zero_shot']:g}"]
+        figures = [
+            f"{percent(row[name])} [{percent(row['intervals'][name][0])}, {percent(row['intervals'][name][1])}]"
+            if row[name] is not None
+            else "-"
+            for name in ("average", "worst_group")
+        ]
+        body.append([*free, *figures])
+    header = ["weights", "τ", "criterion", "zero-shot share", "average", "worst group"]
+    out.print(plain_table(title, header, body))
+
+
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, nothing elsewhere; yields a callback for (done, total)."""

@@ -11,6 +11,7 @@ from fairerclip.data.join import Join, join
 from fairerclip.data.label_table import LabelTable, read_labels
 from fairerclip.data.preflight import Preflight, preflight
 from fairerclip.data.provenance import Provenance
+from fairerclip.data.resplit import resplit
 from fairerclip.data.simulate import open_task, simulate
 from fairerclip.data.store_writer import StoreWriter, read_text
 from fairerclip.data.stores import EmbeddingStore, open_store
@@ -34,6 +35,7 @@ __all__ = [
     "preflight",
     "read_labels",
     "read_text",
+    "resplit",
     "save_task",
     "simulate",
 ]

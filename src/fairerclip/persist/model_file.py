@@ -29,7 +29,7 @@ from fairerclip.features import features_from_arrays
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
 
-FORMAT, FORMAT_VERSION = "fairerclip-model", 1
+FORMAT, FORMAT_VERSION = "fairerclip-model", 2
 TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_TENSOR_BYTES = 8 << 30
@@ -42,6 +42,8 @@ ARRAYS = (
     "text_mean_",
     "zero_",
     "directions_",
+    "score_weights_",
+    "score_constants_",
     "eigenvalues_",
 )
 MANIFEST_KEYS = {
@@ -84,6 +86,10 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
             ]
         elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = None  # a generator's state is not part of the model
+        elif name == "offsets" and value is not None:
+            params[name] = [plain_value(v, "offsets") for v in value]
+        elif name == "sensitive_shifts" and value is not None:
+            params[name] = [[plain_value(v, "sensitive_shifts") for v in row] for row in value]
         else:
             params[name] = plain_value(value, f"parameter {name}")
     return params
@@ -311,9 +317,14 @@ def _check_shapes(path: Path, model: FairerCLIP) -> None:
         "text_mean_": (model.text_features_.n_features,),
         "zero_": (r,),
         "directions_": (c, r),
-        "eigenvalues_": (r,),
+        "score_weights_": (c, r),
+        "score_constants_": (c,),
     }
     wrong = [name for name, shape in expected.items() if getattr(model, name).shape != shape]
     sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
+    # r of them; sensitive shifts widen the space to one dimension per class, which adds none.
+    kept = model.eigenvalues_.size
+    if model.eigenvalues_.ndim != 1 or not (kept == r or (r == c and 1 <= kept <= c)):
+        wrong.append("eigenvalues_")
     if wrong or r < 1 or sizes != (D, model.n_features_in_, model.n_features_in_):
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or sizes})")

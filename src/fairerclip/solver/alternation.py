@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,13 @@ class Setting:
     n_components: int
     max_iter: int
     seed: int
+    zero_shot: float = 0.0
+    """Share of the zero-shot scores in the target."""
+    decision: str = "prompts"
+    offsets: tuple[float, ...] | None = None
+    """Added to the scores of the classes."""
+    sensitive_shifts: tuple[tuple[float, ...], ...] | None = None
+    """(c, q) how much of what rows say of each sensitive value is taken off the score of each class."""
 
     def weights(self, side: str) -> Weights:
         """The S and alignment weights of the image or the text side."""
@@ -106,16 +113,24 @@ class Round:
     text_vectors: F64
     """(c, r) z_T of each class, rotated."""
     decision: Decision
+    sensitive_shifts: F64 | None = None
+    """(c, q)"""
 
     def encoders(self) -> Encoders:
         """Expand to feature space."""
         image, text = self.sides.image, self.sides.text
+        coefficients, turned, decision = self.image.coefficients, self.rotation, self.decision
+        if self.sensitive_shifts is not None:
+            # Z becomes the scores themselves: what is taken off them lies outside the span of the old Z.
+            coefficients = coefficients @ decision.weights.T - image.explained() @ self.sensitive_shifts.T
+            turned = turned @ decision.weights.T
+            decision = decision.by_scores()
         return Encoders(
             mean=image.mean,
-            components=image.reduced.basis @ self.image.coefficients,
+            components=image.reduced.basis @ coefficients,
             text_mean=text.mean,
-            text_components=text.reduced.basis @ (self.text.coefficients @ self.rotation),
-            decision=self.decision,
+            text_components=text.reduced.basis @ (self.text.coefficients @ turned),
+            decision=decision,
             eigenvalues=self.image.eigenvalues,
         )
 
@@ -236,7 +251,13 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
             "the text encoder maps every class to zero; lower tau_text or raise tau_z_text"
         )
     decision = Decision.of(image.class_means, vectors, share > 0, setting.zero)
-    return Round(sides, image, text, rotation, vectors, decision)
+    if setting.decision == "target":
+        predicted = sides.image.predicted_scores(image.coefficients) if sides.image.table.has_scores else None
+        decision = decision.by_target(image.class_means, share > 0, setting.zero_shot, predicted)
+    if setting.offsets is not None:
+        decision = decision.moved(np.asarray(setting.offsets))
+    shifts = None if setting.sensitive_shifts is None else np.asarray(setting.sensitive_shifts)
+    return Round(sides, image, text, rotation, vectors, decision, shifts)
 
 
 def _solve_text(current: Round, setting: Setting) -> SideSolution | None:
@@ -261,6 +282,7 @@ def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> Sid
         r=setting.n_components,
         criterion=setting.criterion,
         scaling=setting.scaling,
+        zero_shot=setting.zero_shot if which == "image" else 0.0,
     )
     if solution.n_positive:
         return solution
@@ -358,8 +380,3 @@ def _collapse_notes(decision: Decision) -> list[Note]:
             "Raise n_components, lower tau_text, or give prompts that differ",
         )
     ]
-
-
-def with_strengths(setting: Setting, tau: float, tau_z: float, criterion: str) -> Setting:
-    """The same setting at another point of the (τ, τ_z) plane of the image side."""
-    return replace(setting, tau=tau, tau_z=tau_z, criterion=criterion)

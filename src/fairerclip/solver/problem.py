@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 
 CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
@@ -97,6 +98,7 @@ class Problem:
     gamma, gamma_text : ridges of both sides.
     solver : "cholesky" or "cg".
     random_state : picks the rows of the preconditioner for "cg".
+    scores : (n, c) zero-shot scores of the rows, or None.
     """
 
     def __init__(
@@ -111,8 +113,10 @@ class Problem:
         gamma_text: float,
         solver: str,
         random_state: np.random.RandomState,
+        scores: Floats | None = None,
     ) -> None:
         self.rows, self.weight = rows, weight
+        self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
         self.solver = solver
@@ -130,17 +134,20 @@ class Problem:
             self._latest = self._sides(y, self._pass(y, covariance=False))
         return self._latest
 
+    def _design(self, y: Ints) -> LabelDesign:
+        return LabelDesign(y, self.prompts.n_classes, self.attributes, self._scores)
+
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
-        design = LabelDesign(y, self.prompts.n_classes, self.attributes)
+        design = self._design(y)
         moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
         for block, Phi in self.rows.blocks():
             moments.update(Phi, design.rows(block), self.weight[block])
         return moments.finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelTable.of(moments.labels, LabelDesign(y, self.prompts.n_classes, self.attributes))
+        table = LabelTable.of(moments.labels, self._design(y))
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
-        text = text_side(self.prompts, table, self.gamma_text)
+        text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
 
 

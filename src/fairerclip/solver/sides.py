@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.solver.lowrank import Factor, Reduced, solve_reduced
-from fairerclip.solver.terms import LabelTable, alignment_map, sensitive_maps, target_map
+from fairerclip.solver.terms import LabelTable, alignment_map, scores_map, sensitive_maps, target_map
 
 F64 = NDArray[np.float64]
 
@@ -109,21 +109,34 @@ class Side:
         vanished = constant or float(np.trace(MtM)) <= VANISHED * self.trace * variance
         return Term(name, RA @ RA.T, A, norm, vanished)
 
-    def label_terms(self, criterion: str) -> list[Term]:
-        """Dep(Z, Y) first, then one term per sensitive attribute; kept per criterion."""
+    def target_term(self, zero_shot: float) -> Term:
+        """Dep(Z, Y); kept per share of zero-shot scores."""
+        key = f"y:{zero_shot}"
+        if key not in self._terms:
+            self._terms[key] = [self.term("y", target_map(self.table, zero_shot))]
+        return self._terms[key][0]
+
+    def sensitive_terms(self, criterion: str) -> list[Term]:
+        """One term per sensitive attribute; kept per criterion."""
         if criterion not in self._terms:
-            maps = [("y", target_map(self.table)), *sensitive_maps(self.table, criterion)]
-            self._terms[criterion] = [self.term(name, A) for name, A in maps]
+            self._terms[criterion] = [self.term(n, A) for n, A in sensitive_maps(self.table, criterion)]
         return self._terms[criterion]
 
     def solve(
-        self, weights: Weights, other: F64 | None, *, r: int, criterion: str, scaling: str
+        self,
+        weights: Weights,
+        other: F64 | None,
+        *,
+        r: int,
+        criterion: str,
+        scaling: str,
+        zero_shot: float = 0.0,
     ) -> SideSolution:
         """Eq. (7): maximise over one encoder with the other one fixed at class means ``other`` (c, r)."""
-        target, *sensitive = self.label_terms(criterion)
+        target, sensitive = self.target_term(zero_shot), self.sensitive_terms(criterion)
         signed = [(1.0, target), *((-weights.sensitive, term) for term in sensitive)]
         if other is not None:
-            signed.append((weights.alignment, self.term("z", alignment_map(self.table, other))))
+            signed.append((weights.alignment, self.term("z", alignment_map(target.A, other))))
         active = [
             (sigma / term.norm if scaling == "spectral" else sigma, term)
             for sigma, term in signed
@@ -151,6 +164,17 @@ class Side:
         share = self.table.class_share[:, None]
         sums = self.reduced.coordinates[:, self.table.class_columns].T  # (c, q)
         return np.divide(sums, share, out=np.zeros_like(sums), where=share > 0)
+
+    def predicted_scores(self, a: F64) -> tuple[F64, F64]:
+        """Least squares of the zero-shot scores on Z = Φ_c E a, scaled as the target: (c, r) and constants (c,)."""
+        A = scores_map(self.table)
+        return (self.reduced.coordinates @ A).T @ a, self.table.means @ A
+
+    def explained(self) -> F64:
+        """Ridge regression of ψ(s) on the features, in reduced coordinates (q, k): what rows say of S."""
+        maps = [term.A for term in self.sensitive_terms("marginal")]
+        A = np.concatenate([self.table.blank(0), *maps], axis=1)
+        return np.asarray(self.reduced.coordinates @ A)
 
     def residual(self, solution: SideSolution) -> float:
         """‖B U − C U Λ‖ / ‖C U Λ‖ in feature space, against C itself: how well Eq. (8) holds."""

@@ -2,23 +2,24 @@
 
 Every label factor L_j of the objective is a linear image of one matrix of label columns,
 
-    J = one-hot(y) ⊗ [1, ψ(s)]          (n, K),  K = c·(1 + q)
+    J = [one-hot(y) ⊗ [1, ψ(s)],  v]      (n, K),  K = c·(1 + q) + c
 
-so with the cross-moments Φ_cᵀWJ (D, K) in hand, M_j = Φ_cᵀ W L_j is ``cross @ A_j`` for a map A_j
-(K, k_j) that depends on the label counts alone. A new term, strength or criterion needs no pass over
-the data. See docs/math.md#terms.
+with v the zero-shot scores of the rows (absent without prompts), so with the cross-moments Φ_cᵀWJ (D, K) in hand,
+M_j = Φ_cᵀ W L_j is ``cross @ A_j`` for a map A_j (K, k_j) that depends on the label moments alone. A new term,
+strength, share or criterion needs no pass over the data. See docs/math.md#terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
 Ints = NDArray[np.int64]
 
 ROUNDING = 1e-12
@@ -42,6 +43,8 @@ class LabelDesign:
     """(n,) class codes 0 … c-1."""
     n_classes: int
     attributes: tuple[Attribute, ...]
+    scores: Floats | None = None
+    """(n, c) zero-shot scores v, or None."""
 
     @property
     def width(self) -> int:
@@ -51,7 +54,7 @@ class LabelDesign:
     @property
     def n_columns(self) -> int:
         """K."""
-        return self.n_classes * self.width
+        return self.n_classes * self.width + (0 if self.scores is None else self.n_classes)
 
     def rows(self, block: slice) -> F64:
         """J for a block of rows: (b, K)."""
@@ -64,43 +67,54 @@ class LabelDesign:
             stop = start + attribute.psi.shape[1]
             J[here, y, start:stop] = attribute.psi[block]
             start = stop
-        return J.reshape(len(y), -1)
+        flat = J.reshape(len(y), -1)
+        return flat if self.scores is None else np.concatenate([flat, self.scores[block]], axis=1)
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """What the terms need to know of the labels: Σ w (1, ψ)(1, ψ)ᵀ inside each class."""
+    """What the terms need to know of the labels: second moments of the label columns."""
 
-    gram: F64
-    """(c, 1+q, 1+q); weights sum to one over all classes."""
+    second: F64
+    """(K, K) = Jᵀ W J, not centred; weights sum to one."""
+    n_classes: int
+    width: int
+    """1 + q."""
     names: tuple[str, ...]
     slices: tuple[slice, ...]
     """Columns of each attribute within 1+q."""
 
     @classmethod
     def of(cls, labels: F64, design: LabelDesign) -> LabelTable:
-        """Read the class blocks off Jᵀ W J, which is block diagonal in y."""
-        c, width = design.n_classes, design.width
-        blocks = labels.reshape(c, width, c, width)
+        """From Jᵀ W J."""
         slices, start = [], 1
         for attribute in design.attributes:
             slices.append(slice(start, start + attribute.psi.shape[1]))
             start = slices[-1].stop
-        return cls(
-            gram=np.stack([blocks[y, :, y, :] for y in range(c)]),
-            names=tuple(a.name for a in design.attributes),
-            slices=tuple(slices),
-        )
+        names = tuple(a.name for a in design.attributes)
+        return cls(labels, design.n_classes, design.width, names, tuple(slices))
 
     @property
-    def n_classes(self) -> int:
-        """c."""
-        return int(self.gram.shape[0])
+    def n_label_columns(self) -> int:
+        """How many of the K columns are labels; the rest are zero-shot scores."""
+        return self.n_classes * self.width
 
     @property
-    def width(self) -> int:
-        """1 + q."""
-        return int(self.gram.shape[1])
+    def has_scores(self) -> bool:
+        """Whether there are zero-shot scores."""
+        return len(self.second) > self.n_label_columns
+
+    def without_scores(self) -> LabelTable:
+        """The same labels alone, which is all that the text side sees."""
+        n = self.n_label_columns
+        return replace(self, second=self.second[:n, :n])
+
+    @cached_property
+    def gram(self) -> F64:
+        """(c, 1+q, 1+q) Σ w (1, ψ)(1, ψ)ᵀ inside each class; the labels' part of Jᵀ W J is block diagonal in y."""
+        n, c, width = self.n_label_columns, self.n_classes, self.width
+        blocks = self.second[:n, :n].reshape(c, width, c, width)
+        return np.stack([blocks[y, :, y, :] for y in range(c)])
 
     @cached_property
     def class_share(self) -> F64:
@@ -119,34 +133,62 @@ class LabelTable:
         return np.arange(self.n_classes) * self.width
 
     @cached_property
+    def means(self) -> F64:
+        """(K,) weighted mean of each column: one class's indicator is 1 in every row, so its products sum to it."""
+        return np.asarray(self.second[self.class_columns].sum(axis=0))
+
+    @cached_property
     def covariance(self) -> F64:
         """(K, K) weighted covariance of the label columns."""
-        K = self.n_classes * self.width
-        G = np.zeros((self.n_classes, self.width, self.n_classes, self.width))
-        for y in range(self.n_classes):
-            G[y, :, y, :] = self.gram[y]
-        sums = self.gram[:, 0, :].reshape(-1)
-        return G.reshape(K, K) - np.outer(sums, sums)
+        return self.second - np.outer(self.means, self.means)
 
     def variance(self, A: F64) -> float:
         """Tr Cov(J A): the total variance of the label factor behind a map; rounding counts as zero."""
-        mean = self.gram[:, 0, :].reshape(-1) @ A
+        mean = self.means @ A
         variance = float(np.sum(A * (self.covariance @ A)))
         return variance if variance > ROUNDING * (variance + float(mean @ mean)) else 0.0
 
+    def blank(self, columns: int) -> F64:
+        """A map (K, columns) of zeros, to be filled."""
+        return np.zeros((len(self.second), columns))
 
-def target_map(table: LabelTable) -> F64:
-    """Dep(Z, Y) of Eq. (7): L_Y is the one-hot of y (delta kernel). Returns (K, c)."""
-    A = np.zeros((table.n_classes * table.width, table.n_classes))
+    def labels_map(self, A: F64) -> F64:
+        """A map of the label columns (c, 1+q, k) as one of all K columns."""
+        out = self.blank(A.shape[-1])
+        out[: self.n_label_columns] = A.reshape(-1, A.shape[-1])
+        return out
+
+
+def onehot_map(table: LabelTable) -> F64:
+    """L = one-hot of y (delta kernel). Returns (K, c)."""
+    A = table.blank(table.n_classes)
     A[table.class_columns, np.arange(table.n_classes)] = 1.0
     return A
+
+
+def scores_map(table: LabelTable) -> F64:
+    """L = the zero-shot scores, scaled to the total variance that the one-hot of y has. Returns (K, c)."""
+    A = table.blank(table.n_classes)
+    A[table.n_label_columns :] = np.eye(table.n_classes)
+    variance = table.variance(A)
+    return A * np.sqrt(table.variance(onehot_map(table)) / variance) if variance > 0 else A
+
+
+def target_map(table: LabelTable, zero_shot: float) -> F64:
+    """Dep(Z, Y) of Eq. (7), with a share of zero-shot scores in Y; docs/math.md#zero-shot-share.
+
+    A share of 0 is the paper's delta kernel on y; 1 takes the scores in place of labels. Returns (K, c).
+    """
+    if zero_shot == 0 or not table.has_scores:
+        return onehot_map(table)
+    return (1 - zero_shot) * onehot_map(table) + zero_shot * scores_map(table)
 
 
 def marginal_map(table: LabelTable, attribute: slice) -> F64:
     """Dep(Z, S) of Eq. (7): L_S = ψ(s). Returns (K, q_a)."""
     A = np.zeros((table.n_classes, table.width, attribute.stop - attribute.start))
     A[:, attribute, :] = np.eye(attribute.stop - attribute.start)
-    return A.reshape(-1, A.shape[-1])
+    return table.labels_map(A)
 
 
 def conditional_map(table: LabelTable, attribute: slice) -> F64:
@@ -169,21 +211,20 @@ def conditional_map(table: LabelTable, attribute: slice) -> F64:
         A = np.zeros((table.n_classes, table.width, q))
         A[y, attribute, :] = np.eye(q)
         A[y, 0, :] = -means
-        columns.append(A.reshape(-1, q) / (share * np.sqrt(spread)))
+        columns.append(table.labels_map(A) / (share * np.sqrt(spread)))
     if not columns:
-        return np.zeros((table.n_classes * table.width, 0))
+        return table.blank(0)
     return np.concatenate(columns, axis=1)
 
 
-def alignment_map(table: LabelTable, other: F64) -> F64:
+def alignment_map(target: F64, other: F64) -> F64:
     """Dep(Z_I, Z_T) of Lemma 1, seen from one side: the other side's class means (c, r).
 
-    A prompt is paired with the images of its class, so the other modality enters through its mean
-    in each class, on either side; docs/math.md#alignment. Returns (K, r).
+    A prompt is paired with the images of its class, so the other modality enters through its mean in each class, on
+    either side; where the target (K, c) has a share of zero-shot scores, so has the pairing; docs/math.md#alignment.
+    Returns (K, r).
     """
-    A = np.zeros((table.n_classes * table.width, other.shape[1]))
-    A[table.class_columns] = other
-    return A
+    return np.asarray(target @ other)
 
 
 def sensitive_maps(table: LabelTable, criterion: str) -> Sequence[tuple[str, F64]]:

@@ -1,0 +1,306 @@
+"""Every method on many splits of a task: rows swap between splits within a cell, and differences are paired.
+
+    python benchmarks/resampled.py run TASK.npz [TASK.npz ...] -o OUT [--splits 20] [--methods KEY,KEY]
+    python benchmarks/resampled.py rank TASK.npz -o OUT [--splits 20]          (MaxSkew, e.g. FairFace)
+    python benchmarks/resampled_table.py OUT [--rank OUT]
+
+``run`` keeps one file per task, split and method, so that it can be stopped and taken up again. A method sees the
+training rows of a split with the labels it is allowed, chooses among its settings on the validation rows, and the test
+rows are read once. Methods trained by gradient run on the first five splits, each training within ``--max-seconds``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from fairerclip import FairerCLIP
+from fairerclip.baselines import LEACE, OrthCali, OrthProj
+from fairerclip.compare.methods import METHODS, Method, make
+from fairerclip.compare.run import fit_arguments
+from fairerclip.data import Task, load_task, resplit
+from fairerclip.metrics import max_skew, shrunken_worst_group
+from fairerclip.path import PRIOR
+from fairerclip.tuning.choose import Choice, choose, strategies
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective
+from fairerclip.tuning.offsets import learn_offsets
+from fairerclip.tuning.readers import read_sensitive
+from fairerclip.tuning.search import Pool, gather
+from fairerclip.workflow import UNKNOWN, Experiment
+
+GRADIENT_SPLITS = 5
+OWN = ("fairerclip-target", "fairerclip-none", "fairerclip-all", "published-target", "published-none")
+"""What `tune` chooses with labels, without and with true S, and the published presets."""
+PRESETS = {"pacs": "waterbirds"}
+"""The preset whose data are most like a task's; CelebA's for the rest."""
+
+
+def codes(experiment: Experiment, name: str) -> tuple[Any, Any]:
+    """Class and group codes of a split, in the order of the task's names."""
+    split = experiment.task.split(name)
+    attribute = experiment.sensitive[0]
+    return split.y, split.s[attribute]
+
+
+def cells(y: Any, s: Any, predicted: Any, shape: tuple[int, int]) -> list[list[int]]:
+    """Rows that are right, by class and group."""
+    hits = np.zeros(shape, dtype=int)
+    np.add.at(hits, (y, s), (predicted == y).astype(int))
+    return hits.tolist()
+
+
+def raw_worst(judge: Judge, scores: Any) -> float:
+    """The raw share of the worst cell, ties broken by the average."""
+    hits = judge.hits(scores)
+    seen = judge.counts > 0
+    return float((hits[seen] / judge.counts[seen]).min() + 1e-6 * hits.sum() / judge.counts.sum())
+
+
+def shrunken(judge: Judge, scores: Any) -> float:
+    """The shrunken worst cell, as `compare` chooses baselines by."""
+    hits = judge.hits(scores)
+    return float(
+        shrunken_worst_group(hits, judge.counts, prior=PRIOR) + 1e-6 * hits.sum() / judge.counts.sum()
+    )
+
+
+def own_choices(pool: Pool, n_val: int, judges: dict[str, Judge], floor: float) -> dict[str, Choice]:
+    """What each rule of choosing takes; every one sees validation scores alone."""
+    val = [c.scores[:n_val].astype(np.float64) for c in pool.candidates]
+    seen = Pool(
+        **{
+            **pool.__dict__,
+            "candidates": [
+                type(c)(c.parameters, c.fit, v) for c, v in zip(pool.candidates, val, strict=True)
+            ],
+        }
+    )
+    judge, none = judges["true"], np.zeros(len(pool.classes))
+    everything = np.ones(n_val, dtype=bool)
+    worst = Objective("worst_group")
+    plain = strategies(seen, val, judge, worst, everything)
+    out = {
+        "tuned": choose(seen, judge, worst).choice,
+        "default": plain["given"],
+        "raw maximum": Choice(int(np.argmax([raw_worst(judge, v) for v in val])), none),
+        "shrunken maximum": Choice(int(np.argmax([shrunken(judge, v) for v in val])), none),
+        "expected maximum": plain["search"],
+        "expected maximum, offsets": plain["search, offsets"],
+        "groups read from prompts": choose(seen, judges["read"], worst).choice,
+        "no groups, worst class": choose(seen, judge, Objective("worst_class")).choice,
+    }
+    if len(pool.classes) == 2:
+        out["eod"] = choose(seen, judge, Objective("eod", floor)).choice
+        out["equalized odds"] = choose(seen, judge, Objective("equalized_odds", floor)).choice
+    return out
+
+
+def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
+    """Cells of the test split for every rule of choosing, from one search."""
+    labels = key.split("-")[1]
+    (y, s), (yt, st) = codes(experiment, "val"), codes(experiment, "test")
+    shape = (len(experiment.classes), int(max(s.max(), st.max())) + 1)
+    val, test = experiment.task.val, experiment.task.test
+    started = time.perf_counter()
+    if key.startswith("published"):
+        dataset = PRESETS.get(experiment.task.name, "celeba")
+        model = FairerCLIP.preset(dataset).set_params(random_state=seed)
+        experiment.fit(model, labels)
+        predicted = np.searchsorted(
+            np.arange(shape[0]), [experiment.classes.index(c) for c in model.predict(test.X)]
+        )
+        return {
+            "cells": {"published": cells(yt, st, predicted, shape)},
+            "seconds": time.perf_counter() - started,
+        }
+    arguments = experiment.arguments(labels)
+    X, target = arguments.pop("X"), arguments.pop("y")
+    pool = gather(
+        FairerCLIP(random_state=seed),
+        lambda m: m.fit(X, target, **arguments),
+        np.concatenate([val.X, test.X]),  # scored together; no rule sees the test rows' scores
+        search=None,
+        has_text=True,
+        max_seconds=None,
+        progress=None,
+    )
+    read = experiment.task.sensitive_attribute(experiment.sensitive[0]).text
+    judges = {
+        "true": Judge(y, s, *shape),
+        "read": Judge(
+            y, (val.X @ (read / np.linalg.norm(read, axis=1, keepdims=True)).T).argmax(axis=1), *shape
+        ),
+    }
+    zero_shot = pool.candidates[pool.zero_shot or 0].scores
+    floor = float((zero_shot[: len(y)].argmax(axis=1) == y).mean())
+    chosen = own_choices(pool, len(y), judges, floor)
+    out, parameters = {}, {}
+    for rule, choice in chosen.items():
+        scores = pool.candidates[choice.candidate].scores[len(y) :] + choice.offsets
+        out[rule] = cells(yt, st, scores.argmax(axis=1), shape)
+        parameters[rule] = {
+            **pool.candidates[choice.candidate].parameters,
+            "offsets": choice.offsets.tolist(),
+        }
+    every = [cells(yt, st, c.scores[len(y) :].argmax(axis=1), shape) for c in pool.candidates]
+    return {"cells": out, "chosen": parameters, "every": every, "seconds": time.perf_counter() - started}
+
+
+def rank_split(task: Task, seed: int) -> dict[str, Any]:
+    """MaxSkew@1000 and agreement with the zero-shot order inside groups, for every prompt and method."""
+    from scipy.stats import spearmanr
+
+    train, val, test = task.train, task.val, task.test
+    T = task.text_target / np.linalg.norm(task.text_target, axis=1, keepdims=True)
+    out: dict[str, Any] = {}
+    for attribute in ("sex", "race"):
+        text = task.sensitive_attribute(attribute).text
+        groups = test.s[attribute]
+        names = np.arange(len(text))
+        before = test.X @ T.T
+
+        def add(name: str, scores: Any) -> None:
+            kept = [
+                float(spearmanr(scores[groups == g, k], before[groups == g, k]).statistic)
+                for k in range(len(T))
+                for g in np.unique(groups)
+            ]
+            skews = max_skew(scores, groups, 1000)
+            out[f"{attribute}: {name}"] = {
+                "skews": skews.tolist(),
+                "least_spearman": min(kept),
+                "mean_spearman": float(np.mean(kept)),
+            }
+
+        add("zero-shot", before)
+        shared = {"text": T, "sensitive_text": text}
+        add("Orth-Proj", OrthProj().fit(train.X, None, **shared).scores(test.X))
+        add("Orth-Cali", OrthCali().fit(train.X, None, **shared).scores(test.X))
+        add("LEACE", LEACE(head="zero-shot").fit(train.X, None, **shared).scores(test.X))
+        read = read_sensitive(train.X, val.X, val.s[attribute], seed)
+        add(
+            "LEACE, S read by a probe on validation rows",
+            LEACE(head="zero-shot")
+            .fit(train.X, None, text=T, sensitive_features=names[read.codes])
+            .scores(test.X),
+        )
+        add(
+            "LEACE, true S in training",
+            LEACE(head="zero-shot")
+            .fit(train.X, None, text=T, sensitive_features=train.s[attribute])
+            .scores(test.X),
+        )
+        validation = (val.X, None, val.s[attribute])
+        model = FairerCLIP(random_state=seed).tune(
+            train.X, validation=validation, objective="max_skew", **shared
+        )
+        add("FairerCLIP", model.scores(test.X))
+        model = FairerCLIP(random_state=seed).tune(
+            train.X,
+            validation=validation,
+            objective="max_skew",
+            text=T,
+            sensitive_features=train.s[attribute],
+        )
+        add("FairerCLIP, true S in training", model.scores(test.X))
+    return out
+
+
+def rank(arguments: argparse.Namespace) -> None:
+    """Rankings on resampled splits."""
+    task = load_task(arguments.task)
+    for split in range(arguments.first, arguments.splits):
+        target = arguments.output / "rank" / f"{split:02d}.json"
+        if target.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = rank_split(resplit(task, split, sensitive=["sex", "race"]), split)
+        target.write_text(json.dumps(found))
+        print("rank", split, f"{time.perf_counter() - started:.1f} s", flush=True)
+
+
+def score_candidates(method: Method, experiment: Experiment, seed: int, max_seconds: float) -> dict[str, Any]:
+    """Validation and test scores (settings, n, c) of every setting of a method, and seconds of each fit."""
+    val, test = experiment.task.val, experiment.task.test
+    out: dict[str, Any] = {"val": [], "test": [], "seconds": []}
+    for parameters in method.candidates:
+        model = make(method, parameters, seed, max_seconds)
+        arguments = fit_arguments(method, experiment)
+        if method.validation:
+            y, s = experiment.labels(val)
+            arguments["validation"] = (val.X, y, s)
+        start = time.perf_counter()
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+        out["seconds"].append(time.perf_counter() - start)
+        for name, split in (("val", val), ("test", test)):
+            out[name].append(model.scores(split.X).astype(np.float32))
+    return {name: np.array(values) for name, values in out.items()}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """All runs that are not there yet."""
+    keys = arguments.methods.split(",") if arguments.methods else None
+    methods = [m for m in METHODS if m.home != "FairerCLIP" and (keys is None or m.key in keys)]
+    own = [key for key in OWN if keys is None or key in keys]
+    for split in range(arguments.first, arguments.splits):
+        for file in arguments.tasks:
+            experiment = Experiment.of(resplit(load_task(file), split))
+            folder = arguments.output / Path(file).stem
+            folder.mkdir(parents=True, exist_ok=True)
+            for method in methods:
+                target = folder / f"{split:02d}-{method.key}.npz"
+                if target.exists() or (method.gradient and split >= GRADIENT_SPLITS):
+                    continue
+                started = time.perf_counter()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = score_candidates(method, experiment, split, arguments.max_seconds)
+                np.savez_compressed(target, **found)
+                print(
+                    experiment.task.name,
+                    split,
+                    method.key,
+                    f"{time.perf_counter() - started:.1f} s",
+                    flush=True,
+                )
+            for key in own:
+                target = folder / f"{split:02d}-{key}.json"
+                if target.exists():
+                    continue
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = run_own(key, experiment, split)
+                target.write_text(json.dumps(found))
+                print(experiment.task.name, split, key, f"{found['seconds']:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("run")
+    command.add_argument("tasks", nargs="+")
+    command.add_argument("--methods")
+    command.add_argument("--max-seconds", type=float, default=20.0)
+    command.set_defaults(function=run)
+    ranking = commands.add_parser("rank")
+    ranking.add_argument("task")
+    ranking.set_defaults(function=rank)
+    for each in (command, ranking):
+        each.add_argument("-o", "--output", type=Path, required=True)
+        each.add_argument("--splits", type=int, default=20)
+        each.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    given.function(given)

@@ -1,0 +1,75 @@
+"""What a search goes by: one number per model, larger is better."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import ParameterError
+from fairerclip.tuning.judge import Judge
+
+F64 = NDArray[np.float64]
+Scorer = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], float]
+
+OBJECTIVES = ("worst_group", "worst_class", "eod", "equalized_odds", "average")
+"""What `FairerCLIP.tune` can go by on labelled rows, besides a scorer."""
+AVERAGE_SHARE = 0.5
+"""What a point of average accuracy is worth in points of the worst group."""
+INFEASIBLE = -10.0
+"""Below every value that an objective can take: where the accuracy floor is missed."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A named objective, with a floor on the average accuracy."""
+
+    name: str
+    accuracy_floor: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in OBJECTIVES:
+            raise ParameterError(
+                f"objective must be one of {', '.join(OBJECTIVES)}, max_skew or a function; got {self.name!r}"
+            )
+        floor = self.accuracy_floor
+        if floor is not None and not 0 <= floor <= 1:
+            raise ParameterError(f"accuracy_floor must be a share in [0, 1]; got {floor!r}")
+
+    def values(self, accuracies: F64, counts: NDArray[np.int64]) -> F64:
+        """(b,) from draws of cell accuracies (b, draws, c, |S|) and rows of the cells (c, |S|)."""
+        average = np.nansum(accuracies * counts, axis=(2, 3)).mean(axis=1) / counts.sum()
+        value = self._expected(accuracies, counts) + AVERAGE_SHARE * average
+        if self.accuracy_floor is None:
+            return np.asarray(value)
+        return np.asarray(np.where(average >= self.accuracy_floor, value, INFEASIBLE + average))
+
+    def _expected(self, accuracies: F64, counts: NDArray[np.int64]) -> F64:
+        if self.name == "worst_group":
+            return np.asarray(np.nanmin(accuracies, axis=(2, 3)).mean(axis=1))
+        if self.name == "worst_class":
+            rows = np.maximum(counts.sum(axis=1), 1)
+            by_class = np.nansum(accuracies * counts, axis=3) / rows
+            return np.asarray(np.min(by_class[:, :, counts.sum(axis=1) > 0], axis=2).mean(axis=1))
+        if self.name == "average":
+            return np.zeros(len(accuracies))
+        # As `group_report` has it: of two classes the second is the positive one.
+        compared = accuracies[:, :, -1:] if self.name == "eod" and accuracies.shape[2] == 2 else accuracies
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a class without rows has no spread
+            spread = np.nanmax(compared, axis=3) - np.nanmin(compared, axis=3)
+        return np.asarray(-np.nanmax(spread, axis=2).mean(axis=1))
+
+
+def offset_shifts(candidates: F64) -> F64:
+    """What an offset of the second of two classes (b,) does to the margins of both: (b, 2)."""
+    return np.column_stack([-candidates, candidates])
+
+
+def judge_scores(judge: Judge, objective: Objective, scores: F64) -> float:
+    """The objective's value for scores (n, c) as they are."""
+    return float(objective.values(judge.accuracies(judge.margins(scores)), judge.counts)[0])

@@ -1,0 +1,221 @@
+"""The search: everything that matters, priced by what is shared.
+
+τ, the criterion and the share of zero-shot scores are free once a model is fitted; row weights are new moments, γ a
+new factorisation, another kernel new features. So the costly settings are fitted one by one, and each brings its grid.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
+from fairerclip.path import PathPoint
+from fairerclip.solver.rows import BLOCK_ROWS
+
+if TYPE_CHECKING:
+    from fairerclip.model import FairerCLIP
+
+F32 = NDArray[np.float32]
+Progress = Callable[[int, int], None]
+
+TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
+ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+CRITERIA = ("marginal", "conditional")
+FITS: tuple[Mapping[str, Any], ...] = tuple(
+    {"class_weight": weight, "gamma": gamma}
+    for gamma in (1e-3, 3e-4, 4e-3)
+    for weight in ("balanced", "group")
+)
+"""Costly settings, the likeliest first, so that a short budget tries those."""
+AS_ZERO_SHOT: Mapping[str, Any] = {
+    "kernel": "linear",
+    "gamma": 1e-6,
+    "class_weight": None,
+    "tau_z": 0.0,
+    "zero_shot": 1.0,
+}
+"""At τ = 0 this is the zero-shot classifier itself: its scores are linear in the rows, and nothing is shrunk."""
+GRID_NAMES = ("taus", "zero_shots", "criteria")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One model of a search: parameters that fit it, and its scores (n, c) on the validation rows."""
+
+    parameters: Mapping[str, Any]
+    fit: int
+    """Which of the costly fits it came from; candidates of one fit are neighbours in the free parameters."""
+    scores: F32 = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Everything that was fitted: the candidates, and how it went."""
+
+    candidates: list[Candidate]
+    given: int
+    """Place of the model with the parameters it was given."""
+    zero_shot: int | None
+    """Place of the zero-shot classifier; None without prompts."""
+    classes: NDArray[Any]
+    grid: Mapping[str, Sequence[Any]]
+    fits: int
+    planned: int
+    seconds: float
+    failures: list[str]
+
+
+def search_space(
+    search: Mapping[str, Any] | None,
+) -> tuple[list[Mapping[str, Any]], dict[str, Sequence[Any]]]:
+    """The costly settings and the free grid: the defaults with what ``search`` says instead.
+
+    ``search`` has any of ``fits`` (a list of mappings of parameters), ``taus``, ``zero_shots`` and ``criteria``.
+    """
+    given = dict(search or {})
+    unknown = sorted(set(given) - {"fits", *GRID_NAMES})
+    if unknown:
+        raise ParameterError(f"search has unknown entries {unknown}; there are fits, {', '.join(GRID_NAMES)}")
+    fits: list[Mapping[str, Any]] = list(given.get("fits", FITS))
+    if not fits or not all(isinstance(f, Mapping) for f in fits):
+        raise ParameterError(
+            "search['fits'] must be a list of mappings from parameter to value, one at least"
+        )
+    defaults: dict[str, Sequence[Any]] = {"taus": TAUS, "zero_shots": ZERO_SHOTS, "criteria": CRITERIA}
+    grid: dict[str, Sequence[Any]] = {
+        name: list(given.get(name, default)) for name, default in defaults.items()
+    }
+    empty = [name for name, values in grid.items() if not values]
+    if empty:
+        raise ParameterError(f"search[{empty[0]!r}] must have one value at least")
+    return fits, grid
+
+
+def gather(
+    model: FairerCLIP,
+    fit: Callable[[FairerCLIP], FairerCLIP],
+    X: Any,
+    *,
+    search: Mapping[str, Any] | None,
+    has_text: bool,
+    max_seconds: float | None,
+    progress: Progress | None,
+) -> Pool:
+    """Fit every costly setting and score its grid on validation rows X.
+
+    The model as it was given and, with prompts, the zero-shot classifier are always there; ``max_seconds`` stops before
+    a fit that would end later, but not before one of the search's own is done.
+    """
+    fits, grid = search_space(search)
+    if not has_text:
+        grid = {**grid, "zero_shots": [0.0]}
+    plan: list[tuple[Mapping[str, Any], Mapping[str, Sequence[Any]]]] = [({}, {})]
+    if has_text:
+        plan.append((AS_ZERO_SHOT, {**grid, "taus": _with_zero(grid["taus"]), "zero_shots": [1.0]}))
+    own = len(plan)
+    plan += [(parameters, grid) for parameters in fits]
+    candidates: list[Candidate] = []
+    failures: list[str] = []
+    started, done = time.perf_counter(), 0
+    given: int | None = None
+    zero_shot: int | None = None
+    classes: NDArray[Any] | None = None
+    for number, (parameters, points) in enumerate(plan):
+        spent = time.perf_counter() - started
+        if max_seconds is not None and number > own and spent * (number + 1) / number > max_seconds:
+            break
+        try:
+            fitted = fit(clone(model).set_params(**parameters, offsets=None, sensitive_shifts=None))
+            found = _scored(fitted, parameters, points, X, number)
+        except (NoSolutionError, TextCollapseError) as error:
+            failures.append(str(error))
+            found = []
+        else:
+            classes = fitted.classes_
+            if number == 0:
+                given = 0
+            if parameters is AS_ZERO_SHOT and found:
+                zero_shot = len(candidates)
+        candidates += found
+        done = number + 1
+        if progress is not None:
+            progress(done, len(plan))
+    if not candidates or classes is None:
+        raise NoSolutionError(f"no setting of the search has a solution: {failures[0] if failures else ''}")
+    return Pool(
+        candidates,
+        given if given is not None else zero_shot or 0,
+        zero_shot,
+        classes,
+        grid,
+        done,
+        len(plan),
+        time.perf_counter() - started,
+        failures,
+    )
+
+
+def _with_zero(taus: Sequence[float]) -> list[float]:
+    return [0.0, *(tau for tau in taus if tau != 0)]
+
+
+def _scored(
+    fitted: FairerCLIP, parameters: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], X: Any, number: int
+) -> list[Candidate]:
+    """Candidates of one fit: its whole grid, or itself alone where there is none."""
+    if not grid:
+        return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
+    path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
+    seen: set[tuple[float, float]] = set()
+    out = []
+    for point, scores in point_scores(fitted, path.points, X):
+        setting = point.setting
+        if setting.tau == 0:  # without an S term the criterion is idle: one of both will do
+            if (setting.tau, setting.zero_shot) in seen:
+                continue
+            seen.add((setting.tau, setting.zero_shot))
+        free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
+        out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
+    return out
+
+
+def point_scores(
+    model: FairerCLIP, points: Sequence[PathPoint], X: Any
+) -> list[tuple[PathPoint, NDArray[np.float64]]]:
+    """Scores (n, c) of every solved point of a path. O(n·D·Σr) time, one pass over the rows."""
+    solved = [(point, point.encoders) for point in points if point.encoders is not None]
+    if not solved:
+        return []
+    U = np.concatenate([e.components for _, e in solved], axis=1)
+    offset = np.concatenate([e.mean @ e.components for _, e in solved])
+    stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
+    blocks = []
+    for start in range(0, len(X), BLOCK_ROWS):
+        Phi = model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
+        blocks.append(Phi @ U.astype(Phi.dtype) - offset)
+    parts = np.split(np.concatenate(blocks), stops, axis=1)
+    return [(p, e.decision.scores(Z)) for (p, e), Z in zip(solved, parts, strict=True)]
+
+
+def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:
+    """Models of the same fit that are one step away in one of the free parameters."""
+    if "tau" not in best.parameters:
+        return []
+    out = []
+    for candidate in pool.candidates:
+        if candidate.fit != best.fit or candidate is best:
+            continue
+        steps = int(candidate.parameters["criterion"] != best.parameters["criterion"])
+        for name in ("tau", "zero_shot"):
+            order = sorted({c.parameters[name] for c in pool.candidates if c.fit == best.fit})
+            steps += abs(order.index(candidate.parameters[name]) - order.index(best.parameters[name]))
+        if steps == 1:
+            out.append(candidate)
+    return out

@@ -1,0 +1,94 @@
+"""From embeddings to classes, against formulas written out class by class."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.solver.decision import Decision, unit_rows
+
+
+def means(seed=0, c=4, r=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(c, r)), rng.normal(size=(c, r)), rng.normal(size=(50, r))
+
+
+def prompts_rule(seed=0, c=4, r=3, present=None, kind="balanced"):
+    image, text, Z = means(seed, c, r)
+    present = np.ones(c, dtype=bool) if present is None else present
+    return Decision.of(image, text, present, kind), image, text, Z
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["balanced", "mean"])
+def test_the_papers_rule_is_the_largest_cosine_from_the_zero(seed, kind):
+    rule, image, text, Z = prompts_rule(seed, kind=kind)
+    zero, text_zero = (image.mean(axis=0), text.mean(axis=0)) if kind == "balanced" else (0.0, 0.0)
+    for k in range(4):
+        a, b = Z - zero, text[k] - text_zero
+        cosine = a @ b / (np.linalg.norm(a, axis=1) * np.linalg.norm(b))
+        assert_allclose(rule.cosines(Z)[:, k], cosine, atol=1e-12)
+        assert_allclose(rule.scores(Z)[:, k], a @ b / np.linalg.norm(b), atol=1e-12)
+    assert_array_equal(rule.scores(Z).argmax(axis=1), rule.cosines(Z).argmax(axis=1))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_target_rule_is_a_blend_of_class_means_and_predicted_scores(seed, share):
+    rule, image, _, Z = prompts_rule(seed)
+    rng = np.random.default_rng(seed + 9)
+    slopes, constants = rng.normal(size=(4, 3)), rng.normal(size=4)
+    target = rule.by_target(image, np.ones(4, dtype=bool), share, (slopes, constants))
+    for k in range(4):
+        labels = (Z @ image[k] - image[k] @ image[k] / 2) / 4
+        prompts = Z @ slopes[k] + constants[k]
+        assert_allclose(target.scores(Z)[:, k], (1 - share) * labels + share * prompts, atol=1e-12)
+    assert_array_equal(target.cosines(Z), rule.cosines(Z))  # the paper's cosines stay beside it
+
+
+def test_labels_alone_give_the_nearest_class_mean():
+    rule, image, _, Z = prompts_rule()
+    distances = np.linalg.norm(Z[:, None, :] - image[None], axis=2)
+    for predicted in (None, (np.ones((4, 3)), np.ones(4))):
+        target = rule.by_target(image, np.ones(4, dtype=bool), 0.0, predicted)
+        assert_array_equal(target.scores(Z).argmax(axis=1), distances.argmin(axis=1))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_a_class_without_rows_is_scored_by_its_prompt_alone(share):
+    present = np.array([True, False, True, True])
+    rule, image, _, Z = prompts_rule(present=present)
+    image[1] = 0  # as a side has it
+    rng = np.random.default_rng(3)
+    slopes, constants = rng.normal(size=(4, 3)), rng.normal(size=4)
+    scores = rule.by_target(image, present, share, (slopes, constants)).scores(Z)
+    assert_allclose(scores[:, 1], Z @ slopes[1] + constants[1], atol=1e-12)
+    labels = (Z @ image[2] - image[2] @ image[2] / 2) / 3  # three classes have rows
+    assert_allclose(scores[:, 2], (1 - share) * labels + share * (Z @ slopes[2] + constants[2]), atol=1e-12)
+
+
+def test_offsets_are_added_to_the_scores_and_to_nothing_else():
+    rule, image, _, Z = prompts_rule()
+    offsets = np.array([1.0, -2.0, 0.0, 5.0])
+    for decision in (rule, rule.by_target(image, np.ones(4, dtype=bool), 0.0, None)):
+        moved = decision.moved(offsets)
+        assert_allclose(moved.scores(Z), decision.scores(Z) + offsets, atol=1e-12)
+        assert_array_equal(moved.cosines(Z), decision.cosines(Z))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_scores_in_place_of_embeddings_decide_alike(share):
+    rule, image, _, Z = prompts_rule()
+    rng = np.random.default_rng(3)
+    predicted = rng.normal(size=(4, 3)), rng.normal(size=4)
+    target = rule.by_target(image, np.ones(4, dtype=bool), share, predicted).moved(np.arange(4.0))
+    wide = target.by_scores()
+    bare = Z @ target.weights.T
+    assert_allclose(wide.scores(bare), target.scores(Z), atol=1e-12)
+    assert_allclose(wide.zero, target.zero @ target.weights.T, atol=1e-12)
+    assert_allclose(np.linalg.norm(wide.directions, axis=1), 1)
+    assert_allclose(wide.directions, unit_rows(target.directions @ target.weights.T), atol=1e-12)
+
+
+def test_a_zero_row_has_no_direction_and_stays_zero():
+    Z = np.array([[3.0, 4.0], [0.0, 0.0]])
+    assert_allclose(unit_rows(Z), [[0.6, 0.8], [0, 0]])
