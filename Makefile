@@ -43,9 +43,14 @@ bench: $(VENV)/dev.done
 coverage: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py
 
-# Average and worst group on real embeddings; the table of docs/real-embeddings.md.
+# Every method on resampled splits of real embeddings, the tables of docs/comparison.md; hours on two cores.
+RESAMPLED ?= resampled
+TASKS := $(addprefix $(REAL_DATA)/,celeba_blond.npz celeba_cheekbones.npz celeba_attractive.npz pacs.npz)
 real: $(VENV)/dev.done
-	$(BIN)/python benchmarks/real_embeddings.py $(REAL_DATA)
+	$(BIN)/python benchmarks/resampled.py run $(TASKS) -o $(RESAMPLED)
+	$(BIN)/python benchmarks/resampled.py rank $(REAL_DATA)/fairface.npz -o $(RESAMPLED)
+	$(BIN)/python benchmarks/resampled_table.py $(RESAMPLED) $(TASKS)
+	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

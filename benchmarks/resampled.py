@@ -16,12 +16,15 @@ import json
 import os
 import time
 import warnings
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import LEACE, OrthCali, OrthProj
@@ -33,14 +36,24 @@ from fairerclip.path import PRIOR
 from fairerclip.tuning.choose import Choice, choose, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
-from fairerclip.tuning.offsets import learn_offsets
 from fairerclip.tuning.readers import read_sensitive
 from fairerclip.tuning.search import Pool, gather
-from fairerclip.workflow import UNKNOWN, Experiment
+from fairerclip.workflow import Experiment
 
 GRADIENT_SPLITS = 5
-OWN = ("fairerclip-target", "fairerclip-none", "fairerclip-all", "published-target", "published-none")
-"""What `tune` chooses with labels, without and with true S, and the published presets."""
+GROUPLESS_SPLITS = 5
+"""Splits on which choosing without group labels is looked at too."""
+INTRINSIC = ("celeba_cheekbones", "celeba_attractive")
+"""Tasks whose target depends on the sensitive attribute by itself: EOD is looked at."""
+OWN = (
+    "fairerclip-target",
+    "fairerclip-none",
+    "fairerclip-all",
+    "eod-target",
+    "published-target",
+    "published-none",
+)
+"""What `tune` chooses with labels, without and with true S, by EOD, and the published presets."""
 PRESETS = {"pacs": "waterbirds"}
 """The preset whose data are most like a task's; CelebA's for the rest."""
 
@@ -74,21 +87,18 @@ def shrunken(judge: Judge, scores: Any) -> float:
     )
 
 
-def own_choices(pool: Pool, n_val: int, judges: dict[str, Judge], floor: float) -> dict[str, Choice]:
-    """What each rule of choosing takes; every one sees validation scores alone."""
-    val = [c.scores[:n_val].astype(np.float64) for c in pool.candidates]
-    seen = Pool(
-        **{
-            **pool.__dict__,
-            "candidates": [
-                type(c)(c.parameters, c.fit, v) for c, v in zip(pool.candidates, val, strict=True)
-            ],
-        }
-    )
+def _seen(pool: Pool, n_val: int) -> Pool:
+    """The pool with the scores of the validation rows alone, which is all that a rule of choosing sees."""
+    return replace(pool, candidates=[replace(c, scores=c.scores[:n_val]) for c in pool.candidates])
+
+
+def own_choices(pool: Pool, n_val: int, judges: dict[str, Judge], *, groupless: bool) -> dict[str, Choice]:
+    """What each rule of choosing takes."""
+    seen = _seen(pool, n_val)
+    val = [c.scores.astype(np.float64) for c in seen.candidates]
     judge, none = judges["true"], np.zeros(len(pool.classes))
-    everything = np.ones(n_val, dtype=bool)
     worst = Objective("worst_group")
-    plain = strategies(seen, val, judge, worst, everything)
+    plain = strategies(seen, val, judge, worst, np.ones(n_val, dtype=bool))
     out = {
         "tuned": choose(seen, judge, worst).choice,
         "default": plain["given"],
@@ -96,12 +106,10 @@ def own_choices(pool: Pool, n_val: int, judges: dict[str, Judge], floor: float) 
         "shrunken maximum": Choice(int(np.argmax([shrunken(judge, v) for v in val])), none),
         "expected maximum": plain["search"],
         "expected maximum, offsets": plain["search, offsets"],
-        "groups read from prompts": choose(seen, judges["read"], worst).choice,
-        "no groups, worst class": choose(seen, judge, Objective("worst_class")).choice,
     }
-    if len(pool.classes) == 2:
-        out["eod"] = choose(seen, judge, Objective("eod", floor)).choice
-        out["equalized odds"] = choose(seen, judge, Objective("equalized_odds", floor)).choice
+    if groupless:
+        out["groups read from prompts"] = choose(seen, judges["read"], worst).choice
+        out["no groups, worst class"] = choose(seen, judge, Objective("worst_class")).choice
     return out
 
 
@@ -131,6 +139,7 @@ def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
         np.concatenate([val.X, test.X]),  # scored together; no rule sees the test rows' scores
         search=None,
         has_text=True,
+        has_sensitive_text=labels != "all",
         max_seconds=None,
         progress=None,
     )
@@ -142,8 +151,11 @@ def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
         ),
     }
     zero_shot = pool.candidates[pool.zero_shot or 0].scores
-    floor = float((zero_shot[: len(y)].argmax(axis=1) == y).mean())
-    chosen = own_choices(pool, len(y), judges, floor)
+    if key.startswith("eod"):
+        floor = float((zero_shot[: len(y)].argmax(axis=1) == y).mean())
+        chosen = {"eod": choose(_seen(pool, len(y)), judges["true"], Objective("eod", floor)).choice}
+    else:
+        chosen = own_choices(pool, len(y), judges, groupless=seed < GROUPLESS_SPLITS)
     out, parameters = {}, {}
     for rule, choice in chosen.items():
         scores = pool.candidates[choice.candidate].scores[len(y) :] + choice.offsets
@@ -156,10 +168,23 @@ def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
     return {"cells": out, "chosen": parameters, "every": every, "seconds": time.perf_counter() - started}
 
 
+def _add_ranking(
+    out: dict[str, Any], attribute: str, groups: Any, before: Any, name: str, scores: Any
+) -> None:
+    kept = [
+        float(spearmanr(scores[groups == g, k], before[groups == g, k]).statistic)
+        for k in range(scores.shape[1])
+        for g in np.unique(groups)
+    ]
+    out[f"{attribute}: {name}"] = {
+        "skews": max_skew(scores, groups, 1000).tolist(),
+        "least_spearman": min(kept),
+        "mean_spearman": float(np.mean(kept)),
+    }
+
+
 def rank_split(task: Task, seed: int) -> dict[str, Any]:
     """MaxSkew@1000 and agreement with the zero-shot order inside groups, for every prompt and method."""
-    from scipy.stats import spearmanr
-
     train, val, test = task.train, task.val, task.test
     T = task.text_target / np.linalg.norm(task.text_target, axis=1, keepdims=True)
     out: dict[str, Any] = {}
@@ -169,19 +194,7 @@ def rank_split(task: Task, seed: int) -> dict[str, Any]:
         names = np.arange(len(text))
         before = test.X @ T.T
 
-        def add(name: str, scores: Any) -> None:
-            kept = [
-                float(spearmanr(scores[groups == g, k], before[groups == g, k]).statistic)
-                for k in range(len(T))
-                for g in np.unique(groups)
-            ]
-            skews = max_skew(scores, groups, 1000)
-            out[f"{attribute}: {name}"] = {
-                "skews": skews.tolist(),
-                "least_spearman": min(kept),
-                "mean_spearman": float(np.mean(kept)),
-            }
-
+        add = partial(_add_ranking, out, attribute, groups, before)
         add("zero-shot", before)
         shared = {"text": T, "sensitive_text": text}
         add("Orth-Proj", OrthProj().fit(train.X, None, **shared).scores(test.X))
@@ -277,6 +290,8 @@ def run(arguments: argparse.Namespace) -> None:
                     flush=True,
                 )
             for key in own:
+                if key.startswith("eod") and experiment.task.name not in INTRINSIC:
+                    continue
                 target = folder / f"{split:02d}-{key}.json"
                 if target.exists():
                     continue

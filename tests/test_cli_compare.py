@@ -46,7 +46,7 @@ def test_the_front_is_drawn(task, run, tmp_path):
 def test_methods_are_listed(task, run):
     code, out, _ = run("compare", task, "--methods", "list")
     assert code == 0
-    assert "fairerclip-target-conditional: FairerCLIP, labels, conditional" in out
+    assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in out
 
 
 @pytest.mark.parametrize(

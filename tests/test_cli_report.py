@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from fairerclip.audit.results import read_results
+from fairerclip.audit.results import read_results, write_results
+from fairerclip.cli.audit import full_audit
+from fairerclip.cli.options import load_experiment
 from fairerclip.data import save_task, simulate
 
 FAST = ["--set", "n_features=200", "--permutations", 19, "--seeds", 1]
@@ -24,12 +26,24 @@ def gallery(tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="module")
+def audited(task):
+    """What `audit` finds, once for all tests that only look at it."""
+    wanted = {"parameters": ["n_features=200"], "permutations": 19, "seeds": 1}
+    return full_audit(load_experiment(task, None, None), source=str(task), **wanted)[0]
+
+
 @pytest.fixture
-def results(task, run, tmp_path):
-    file = tmp_path / "results.json"
-    code, _, err = run("audit", task, *FAST, "-o", file)
+def results(audited, tmp_path):
+    return write_results(audited, tmp_path / "results.json")
+
+
+def test_an_audit_writes_its_results(audited, task, run, tmp_path):
+    code, _, err = run("audit", task, *FAST, "-o", tmp_path / "r.json")
     assert code == 0, err
-    return file
+    written = read_results(tmp_path / "r.json")
+    timeless = [{**r, "made": None, "model": {**r["model"], "seconds": None}} for r in (written, audited)]
+    assert timeless[0] == timeless[1]
 
 
 def test_an_audit_says_findings_first_and_tables_after(task, run):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
+from paper import PAPER
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,9 +38,9 @@ def test_the_example_has_at_most_100_lines():
 @pytest.mark.parametrize(("classes", "values"), [(2, 2), (4, 3)])
 def test_the_100_line_example_agrees_with_the_package(example, embeddings, classes, values):
     e = embeddings(seed=3, n=300, n_classes=classes, n_sensitive=values, correlation=0.6)
-    model = FairerCLIP(
-        tau=0.6, tau_z=0.5, gamma=1e-3, gamma_text=1e-3, n_features=80, dtype="float64", random_state=0
-    ).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    same = {"tau": 0.6, "tau_z": 0.5, "gamma": 1e-3, "gamma_text": 1e-3}
+    model = FairerCLIP(**{**PAPER, **same, "n_features": 80, "dtype": "float64", "random_state": 0})
+    model.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
     scores, eigenvalues = example["fairerclip"](
         e.X, e.text, e.y, e.s, tau=0.6, tau_z=0.5, gamma=1e-3, phi=model.features_.transform
     )

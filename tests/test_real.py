@@ -6,6 +6,7 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.data import load_task
 from fairerclip.workflow import Experiment
+from paper import PAPER
 
 pytestmark = pytest.mark.real
 
@@ -52,7 +53,7 @@ def test_mitigation_mitigates_on_real_faces(real_data):
 def test_true_clip_embeddings_with_a_handful_of_rows(real_data):
     task = load_task(real_data / "waterbirds_clip_rn50_256.npz")
     experiment = Experiment.of(task)
-    model = experiment.fit(FairerCLIP(n_features=400, random_state=0), "all")
+    model = experiment.fit(FairerCLIP(**PAPER, n_features=400, random_state=0), "all")
     assert np.mean(model.predict(task.train.X) == experiment.target(task.train)) > 0.9
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
-from fairerclip.labels import SensitiveColumn, row_weights, zero_shot_scores
+from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
 from fairerclip.sensitive import Sensitive
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows
@@ -141,7 +141,7 @@ def prepare(
     )
     chosen = np.flatnonzero(weight > 0)
     everything = len(chosen) == X.shape[0]
-    scores = _zero_shot_scores(X, target, params["n_components"])
+    scores = _zero_shot_scores(X, target, sensitive if params["orthogonal"] else None, params["n_components"])
     rows = FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"])
     problem = Problem(
         rows,
@@ -159,12 +159,17 @@ def prepare(
     return Prepared(problem, chosen, target.codes[chosen], free, alignment_seed, target, sensitive)
 
 
-def _zero_shot_scores(X: Any, target: Target, n_components: int | None) -> NDArray[np.floating] | None:
-    """Scores (n, c) for the target, or None without prompts.
+def _zero_shot_scores(
+    X: Any, target: Target, sensitive: Sensitive | None, n_components: int | None
+) -> NDArray[np.floating] | None:
+    """Scores (n, c) for the target, or None without prompts; orthogonal to sensitive prompts where these are given.
 
     With room for fewer dimensions than classes only differences between classes can be kept.
     """
     if not target.has_text:
         return None
     centred = n_components is None or n_components < len(target.classes)
-    return zero_shot_scores(X, target.prompts, centred=centred)
+    T = prototypes(target.prompts)
+    if sensitive is not None and sensitive.prompts:
+        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.prompts))])
+    return zero_shot_scores(X, T, centred=centred)

@@ -155,6 +155,8 @@ class SoftValues:
             or not np.allclose(P.sum(axis=1), 1, atol=1e-4)
         ):
             raise LabelError("probabilities must be finite, nowhere negative, and sum to one in each row")
+        if len(set(values.tolist())) != len(values):
+            raise LabelError(f"values must be distinct, one per column; got {values.tolist()[:10]}")
         object.__setattr__(self, "probabilities", P)
         object.__setattr__(self, "values", values)
 
@@ -330,12 +332,18 @@ def zero_shot(
     return codes, margins
 
 
-def zero_shot_scores(X: Any, prompts: Sequence[NDArray[np.floating]], *, centred: bool) -> Floats:
-    """Cosines of rows with the classes' prompts (n, c), ``centred`` over the classes of each row or as they are.
+def without_span(T: F64, other: F64) -> F64:
+    """Rows of T (c, p) without what the rows of ``other`` (m, p) span: what class prompts say besides S."""
+    _, sizes, basis = np.linalg.svd(other, full_matrices=False)
+    basis = basis[sizes > 1e-6 * sizes[0]]
+    return np.asarray(T - (T @ basis.T) @ basis)
+
+
+def zero_shot_scores(X: Any, T: F64, *, centred: bool) -> Floats:
+    """Cosines of rows with unit prototypes T (n, c), ``centred`` over the classes of each row or as they are.
 
     What a row has in common with all prompts says nothing of its class, but it does rank rows by one prompt.
     """
-    T = prototypes(prompts)
     out = np.empty((int(X.shape[0]), len(T)), dtype=np.float32)
     for block, cosines in cosine_blocks(X, T):
         out[block] = cosines - cosines.mean(axis=1, keepdims=True) if centred else cosines

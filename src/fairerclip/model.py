@@ -73,6 +73,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         Share of the zero-shot scores in the target, in [0, 1]: 0 knows the labels alone, as the paper does, 1 the
         prompts alone. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it
         counts as 0.
+    orthogonal : bool
+        Take what the sensitive prompts span off the class prompts before those scores are read; without
+        ``sensitive_text`` it changes nothing.
     decision : {"target", "prompts"}
         Predict the class whose target the embedding foretells to be largest, or the one whose prompt it is closest
         to in angle, as the paper does.
@@ -154,6 +157,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         alignment: str = "linear",
         n_components: int | None = None,
         zero_shot: float | None = None,
+        orthogonal: bool = False,
         decision: str = "target",
         offsets: Sequence[float] | None = None,
         sensitive_shifts: Sequence[Sequence[float]] | None = None,
@@ -182,6 +186,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         self.alignment = alignment
         self.n_components = n_components
         self.zero_shot = zero_shot
+        self.orthogonal = orthogonal
         self.decision = decision
         self.offsets = offsets
         self.sensitive_shifts = sensitive_shifts
@@ -338,7 +343,10 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             raise StateError(
                 "this model no longer holds its training data (it was loaded or unpickled): call fit first"
             )
-        grid = path_grid(self._setting(self._prepared), taus, tau_zs, criterion, zero_shots)
+        has_text = self._prepared.target.has_text
+        grid = path_grid(
+            self._setting(self._prepared), taus, tau_zs, criterion, zero_shots, has_text=has_text
+        )
         return TauPath(
             self, solve_path(self._prepared, self._codes, grid, refine=refine, progress=progress), refine
         )

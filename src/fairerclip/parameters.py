@@ -30,7 +30,7 @@ def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
     if offsets is None:
         return None
     try:
-        values = tuple(float(value) for value in offsets)
+        values = () if isinstance(offsets, str) else tuple(float(value) for value in offsets)
     except (TypeError, ValueError):
         values = ()
     if len(values) != n_classes or not all(abs(value) < float("inf") for value in values):
@@ -80,8 +80,9 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     share = params["zero_shot"]
     if share is not None and (not _is_number(share) or not 0 <= share <= 1):
         raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
-    if not isinstance(params["refine"], bool):
-        raise ParameterError(f"refine must be True or False; got {params['refine']!r}")
+    for name in ("refine", "orthogonal"):
+        if not isinstance(params[name], bool):
+            raise ParameterError(f"{name} must be True or False; got {params[name]!r}")
     for name in ("gamma", "gamma_text"):
         if not _is_number(params[name]) or not 0 < params[name] < float("inf"):
             raise ParameterError(f"{name} must be a positive number; got {params[name]!r}")
@@ -99,6 +100,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
 _PUBLISHED: dict[str, Any] = {
     "decision": "prompts",
     "zero_shot": 0.0,
+    "orthogonal": False,
     "refine": True,
     "bandwidth": "median",
     "class_weight": None,

@@ -72,9 +72,12 @@ def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
 
 
 def path_grid(
-    setting: Setting, taus: Any, tau_zs: Any, criterion: Any, zero_shots: Any = None
+    setting: Setting, taus: Any, tau_zs: Any, criterion: Any, zero_shots: Any = None, *, has_text: bool = True
 ) -> list[Setting]:
-    """Settings of every point, checked; criterion slowest, then the zero-shot share, then τ_z, then τ."""
+    """Settings of every point, checked; criterion slowest, then the zero-shot share, then τ_z, then τ.
+
+    Without prompts there are no zero-shot scores to share, whatever is asked for.
+    """
     criteria = [setting.criterion] if criterion is None else _as_list(criterion)
     for name in criteria:
         if name not in CHOICES["criterion"]:
@@ -83,7 +86,7 @@ def path_grid(
     for name, values in (("tau", tau_list), ("tau_z", tau_z_list)):
         for value in values:
             check_strength(name, value, setting.scaling)
-    shares = _values("zero_shots", zero_shots, [setting.zero_shot])
+    shares = _values("zero_shots", zero_shots if has_text else None, [setting.zero_shot])
     if not all(0 <= share <= 1 for share in shares):
         raise ParameterError(f"zero_shots must be numbers in [0, 1]; got {zero_shots!r}")
     return [

@@ -34,6 +34,8 @@ class Sensitive:
     """Attribute → (n,) its values, known and guessed; empty where nothing was guessed."""
     trust: dict[str, dict[str, Any]]
     """Attribute → counts and margins of the guesses."""
+    prompts: tuple[NDArray[np.floating], ...] = ()
+    """(m, p) prompts of each value of each attribute."""
 
     @property
     def groups(self) -> Ints | None:
@@ -78,7 +80,8 @@ def resolve_sensitive(
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     if terms == "intersection" and len(complete) > 1:
         complete = [intersect(complete)]
-    return Sensitive(_without_constant(complete), values if guesses else {}, trust)
+    said = tuple(group for attribute in prompts.values() for group in attribute.groups)
+    return Sensitive(_without_constant(complete), values if guesses else {}, trust, said)
 
 
 def _complete(

@@ -151,8 +151,13 @@ class Experiment:
                 raise ParameterError(
                     f"a ranking is tuned for one sensitive attribute; got {', '.join(groups)}"
                 )
+        elif not self.is_labelled("val"):
+            raise LabelError(
+                f"{self.task.name} has no row with both a target and a sensitive label in its val split to choose by: "
+                "fit without tuning, or tune rankings by prompt (objective max_skew)"
+            )
         else:
-            y = self.labels(rows)[0]
+            y = self.target(rows)
         return model.tune(
             arguments.pop("X"),
             arguments.pop("y"),

@@ -14,9 +14,11 @@ from fairerclip.data import Split, Variants, load_task, save_task, simulate
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
+from fairerclip.report.command import known_command
+from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
 from fairerclip.workflow import Experiment
 
-FAST = {"n_features": 200, "class_weight": "balanced", "random_state": 0}
+FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)
 
 
@@ -68,12 +70,11 @@ def test_groups_are_those_of_the_predictions(which, request):
 
 @pytest.mark.parametrize("which", ["birds", "objects"])
 def test_the_plane_counts_every_group_at_every_point(which, request):
-    experiment, results, _ = request.getfixturevalue(which)
+    experiment, results, chosen = request.getfixturevalue(which)
     plane, val = results["plane"], experiment.task.val
     y, s = experiment.labels(val)
     assert len(plane["points"]) == len(plane["taus"]) * len(plane["tau_zs"]) * len(plane["criteria"])
-    model = FairerCLIP(**FAST)
-    experiment.fit(model, "target")
+    model = experiment.fit(FairerCLIP(**chosen.get_params()), "target")
     for place in (0, len(plane["points"]) // 2, plane["chosen"]):
         point = plane["points"][place]
         path = model.path(point["tau"], point["tau_z"], criterion=point["criterion"])
@@ -94,14 +95,39 @@ def test_the_plane_counts_every_group_at_every_point(which, request):
             assert ends == pytest.approx([float(low), float(high)])
     zero_shot = experiment.report(val, experiment.zero_shot(val))
     assert plane["baseline"]["average"] == pytest.approx(zero_shot.average)
-    best = max(p["shrunken_worst_group"] for p in plane["points"])
-    assert plane["points"][plane["chosen"]]["shrunken_worst_group"] == best
     assert plane["one_curve"] is (which == "birds")
 
 
-@pytest.mark.parametrize("labels", ["target", "none"])
-def test_the_command_fits_the_point_that_is_picked(labels, run, tmp_path, monkeypatch):
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_the_model_is_what_tune_gives_and_its_point_is_marked(which, request):
+    experiment, results, model = request.getfixturevalue(which)
+    tuned = experiment.tune(FairerCLIP(**FAST), "target")
+    assert tuned.get_params() == model.get_params()
+    val, test, plane = experiment.task.val, experiment.task.test, results["plane"]
+    np.testing.assert_array_equal(tuned.predict(test.X), model.predict(test.X))
+    point = plane["points"][plane["chosen"]]
+    assert (point["tau"], point["tau_z"], point["criterion"]) == (tuned.tau, tuned.tau_z, tuned.criterion)
+    assert point["worst_group"] == experiment.report(val, tuned.predict(val.X)).worst.accuracy
+    assert (plane["chosen_by"], results["settings"]["chosen_on"]) == ("expected worst group", "val")
+
+
+@pytest.mark.parametrize(
+    ("labels", "tuned"),
+    [
+        ("target", None),
+        ("none", None),
+        ("target", {**AS_ZERO_SHOT, "tau": 0.0, "offsets": [0.0, 0.0123]}),
+        ("none", {**AS_ORTHOGONAL, "tau": 0.5, "criterion": "conditional"}),
+        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 1.0}, "gamma": 3e-4, "refine": True}),
+    ],
+    ids=["tuned", "tuned without labels", "zero-shot with offsets", "orthogonal prompts", "weights by class"],
+)
+def test_the_command_fits_the_point_that_is_picked(labels, tuned, run, tmp_path, monkeypatch):
     task = small("waterbirds")
+    if tuned is not None:  # whatever the search likes best
+        monkeypatch.setattr(
+            Experiment, "tune", lambda self, model, labels: self.fit(model.set_params(**tuned), labels)
+        )
     monkeypatch.chdir(tmp_path)  # commands name the file without its folder: pages travel
     file = save_task(task, tmp_path / "birds & co.npz")
     options = replace(QUICK, labels=labels, source=str(file), seeds=1)
@@ -115,6 +141,8 @@ def test_the_command_fits_the_point_that_is_picked(labels, run, tmp_path, monkey
             command = command.replace("{" + name + "}", str(point[name]))
         words = shlex.split(command)
         assert words[:2] == ["fairerclip", "fit"]
+        assert "--no-tune" in words
+        assert known_command(command) == command  # else a page would not show it
         words[words.index("MODEL")] = str(tmp_path / f"model-{place}")
         code, _, err = run(*words[1:])
         assert code == 0, err
@@ -124,8 +152,9 @@ def test_the_command_fits_the_point_that_is_picked(labels, run, tmp_path, monkey
     words = shlex.split(results["model"]["command"])
     words[words.index("MODEL")] = str(tmp_path / "chosen")
     assert run(*words[1:])[0] == 0
-    again = FairerCLIP.load(tmp_path / "chosen").predict(task.test.X)
-    assert (again == model.predict(task.test.X)).all()
+    again = FairerCLIP.load(tmp_path / "chosen")
+    assert again.get_params() == model.get_params()
+    assert (again.predict(task.test.X) == model.predict(task.test.X)).all()
 
 
 @pytest.mark.parametrize("which", ["birds", "objects"])
@@ -228,12 +257,12 @@ def test_a_given_model_is_taken_as_it_is():
 def test_without_validation_labels_nothing_is_chosen():
     task = small("waterbirds")
     del task.splits["val"]
-    _, results, model = run_audit(task)
+    _, results, model = run_audit(task, model=FairerCLIP(**FAST, tau=0.6))
     assert results["settings"]["chosen_on"] is None
     plane = results["plane"]
     assert (plane["split"], plane["chosen_by"]) == ("test", "given")
     point = plane["points"][plane["chosen"]]
-    assert (point["tau"], point["tau_z"]) == (model.tau, model.tau_z) == (0.7, 0.7)
+    assert (point["tau"], point["tau_z"]) == (model.tau, model.tau_z) == (0.6, 0.7)
 
 
 def test_without_prompts_there_is_no_before():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fairerclip import FairerCLIP
 from fairerclip.compare import study
 from fairerclip.compare.methods import BUDGET, GRADIENT_FITS, METHODS, chosen_methods, make
 from fairerclip.compare.run import fit_arguments, run_method
@@ -13,6 +14,7 @@ from fairerclip.compare.study import CompareOptions, compare
 from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.metrics import shrunken_worst_group
+from fairerclip.tuning import search
 from fairerclip.workflow import Experiment
 
 BY_KEY = {method.key: method for method in METHODS}
@@ -91,7 +93,7 @@ def test_test_rows_do_not_influence_the_choice(experiment):
     other = Experiment.of(
         replace(task, splits={**task.splits, "test": Split(-task.test.X, 1 - task.test.y, task.test.s)})
     )
-    for key in ("probe-group", "fairerclip-target-conditional"):
+    for key in ("probe-group", "fairerclip-target"):
         method = replace(BY_KEY[key], candidates=BY_KEY[key].candidates[:3])
         assert run_method(method, experiment, 0)["chosen"] == run_method(method, other, 0)["chosen"]
 
@@ -105,13 +107,35 @@ def test_without_validation_the_first_setting_is_taken(experiment):
     assert run["validation_score"] is None
 
 
-def test_fairerclip_takes_the_path_for_nothing(experiment):
-    method = replace(
-        BY_KEY["fairerclip-none-marginal"], candidates=BY_KEY["fairerclip-none-marginal"].candidates[:1]
-    )
-    run = run_method(method, experiment, 0)
-    assert {"tau", "tau_z", "gamma"} <= set(run["chosen"])
-    assert run["settings"] == 1
+@pytest.mark.parametrize("labels", ["none", "target", "all"])
+def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
+    method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
+    run = run_method(method, experiment, 3)
+    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels)
+    tuning, test = model.diagnostics_["tuning"], experiment.task.test
+    assert run["chosen"] == {"n_features": 100, **tuning["chosen"]["parameters"]}
+    assert run["report"] == experiment.report(test, model.predict(test.X)).as_dict()
+    assert run["settings"] == tuning["fits"] <= BUDGET  # all points of one factorisation are one fit
+    assert run["seconds"] < run["seconds_in_all"] / 2  # of one fit, not of the search
+    json.dumps(run, allow_nan=False)
+
+
+def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
+    task = experiment.task
+    bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
+    run = run_method(BY_KEY["fairerclip-target"], bare, 0)
+    model = bare.fit(FairerCLIP(random_state=0), "target")
+    assert run["report"] == bare.report(task.test, model.predict(task.test.X)).as_dict()
+    assert (run["settings"], run["chosen"]) == (1, {})
+
+
+def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
+    methods = [BY_KEY[key] for key in ("fairerclip-target", "probe")]
+    before = [study._key(method, 0, "data", CompareOptions()) for method in methods]
+    assert json.loads(json.dumps(before)) == before  # as it is compared with a file
+    monkeypatch.setattr(search, "FITS", search.FITS[:2])
+    after = [study._key(method, 0, "data", CompareOptions()) for method in methods]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 
 def test_a_gradient_method_runs_within_its_cap(experiment):

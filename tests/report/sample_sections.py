@@ -78,7 +78,7 @@ def plane_section(world, taus, tau_zs, criteria):
         "intervals": [_interval_table(known, n) for known, n in zip(seen, counts, strict=True)],
         "points": points,
         "chosen": max(good, key=lambda i: points[i]["shrunken_worst_group"]),
-        "chosen_by": "shrunken_worst_group",
+        "chosen_by": "expected worst group",
         "front": sorted(unique.values(), key=lambda i: points[i]["average"]),
         "one_curve": len(world.classes) == 2,
         "baseline": baseline,

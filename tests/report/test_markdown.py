@@ -227,6 +227,19 @@ def test_a_given_model_is_said_to_be_one(results, render_text):
     assert "Fitted with" not in text.split("## Groups")[0].replace("Fitted with 5 seeds", "")
 
 
+def test_how_the_point_was_chosen_is_said(results):
+    text = render_markdown(results)
+    assert (
+        "The point with → was chosen by the expected worst group on the val rows: groups are judged by"
+        in text
+    )
+    assert "held-out halves of the rows decide how far the search is trusted" in text
+    other = copy.deepcopy(results)
+    other["plane"]["chosen_by"] = "shrunken_worst_group"  # as results of an earlier version have it
+    text = render_markdown(other)
+    assert "chosen by the shrunken worst group on the val rows: a few rows of the average are added" in text
+
+
 def test_nobody_chose_parameters_that_were_given(results):
     given = copy.deepcopy(results)
     given["plane"]["chosen_by"] = "given"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import sample
 
+from fairerclip.audit.mitigation import CHOSEN_BY
 from fairerclip.audit.results import check_results
 from fairerclip.report import render_page
 from fairerclip.report.number_text import (
@@ -268,6 +269,25 @@ def test_nobody_chose_parameters_that_were_given(results):
     text = Reader(render_page(results)).section("explorer")
     assert "Not chosen: there are no labelled validation rows; these are the parameters as given." in text
     assert not re.search("by hand|chosen point|Chosen", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            CHOSEN_BY,
+            "Chosen by the expected worst group on the val rows: groups are judged by a posterior over their",
+        ),
+        (
+            "shrunken_worst_group",
+            "Chosen by the shrunken worst group on the val rows: a few rows of the average are added",
+        ),
+        ("<i>luck</i>", "Chosen by the <i>luck</i> on the val rows."),
+    ],
+)
+def test_how_the_point_was_chosen_is_said(results, name, told):
+    results["plane"]["chosen_by"] = name
+    assert told in Reader(render_page(results)).section("explorer")
 
 
 def test_a_choice_on_few_rows_is_called_uncertain(results):

@@ -9,6 +9,7 @@ import pytest
 
 from fairerclip.compare import methods, study
 from fairerclip.reproduce import context, source
+from fairerclip.tuning import search
 
 
 class Inline:
@@ -39,6 +40,7 @@ def small(monkeypatch):
     scales = {"waterbirds": 0.03, "celeba": 0.002, "cheekbones": 0.002, "gallery": 0.05}
     monkeypatch.setattr(source, "SCALES", scales)
     monkeypatch.setattr(source, "WIDTH", 48)
+    monkeypatch.setattr(search, "FITS", search.FITS[:1])
     few = tuple(lighter(method) for method in methods.METHODS)
     monkeypatch.setattr(methods, "METHODS", few)
     monkeypatch.setattr(context, "METHODS", few)

@@ -4,15 +4,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
 from fairerclip.report.document import Document
-from fairerclip.reproduce import accuracy, fits, jobs
+from fairerclip.reproduce import ablation, accuracy, fits, jobs
 from fairerclip.reproduce.context import Context, ReproduceOptions, job
 from fairerclip.reproduce.entries import ENTRIES, chosen_entries
+from fairerclip.reproduce.fits import PAPER_METHOD
 from fairerclip.reproduce.run import read, reproduce, run_entry
 from fairerclip.reproduce.source import Source, Unavailable
 from fairerclip.reproduce.source import small as small_task
 from fairerclip.workflow import Experiment
+from paper import PAPER
 
 QUICK = ReproduceOptions(quick=True, jobs=1)
 
@@ -201,3 +204,12 @@ def test_context_caps_and_seeds_follow_the_source(tmp_path):
     assert (told.seeds, told.gradient_seeds, told.max_seconds) == (5, 5, 7.0)
     assert simulated.gradient_seeds == 1
     assert Context(Source("simulated"), QUICK, tmp_path).seeds == 1
+
+
+def test_an_ablation_is_of_the_papers_method():
+    for key, _, changed, _, _ in (*ablation.TERMS, ablation.UPDATE, *ablation.OURS):
+        model = FairerCLIP(**{**PAPER_METHOD, **changed})
+        for name in {*PAPER} - {*changed, "class_weight"}:
+            assert getattr(model, name) == PAPER[name], (key, name)
+        assert model.refine is (key != "no-update")
+        assert model.class_weight == (None if key == "unbalanced" else "balanced")

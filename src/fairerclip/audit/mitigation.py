@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Callable
@@ -16,13 +17,13 @@ from fairerclip.path import DEFAULT_TAUS, TauPath
 from fairerclip.tables import front
 from fairerclip.workflow import UNKNOWN, Experiment, effective_strength
 
-CHOSEN_BY = "shrunken_worst_group"
+CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
 """What a page fills in for the point that is picked."""
 CRITERIA = ("marginal", "conditional")
 TAU_ZS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
 COARSE_TAUS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
-"""Without labels every point is refined anew, a pass over the data each: a coarser grid, and one τ_z."""
+"""Where labels are refined at every point, that is a pass over the data each: a coarser grid, and one τ_z."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,27 @@ def mitigate(
     split: str | None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Mitigation:
-    """Fit a model, solve its plane, and take the point that labelled validation rows prefer.
+    """Fit the model that labelled validation rows prefer, and solve the plane around it.
 
     Without such rows the model stays as it was given, and the plane is evaluated on ``split``.
     """
     start = time.perf_counter()
-    experiment.fit(model, labels)
-    seconds = time.perf_counter() - start
     on = "val" if experiment.is_labelled("val") else None
+    if on is None:
+        experiment.fit(model, labels)
+    else:
+        experiment.tune(model, labels)
+    seconds = time.perf_counter() - start
     if on is None and (split is None or not experiment.is_labelled(split)):
         return Mitigation(model, labels, "fitted here", seconds)
-    free = labels == "none" or _partly_labelled(experiment)
+    free = model.refine and (labels == "none" or _partly_labelled(experiment))
     taus = {model.tau, *(COARSE_TAUS if free else DEFAULT_TAUS)}
     tau_zs = {model.tau_z, *(() if free else TAU_ZS)}
     plane = model.path(sorted(taus), sorted(tau_zs), criterion=list(CRITERIA), refine=free, progress=progress)
     experiment.evaluate_path(plane, on or split or "")
-    chosen = plane.best_index(CHOSEN_BY) if on else _place(plane, model)
+    chosen = _place(plane, model)
     return Mitigation(
-        plane.model(chosen),
+        model,
         labels,
         "fitted here",
         seconds,
@@ -93,7 +97,7 @@ def fit_command(
     experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
 ) -> str:
     """The shell command that fits this model, with τ, τ_z and criterion as given."""
-    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
+    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--no-tune", "--labels", labels]
     words += [
         word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
     ]
@@ -105,8 +109,13 @@ def fit_command(
     own = FairerCLIP().get_params()
     for name, value in sorted(model.get_params().items()):
         if name not in ("tau", "tau_z", "criterion", "random_state") and value != own[name]:
-            words += ["--set", f"{name}={value}"]
+            words += ["--set", f"{name}={_typed(value)}"]
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
+
+
+def _typed(value: Any) -> str:
+    """A parameter's value as ``--set`` reads it."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
 def base_name(source: str) -> str:

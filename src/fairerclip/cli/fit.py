@@ -30,16 +30,16 @@ def fit(
         typer.Option(
             "--tune/--no-tune",
             help="Choose everything that matters on the validation split. Default: where it has labels and no "
-            "strength, preset or parameter is given.",
+            "strength, preset or parameter is given, or where one of the next three is.",
         ),
     ] = None,
     objective: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What --tune goes by: worst_group, worst_class, eod, equalized_odds, average, or max_skew for "
-            "rankings by prompt.",
+            help="What --tune goes by: worst_group (the default), worst_class, eod, equalized_odds, average, or "
+            "max_skew for rankings by prompt.",
         ),
-    ] = "worst_group",
+    ] = None,
     accuracy_floor: Annotated[
         float | None,
         typer.Option(help="Least average accuracy on the validation split that --tune accepts, 0 to 1."),
@@ -53,24 +53,32 @@ def fit(
 ) -> None:
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
     from fairerclip.persist.model_file import check_model_path
 
     check_model_path(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
+    search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
+    asked = [name for name, value in search.items() if value is not None]
+    if tune is False and asked:
+        raise ParameterError(
+            f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
+        )
     if tune is None:
         by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
-        tune = not by_hand and _can_tune(experiment, objective)
+        tune = bool(asked) or (not by_hand and experiment.is_labelled("val"))
+    goal = objective or "worst_group"
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(
         experiment, preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion
     )
     with show.warnings_as_lines() as warned:
         if tune:
-            with show.progress(f"searching by {objective}") as progress:
+            with show.progress(f"searching by {goal}") as progress:
                 experiment.tune(
                     model,
                     chosen,
-                    objective,
+                    goal,
                     accuracy_floor=accuracy_floor,
                     max_seconds=max_seconds,
                     progress=progress,
@@ -83,14 +91,6 @@ def fit(
         show.print_json({**_plain(result), "warnings": warned})
     else:
         _print(result)
-
-
-def _can_tune(experiment: Experiment, objective: str) -> bool:
-    """Whether there are validation rows with the labels that the objective needs."""
-    if objective != "max_skew":
-        return experiment.is_labelled("val")
-    val = experiment.task.splits.get("val")
-    return val is not None and experiment.groups(val) is not None
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:

@@ -77,12 +77,12 @@ def default_labels(labels: str | None, experiment: Experiment) -> str:
 
 
 def _value(text: str) -> Any:
-    """A parameter's value as typed: None, True, False, a number, a list of numbers as JSON, or a string."""
+    """A parameter's value as typed: None, True, False, a number, a list or mapping as JSON, or a string."""
     if text in ("None", "none"):
         return None
     if text in ("True", "False"):
         return text == "True"
-    if text.startswith("["):
+    if text.startswith(("[", "{")):
         import json
 
         try:

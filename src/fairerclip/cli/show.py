@@ -127,7 +127,8 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
     body = []
     for row in rows:
         p = row["parameters"]
-        free = [str(p.get("class_weight")), f"{p['tau']:g}", p["criterion"], f"{p['zero_shot']:g}"]
+        share = "default" if p["zero_shot"] is None else f"{p['zero_shot']:g}"
+        free = [str(p["class_weight"]), f"{p['tau']:g}", p["criterion"], share]
         figures = [
             f"{percent(row[name])} [{percent(row['intervals'][name][0])}, {percent(row['intervals'][name][1])}]"
             if row[name] is not None
@@ -137,6 +138,7 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         body.append([*free, *figures])
     header = ["weights", "τ", "criterion", "zero-shot share", "average", "worst group"]
     out.print(plain_table(title, header, body))
+    say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
 
 
 @contextmanager

@@ -39,11 +39,12 @@ def document(results: Results) -> Document:
         else task["file"]
     )
     notes = [
-        "Every method was tuned on the same validation rows by the shrunken worst group. "
+        "Every method was tuned on the same validation rows: FairerCLIP by its own search, which goes by the expected "
+        "worst group, and the others by the shrunken worst group. "
         f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
         f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most {settings['max_seconds']:g} s each; "
-        f"the others up to {BUDGET} fits. All (τ, τ_z) of one factorisation are one fit. Times are of one core, "
+        f"the others up to {BUDGET} fits. All points of one factorisation are one fit. Times are of one core, "
         "with other runs beside it.",
     ]
     notes += [f"Left out: {key}, because {reason}." for key, reason in results["left_out"].items()]

@@ -23,6 +23,7 @@ from fairerclip.compare.run import run_method
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, ParameterError, ResultsFileError
 from fairerclip.files import atomic_file
+from fairerclip.tuning.search import search_space
 from fairerclip.workflow import Experiment
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "fairerclip-comparison", 1
 FIGURES = ("average", "worst_group", "gap", "eod", "eod_signed")
 MAX_RUN_BYTES = 8 << 20
+CHOSEN_BY = "shrunken worst group; FairerCLIP: expected worst group"
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def compare(
         "settings": {
             "seeds": options.seeds,
             "max_seconds": options.max_seconds,
-            "chosen_by": "shrunken_worst_group",
+            "chosen_by": CHOSEN_BY,
         },
         "rows": rows,
         "left_out": left_out,
@@ -191,7 +193,13 @@ def _one(method: Method, experiment: Experiment, seed: int, max_seconds: float) 
 
 def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any]:
     """What a run depends on."""
-    settings = {"fixed": dict(method.fixed), "candidates": [dict(c) for c in method.candidates]}
+    settings: dict[str, Any] = {
+        "fixed": dict(method.fixed),
+        "candidates": [dict(c) for c in method.candidates],
+    }
+    if method.home == "FairerCLIP":
+        fits, grid = search_space(None)
+        settings["search"] = {"fits": [dict(f) for f in fits], **grid}
     cap = options.max_seconds if method.gradient else None
     return {"method": method.key, "seed": seed, "data": data, "cap": cap, "version": __version__, **settings}
 

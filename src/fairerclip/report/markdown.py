@@ -22,7 +22,7 @@ from fairerclip.report.markdown_text import (
     with_interval,
     with_unit,
 )
-from fairerclip.report.page_parts import fewest_rows, is_given
+from fairerclip.report.page_parts import fewest_rows, how_chosen, is_given
 from fairerclip.report.text import cleaned, with_short_names
 
 Results = Mapping[str, Any]
@@ -198,12 +198,13 @@ def trade_off(results: Results) -> list[str]:
         return []
     points, chosen = plane["points"], plane["points"][plane["chosen"]]
     failed = sum(point["failure"] is not None for point in points)
-    by = f"chosen by {escape(plane['chosen_by'])}"
-    if plane["chosen_by"] == "given":
-        by = "not chosen, as there are no labelled validation rows: these are the parameters as given"
+    how = how_chosen(results)
+    by = "The point with → was not chosen, as there are no labelled validation rows: these are the parameters as given."
+    if how is not None:
+        by = f"The point with → was chosen {escape(how)}."
     note = (
-        f"{len(points)} points on the {escape(plane['split'])} split, {failed} without a solution. "
-        f"The point with → is {by}; the others are those that no point beats on both counts."
+        f"{len(points)} points on the {escape(plane['split'])} split, {failed} without a solution. {by} "
+        "The other points are those that none beats on both counts."
     )
     fewest = fewest_rows(results)
     if fewest is not None:

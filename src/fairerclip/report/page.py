@@ -73,6 +73,7 @@ def _parts(results: Results) -> dict[str, Json]:
         "count_rows": page_parts.count_rows(results),
         "confusion": page_parts.confusion(results),
         "point": plane["points"][plane["chosen"]] if plane else None,
+        "how_chosen": page_parts.how_chosen(results),
         "plane_order": page_parts.plane_order(results),
         "fewest": page_parts.fewest_rows(results),
         "given": page_parts.is_given(results),

@@ -15,6 +15,14 @@ Key = tuple[Any, Any]
 STAGES = ("before", "after")
 MOST_GROUPS = 4
 """Groups that are listed by name under what was paid."""
+HOW_CHOSEN = {
+    "expected worst group": "groups are judged by a posterior over their accuracies and not by raw shares, and "
+    "held-out halves of the rows decide how far the search is trusted. It went over more than this plane (weights, "
+    "kernel, ridge, zero-shot share, class offsets), so that another point of the plane may look better here",
+    "shrunken_worst_group": "a few rows of the average are added to each group before groups are compared, so that one "
+    "row does not decide",
+}
+"""How a point was chosen, by the name that the results give it; names that nobody knows are left as they are."""
 _HEADLINE = {
     "average": "Average accuracy",
     "worst_group": "Worst-group accuracy",
@@ -54,6 +62,16 @@ def sections(results: Results) -> list[tuple[str, str]]:
     found = [(key, label) for key, label, there in _present(results) if there]
     ends = [("method", "Method, data and versions"), ("limits", "What this does not show")]
     return [("summary", "Summary"), *found, *ends]
+
+
+def how_chosen(results: Results) -> str | None:
+    """By what the point of the plane was chosen, and what that means; None where it was given."""
+    plane = results["plane"]
+    if plane is None or plane["chosen_by"] == "given":
+        return None
+    name = plane["chosen_by"]
+    told = f": {HOW_CHOSEN[name]}" if name in HOW_CHOSEN else ""
+    return f"by the {name.replace('_', ' ')} on the {plane['split']} rows{told}"
 
 
 def absent(results: Results) -> list[str]:

@@ -15,8 +15,8 @@ from fairerclip.reproduce.source import SourceTask
 from fairerclip.workflow import Experiment
 
 GRADIENT = ("probe-sgd", "adapter", "dfr-subsample", "dfr-upsample", "contrastive-adapter")
-WITHOUT = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip-none-marginal")
-WITH = ("probe", *GRADIENT, "fairerclip-target-marginal", "fairerclip-target-conditional")
+WITHOUT = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip-none")
+WITH = ("probe", *GRADIENT, "fairerclip-target")
 CAPPED = "stopped: max_seconds"
 """What a training by gradient notes that had no time to end."""
 LABELS = {"none": "none", "target": "Y", "all": "Y and S"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairerclip.audit.task import digest
 from fairerclip.compare.methods import METHODS
-from fairerclip.compare.study import CompareOptions, compare
+from fairerclip.compare.study import CHOSEN_BY, CompareOptions, compare
 from fairerclip.errors import FairerClipError
 from fairerclip.report.document import Curves, DocumentTable, Heatmap
 from fairerclip.reproduce.jobs import Job, run_jobs
@@ -79,7 +79,7 @@ class Context:
             "gradient_seeds": self.gradient_seeds,
             "max_seconds": self.max_seconds,
             "quick": self.options.quick,
-            "chosen_by": "shrunken worst group of the validation rows",
+            "chosen_by": f"{CHOSEN_BY}; of the validation rows",
         }
 
     def tasks(self, *datasets: str) -> list[SourceTask]:

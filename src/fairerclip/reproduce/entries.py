@@ -64,7 +64,7 @@ def _intrinsic(context: Context) -> Outcome:
 
 
 def _spurious(context: Context) -> Outcome:
-    methods = (*(m for m in WITH if m != "fairerclip-target-conditional"), *WITHOUT)
+    methods = (*WITH, *WITHOUT)
     backbones = ("ViT-L/14", "RN50")
     return accuracy_entry(
         context, "spurious", ("waterbirds", "blond"), methods, backbones, labels=("target", "none")

@@ -26,7 +26,7 @@ TITLES = {
     "orth-proj": "Orth-Proj",
     "orth-cali": "Orth-Cali, λ = 1000",
     "leace": "LEACE, zero-shot head",
-    "fairerclip": "FairerCLIP, our defaults, classes balanced; one model per pair",
+    "fairerclip": "FairerCLIP, our defaults; one model per pair",
     "fairerclip-paper": "FairerCLIP as in the paper (fixed); one model per pair",
 }
 CONVENTIONS = {
@@ -67,7 +67,7 @@ def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -
     if method.startswith("fairerclip"):
         from fairerclip.model import FairerCLIP
 
-        model = FairerCLIP(class_weight="balanced", random_state=0)
+        model = FairerCLIP(random_state=0)
         if method == "fairerclip-paper":
             model = preset_model(experiment, "fairface", "paper", "ViT-L/14")
         if quick:
@@ -110,8 +110,8 @@ def run(context: Context) -> Outcome:
 
 RANKED = (
     "Rows are ranked by inner product: in one dimension a cosine is ±1, a tie of thousands. Every reference in use is "
-    "shown, since the published figures do not state theirs. FairerCLIP has one seed here, 0; nothing is tuned: no "
-    "row has a target label."
+    "shown, since the published figures do not state theirs. FairerCLIP has one seed here, 0, and is not "
+    "tuned: no row has a target label, and the published figures are of models that saw no sensitive label either."
 )
 
 

@@ -136,8 +136,10 @@ class Round:
 
     def predict(self) -> Ints:
         """Class codes of the training rows (n,)."""
-        Z = self.sides.image_rows @ self.image.coefficients
-        return np.asarray(self.decision.scores(Z).argmax(axis=1), dtype=np.int64)
+        scores = self.decision.scores(self.sides.image_rows @ self.image.coefficients)
+        if self.sensitive_shifts is not None:
+            scores -= self.sides.image_rows @ (self.sides.image.explained() @ self.sensitive_shifts.T)
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
 
 @dataclass(frozen=True)

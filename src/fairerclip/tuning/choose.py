@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
@@ -54,11 +55,17 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     scores = [candidate.scores.astype(np.float64) for candidate in pool.candidates]
     trials: dict[str, list[float]] = {}
     for fold in halves(judge):
+        if fold.all() or not fold.any():  # cells of one row each may all fall on one side
+            continue
         for chosen_on, judged_on in ((fold, ~fold), (~fold, fold)):
             unseen = judge.of(judged_on)
             for name, choice in strategies(pool, scores, judge, objective, chosen_on).items():
                 held = scores[choice.candidate][judged_on] + choice.offsets
                 trials.setdefault(name, []).append(judge_scores(unseen, objective, held))
+    if not trials:
+        raise LabelError(
+            f"{len(judge.y)} labelled validation rows are too few: one half is to choose on, the other to judge on"
+        )
     held_out = {name: float(np.mean(values)) for name, values in trials.items()}
     everything = np.ones(len(judge.y), dtype=bool)
     available = strategies(pool, scores, judge, objective, everything)
@@ -71,7 +78,11 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
 def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
     """The candidate with the largest value of a scorer, without offsets: what a scorer goes by is not known."""
     values = [value(candidate.scores.astype(np.float64)) for candidate in pool.candidates]
-    best = int(np.argmax(values))
+    if np.isnan(values).all():
+        raise ParameterError(
+            "the scorer gives NaN for every model of the search: there is nothing to choose by"
+        )
+    best = int(np.nanargmax(values))
     return Chosen(Choice(best, np.zeros(len(pool.classes))), "search", {}, float(values[best]))
 
 
@@ -82,7 +93,7 @@ def strategies(
     seen = judge.of(rows)
     none = np.zeros(len(pool.classes))
     out: dict[str, Choice] = {}
-    fixed = {"zero-shot": pool.zero_shot, "given": pool.given}
+    fixed = {"zero-shot": pool.zero_shot, "orthogonal prompts": pool.orthogonal, "given": pool.given}
     for name, place in fixed.items():
         if place is None:
             continue

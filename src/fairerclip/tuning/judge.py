@@ -62,6 +62,11 @@ class Judge:
         ]
 
     @cached_property
+    def _sides(self) -> F64:
+        """(n,) 1 for rows of the second of two classes, -1 for rows of the first."""
+        return np.where(self.y == 1, 1.0, -1.0)
+
+    @cached_property
     def _normals(self) -> F64:
         """(draws, cells) standard normals: the same for every model, so that models are compared on equal luck."""
         uniform = qmc.Sobol(self.counts.size, seed=0).random(DRAWS)
@@ -69,6 +74,8 @@ class Judge:
 
     def margins(self, scores: F64) -> F64:
         """(n,) score of the true class minus the best of the others: positive where the row is right."""
+        if scores.shape[1] == 2:
+            return np.asarray((scores[:, 1] - scores[:, 0]) * self._sides)
         rows = np.arange(len(self.y))
         others = scores.copy()
         others[rows, self.y] = -np.inf
@@ -88,17 +95,15 @@ class Judge:
         moved = np.zeros((1, self.n_classes)) if shifts is None else shifts
         out = np.full((len(moved), DRAWS, self.n_classes, self.n_groups), np.nan)
         for y, cells in enumerate(self._rows):
-            means = [float(margins[rows].mean()) for rows in cells if len(rows)]
-            if not means:
+            found = {s: margins[rows] for s, rows in enumerate(cells) if len(rows)}
+            if not found:
                 continue
-            centred = [margins[rows] - margins[rows].mean() for rows in cells if len(rows)]
-            shape = np.sort(np.concatenate(centred))
-            spread, middle = float(shape.std()), float(np.mean(means))
-            for s, rows in enumerate(cells):
-                n = len(rows)
-                if not n:
-                    continue
-                shift = (n * float(margins[rows].mean()) + PRIOR_ROWS * middle) / (n + PRIOR_ROWS)
+            means = {s: float(values.mean()) for s, values in found.items()}
+            shape = np.sort(np.concatenate([values - means[s] for s, values in found.items()]))
+            spread, middle = float(shape.std()), float(np.mean(list(means.values())))
+            for s, values in found.items():
+                n = len(values)
+                shift = (n * means[s] + PRIOR_ROWS * middle) / (n + PRIOR_ROWS)
                 doubt = spread / np.sqrt(n + PRIOR_ROWS) * self._normals[:, y * self.n_groups + s]
                 wrong = np.searchsorted(shape, -(shift + doubt[None, :] + moved[:, y, None]), side="right")
                 out[:, :, y, s] = 1 - wrong / len(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ from fairerclip.tuning.judge import Judge
 F64 = NDArray[np.float64]
 Scorer = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], float]
 
-OBJECTIVES = ("worst_group", "worst_class", "eod", "equalized_odds", "average")
+DIFFERENCES = ("eod", "equalized_odds")
+OBJECTIVES = ("worst_group", "worst_class", *DIFFERENCES, "average")
 """What `FairerCLIP.tune` can go by on labelled rows, besides a scorer."""
 AVERAGE_SHARE = 0.5
 """What a point of average accuracy is worth in points of the worst group."""
+TIE_BREAK = 0.01
+"""The same for a difference between groups: there the accuracy floor says what may be given for it."""
 INFEASIBLE = -10.0
 """Below every value that an objective can take: where the accuracy floor is missed."""
 
@@ -37,20 +41,24 @@ class Objective:
                 f"objective must be one of {', '.join(OBJECTIVES)}, max_skew or a function; got {self.name!r}"
             )
         floor = self.accuracy_floor
-        if floor is not None and not 0 <= floor <= 1:
+        if floor is not None and not (isinstance(floor, numbers.Real) and 0 <= floor <= 1):
             raise ParameterError(f"accuracy_floor must be a share in [0, 1]; got {floor!r}")
 
     def values(self, accuracies: F64, counts: NDArray[np.int64]) -> F64:
         """(b,) from draws of cell accuracies (b, draws, c, |S|) and rows of the cells (c, |S|)."""
-        average = np.nansum(accuracies * counts, axis=(2, 3)).mean(axis=1) / counts.sum()
-        value = self._expected(accuracies, counts) + AVERAGE_SHARE * average
+        there = np.flatnonzero(counts)
+        flat = accuracies.reshape(*accuracies.shape[:2], -1)[:, :, there]  # cells with rows: no NaN
+        average = (flat @ counts.reshape(-1)[there]).mean(axis=1) / counts.sum()
+        expected = (
+            flat.min(axis=2).mean(axis=1) if self.name == "worst_group" else self._other(accuracies, counts)
+        )
+        share = TIE_BREAK if self.name in DIFFERENCES else AVERAGE_SHARE
+        value = expected + share * average
         if self.accuracy_floor is None:
             return np.asarray(value)
         return np.asarray(np.where(average >= self.accuracy_floor, value, INFEASIBLE + average))
 
-    def _expected(self, accuracies: F64, counts: NDArray[np.int64]) -> F64:
-        if self.name == "worst_group":
-            return np.asarray(np.nanmin(accuracies, axis=(2, 3)).mean(axis=1))
+    def _other(self, accuracies: F64, counts: NDArray[np.int64]) -> F64:
         if self.name == "worst_class":
             rows = np.maximum(counts.sum(axis=1), 1)
             by_class = np.nansum(accuracies * counts, axis=3) / rows
@@ -62,7 +70,14 @@ class Objective:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a class without rows has no spread
             spread = np.nanmax(compared, axis=3) - np.nanmin(compared, axis=3)
-        return np.asarray(-np.nanmax(spread, axis=2).mean(axis=1))
+        return np.asarray(-np.nan_to_num(spread, nan=0.0).max(axis=2).mean(axis=1))
+
+    def is_defined(self, counts: NDArray[np.int64]) -> bool:
+        """Whether rows of these cells (c, |S|) say anything of it: a difference needs two groups of one class."""
+        if self.name not in DIFFERENCES:
+            return bool(counts.any())
+        compared = counts[-1:] if self.name == "eod" and len(counts) == 2 else counts
+        return bool(((compared > 0).sum(axis=1) > 1).any())
 
 
 def offset_shifts(candidates: F64) -> F64:

@@ -31,7 +31,8 @@ def learn_offsets(judge: Judge, objective: Objective, scores: F64) -> tuple[floa
 
 def _along_the_line(judge: Judge, objective: Objective, scores: F64) -> tuple[float, F64]:
     difference = scores[:, 1] - scores[:, 0]
-    places = np.quantile(difference, np.linspace(0.02, 0.98, LINE_POINTS))
+    order = np.sort(difference)
+    places = np.interp(np.linspace(0.02, 0.98, LINE_POINTS) * (len(order) - 1), np.arange(len(order)), order)
     candidates = np.concatenate([[0.0], -places])
     drawn = judge.accuracies(judge.margins(scores), offset_shifts(candidates))
     values = objective.values(drawn, judge.counts)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from fairerclip.labels import SoftValues
 
 PENALTIES = (0.1, 1.0, 10.0)

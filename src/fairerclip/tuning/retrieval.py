@@ -6,6 +6,7 @@ until the groups' shares in the top match: equal means do not give equal tails. 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
-from fairerclip.errors import LabelError, PromptError, ShapeError
+from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError
 from fairerclip.labels import sensitive_columns
 from fairerclip.metrics import max_skew
 from fairerclip.tuning.readers import read_sensitive
@@ -31,6 +32,7 @@ RANKING: Mapping[str, Any] = {
     "gamma": 1e-4,
     "class_weight": None,
     "tau": 0.0,
+    "decision": "target",
 }
 """A ranking follows the scores, which are linear in the rows; the sensitive part is taken off by shifts, not by τ."""
 TOP_SHARE = 0.2
@@ -38,6 +40,9 @@ TOP_SHARE = 0.2
 STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 RANK_CORRELATION = 0.6
 """Inside each group the new order has to agree with the old one at least so far."""
+ONE_LESS = r"\d+ components were asked for, the text side"
+FEW_ROWS = 2
+"""A group of no more rows has no order to speak of."""
 ROUNDS, SOFTNESS, STEP, CLOSE = 80, 0.25, 0.35, 1e-3
 
 
@@ -53,7 +58,9 @@ def tune_ranking(
     """A model whose rankings have the least MaxSkew on validation rows with known groups."""
     if given.get("text") is None:
         raise PromptError("a ranking follows prompts: give text")
-    codes, values = _known_groups(groups, len(rows))
+    missing = given.get("missing_label")
+    missing = model.missing_label if missing is None else missing
+    codes, values = _known_groups(groups, len(rows), missing)
     known = codes >= 0
     held = rows[known]
     if given.get("sensitive_features") is None:
@@ -61,11 +68,16 @@ def tune_ranking(
         soft = read_sensitive(X, held, values[codes[known]], seed)
         given["sensitive_features"], given["sensitive_text"] = soft, None
     c = len(given["text"])
-    fitted = fit(clone(model).set_params(**RANKING, n_components=c, offsets=None, sensitive_shifts=None))
+    ranking = clone(model).set_params(**RANKING, n_components=c, offsets=None, sensitive_shifts=None)
+    with warnings.catch_warnings():
+        # One component per prompt is ours to ask for, and c prompts span c − 1: nothing that a user could change.
+        warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
+        fitted = fit(ranking)
     onehot = np.eye(len(values))[codes[known]]
     old, train_scores = fitted.scores(held), _training_scores(fitted)
     train_explained, explained = _explained(fitted, held)
-    everyone = np.concatenate([_posteriors(fitted, len(train_scores), len(values)), onehot])
+    posteriors, order = _posteriors(fitted, values)
+    everyone = np.concatenate([posteriors, onehot[:, order]])
     shifts = np.stack(
         [
             _equal_top(
@@ -82,7 +94,9 @@ def tune_ranking(
     # The strongest that still follows the prompt: the skew of a few hundred rows is too noisy to choose by.
     best = next((row for row in table if row["rank_correlation"] >= RANK_CORRELATION), table[-1])
     fitted.set_params(sensitive_shifts=(best["strength"] * shifts).tolist())
-    fitted = fitted._at(fitted._setting(fitted._prepared), refine=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
+        fitted = fitted._at(fitted._setting(fitted._prepared), refine=False)
     fitted.diagnostics_["tuning"] = {
         "objective": "max_skew",
         "rows": int(known.sum()),
@@ -93,16 +107,21 @@ def tune_ranking(
     return fitted
 
 
-def _known_groups(groups: Any, n: int) -> tuple[Ints, NDArray[Any]]:
+def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]]:
     if groups is None:
         raise LabelError("MaxSkew is measured on groups: give validation=(X, None, s) with sensitive values")
-    columns = sensitive_columns(groups, kind="categorical")
+    columns = sensitive_columns(groups, kind="categorical", missing_label=missing)
     if len(columns) != 1 or columns[0].codes is None or columns[0].categories is None:
         raise LabelError(f"a ranking is tuned for one sensitive attribute; got {len(columns)}")
     if len(columns[0].codes) != n:
         raise ShapeError(f"validation X has {n} rows but s has {len(columns[0].codes)}")
     if len(columns[0].categories) < 2 or not (columns[0].codes >= 0).any():
         raise LabelError("validation s has fewer than two groups: there is no skew to mitigate")
+    if np.bincount(columns[0].codes[columns[0].codes >= 0]).max() <= FEW_ROWS:
+        raise LabelError(
+            f"no group of validation s has more than {FEW_ROWS} rows: whether a ranking still follows its prompt "
+            "cannot be told from so few; give more"
+        )
     return columns[0].codes, columns[0].categories
 
 
@@ -120,14 +139,24 @@ def _explained(fitted: FairerCLIP, rows: NDArray[Any]) -> tuple[F64, F64]:
     return problem.rows.project(image.mean, V), (fitted.features_.transform(rows) - image.mean) @ V
 
 
-def _posteriors(fitted: FairerCLIP, n: int, n_values: int) -> F64:
-    """Probabilities (n, |S|) of the groups of the training rows that took part."""
-    psi = np.concatenate([a.psi for a in fitted._prepared.problem.attributes], axis=1)
-    if psi.shape != (n, n_values):
+def _posteriors(fitted: FairerCLIP, values: NDArray[Any]) -> tuple[F64, list[int]]:
+    """Probabilities (n, |S|) of the groups of the training rows that took part, and their places in ``values``."""
+    columns, attributes = fitted._prepared.sensitive.columns, fitted._prepared.problem.attributes
+    if len(columns) != 1 or columns[0].categories is None or columns[0].codes is None:
+        quantities = sum(column.continuous for column in columns)
         raise LabelError(
-            f"the training rows have {psi.shape[1]} sensitive values, the validation rows {n_values}"
+            "a ranking is tuned for one sensitive attribute of several values; the training rows have "
+            f"{len(columns)} that vary, {quantities} of them quantities"
         )
-    return psi
+    present = slice(None) if columns[0].soft is not None else np.unique(columns[0].codes)
+    found = columns[0].categories[present].tolist()
+    place = {value: k for k, value in enumerate(values.tolist())}
+    if set(found) != set(place):
+        raise LabelError(
+            f"the training rows have sensitive values {found[:10]}, the validation rows {values.tolist()[:10]}; they "
+            "must be the same, under the same names"
+        )
+    return attributes[0].psi, [place[value] for value in found]
 
 
 def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
@@ -159,7 +188,7 @@ def _judge(strength: float, old: F64, taken: F64, codes: Ints) -> dict[str, floa
     agreement = [
         float(spearmanr(old[codes == g, j], new[codes == g, j]).statistic)
         for g in np.unique(codes)
-        if (codes == g).sum() > 2
+        if (codes == g).sum() > FEW_ROWS
         for j in range(new.shape[1])
     ]
     return {

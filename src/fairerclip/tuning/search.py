@@ -7,7 +7,8 @@ new factorisation, another kernel new features. So the costly settings are fitte
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
+from fairerclip.parameters import check_parameters
 from fairerclip.path import PathPoint
 from fairerclip.solver.rows import BLOCK_ROWS
 
@@ -40,8 +42,13 @@ AS_ZERO_SHOT: Mapping[str, Any] = {
     "class_weight": None,
     "tau_z": 0.0,
     "zero_shot": 1.0,
+    "decision": "target",
 }
 """At τ = 0 this is the zero-shot classifier itself: its scores are linear in the rows, and nothing is shrunk."""
+AS_ORTHOGONAL: Mapping[str, Any] = {**AS_ZERO_SHOT, "orthogonal": True}
+"""The same with class prompts that have lost what the sensitive prompts span."""
+LEARNED = ("offsets", "sensitive_shifts")
+"""Parameters that are learned from the scores, so that no search tries values of them."""
 GRID_NAMES = ("taus", "zero_shots", "criteria")
 
 
@@ -60,8 +67,8 @@ class Pool:
     """Everything that was fitted: the candidates, and how it went."""
 
     candidates: list[Candidate]
-    given: int
-    """Place of the model with the parameters it was given."""
+    given: int | None
+    """Place of the model with the parameters it was given; None where they have no solution."""
     zero_shot: int | None
     """Place of the zero-shot classifier; None without prompts."""
     classes: NDArray[Any]
@@ -70,6 +77,8 @@ class Pool:
     planned: int
     seconds: float
     failures: list[str]
+    orthogonal: int | None = None
+    """Place of the zero-shot classifier with orthogonal prompts; None without prompts of the sensitive values."""
 
 
 def search_space(
@@ -79,7 +88,16 @@ def search_space(
 
     ``search`` has any of ``fits`` (a list of mappings of parameters), ``taus``, ``zero_shots`` and ``criteria``.
     """
+    if search is not None and not isinstance(search, Mapping):
+        raise ParameterError(
+            f"search must be a mapping with any of fits, {', '.join(GRID_NAMES)}; got {search!r}"
+        )
     given = dict(search or {})
+    single = [
+        name for name, values in given.items() if isinstance(values, str) or not isinstance(values, Iterable)
+    ]
+    if single:
+        raise ParameterError(f"search[{single[0]!r}] must be a list; got {given[single[0]]!r}")
     unknown = sorted(set(given) - {"fits", *GRID_NAMES})
     if unknown:
         raise ParameterError(f"search has unknown entries {unknown}; there are fits, {', '.join(GRID_NAMES)}")
@@ -107,6 +125,7 @@ def gather(
     has_text: bool,
     max_seconds: float | None,
     progress: Progress | None,
+    has_sensitive_text: bool = False,
 ) -> Pool:
     """Fit every costly setting and score its grid on validation rows X.
 
@@ -114,11 +133,15 @@ def gather(
     a fit that would end later, but not before one of the search's own is done.
     """
     fits, grid = search_space(search)
+    _check_fits(model, fits)
     if not has_text:
         grid = {**grid, "zero_shots": [0.0]}
     plan: list[tuple[Mapping[str, Any], Mapping[str, Sequence[Any]]]] = [({}, {})]
     if has_text:
-        plan.append((AS_ZERO_SHOT, {**grid, "taus": _with_zero(grid["taus"]), "zero_shots": [1.0]}))
+        prompts_alone = {**grid, "taus": _with_zero(grid["taus"]), "zero_shots": [1.0]}
+        plan.append((AS_ZERO_SHOT, prompts_alone))
+        if has_sensitive_text:
+            plan.append((AS_ORTHOGONAL, prompts_alone))
     own = len(plan)
     plan += [(parameters, grid) for parameters in fits]
     candidates: list[Candidate] = []
@@ -126,6 +149,7 @@ def gather(
     started, done = time.perf_counter(), 0
     given: int | None = None
     zero_shot: int | None = None
+    orthogonal: int | None = None
     classes: NDArray[Any] | None = None
     for number, (parameters, points) in enumerate(plan):
         spent = time.perf_counter() - started
@@ -137,12 +161,21 @@ def gather(
         except (NoSolutionError, TextCollapseError) as error:
             failures.append(str(error))
             found = []
+        except ParameterError as error:
+            # The default fits suit most data: weights by group need groups, and there may be none. What was asked for
+            # by name must work.
+            if number < own or "fits" in (search or {}):
+                raise
+            failures.append(str(error))
+            found = []
         else:
             classes = fitted.classes_
             if number == 0:
                 given = 0
             if parameters is AS_ZERO_SHOT and found:
                 zero_shot = len(candidates)
+            if parameters is AS_ORTHOGONAL and found:
+                orthogonal = len(candidates)
         candidates += found
         done = number + 1
         if progress is not None:
@@ -151,7 +184,7 @@ def gather(
         raise NoSolutionError(f"no setting of the search has a solution: {failures[0] if failures else ''}")
     return Pool(
         candidates,
-        given if given is not None else zero_shot or 0,
+        given,
         zero_shot,
         classes,
         grid,
@@ -159,7 +192,21 @@ def gather(
         len(plan),
         time.perf_counter() - started,
         failures,
+        orthogonal,
     )
+
+
+def _check_fits(model: FairerCLIP, fits: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse parameters that no fit could have: before the first costly one, not after some."""
+    own = model.get_params(deep=False)
+    for parameters in fits:
+        unknown = [name for name in parameters if name not in own or name in LEARNED]
+        if unknown:
+            raise ParameterError(
+                f"search['fits'] names {unknown}; each entry maps parameters of FairerCLIP other than "
+                f"{' and '.join(LEARNED)} to values"
+            )
+        check_parameters({**own, **parameters})
 
 
 def _with_zero(taus: Sequence[float]) -> list[float]:
@@ -171,7 +218,11 @@ def _scored(
 ) -> list[Candidate]:
     """Candidates of one fit: its whole grid, or itself alone where there is none."""
     if not grid:
-        return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
+        with warnings.catch_warnings():
+            # X are the caller's rows without the names of a data frame, which were compared before.
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+            scores = fitted.scores(X)
+        return [Candidate(dict(parameters), number, scores.astype(np.float32))]
     path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
     seen: set[tuple[float, float]] = set()
     out = []
@@ -183,6 +234,8 @@ def _scored(
             seen.add((setting.tau, setting.zero_shot))
         free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
         out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
+    if not out:
+        raise NoSolutionError(f"no point of the grid has a solution: {path.points[0].failure}")
     return out
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.inputs import check_rows, sensitive_prompts
-from fairerclip.labels import Encoded, encode, zero_shot
+from fairerclip.labels import Encoded, encode, sensitive_columns, zero_shot
 from fairerclip.metrics import group_report
 from fairerclip.path import encode_groups
+from fairerclip.targets import zero_shot_share
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, Scorer
@@ -45,31 +47,48 @@ def tune(
     if max_seconds is not None and (not isinstance(max_seconds, numbers.Real) or not max_seconds > 0):
         raise ParameterError(f"max_seconds must be a number above 0 or None; got {max_seconds!r}")
     rows, labels, groups = _validation(validation)
+    _same_columns(X, validation[0], rows)
+    if given.get("classes") is not None:
+        # Read by every fit: an iterator would be empty by the second.
+        given["classes"] = list(given["classes"])
 
     def fit(candidate: FairerCLIP) -> FairerCLIP:
         return candidate.fit(X, y, **given)
 
     if objective == "max_skew":
+        _refuse(objective, accuracy_floor=accuracy_floor, search=search)
         return tune_ranking(model, fit, X, rows, groups, given, progress)
+    if callable(objective):
+        _refuse("a function", accuracy_floor=accuracy_floor)
     goal = objective if callable(objective) else Objective(objective, accuracy_floor)
     missing = given.get("missing_label")
     missing = model.missing_label if missing is None else missing
     target = _classes(labels, y, given, missing)
-    cells = _groups(rows, groups, given, missing)
-    known = ~target.missing & ~cells.missing
+    cells, source = _groups(rows, groups, given, missing)
     sizes = [len(rows), len(target.codes), len(cells.codes)]
     if len(set(sizes)) > 1:
         raise ShapeError(f"validation X, y and s must have as many rows each; got {sizes}")
+    known = ~target.missing & ~cells.missing
     if not known.any():
         raise LabelError("no validation row has both a target and a sensitive label: nothing to choose by")
     judge = Judge(target.codes[known], cells.codes[known], len(target.classes), len(cells.classes))
+    if isinstance(goal, Objective) and not goal.is_defined(judge.counts):
+        raise LabelError(
+            f"{goal.name} is not defined on the validation rows: it compares groups of one class, and no class that "
+            "counts has rows of two groups. Give groups that differ, or another objective"
+        )
     named = (target.classes[target.codes[known]], cells.classes[cells.codes[known]])
+    searched = clone(model)
+    if model.random_state is None:
+        # One draw of the features for all, or the model that is chosen could not be fitted again.
+        searched.set_params(random_state=int(check_random_state(None).randint(np.iinfo(np.int32).max)))
     pool = gather(
-        model,
+        searched,
         fit,
         np.asarray(rows)[known],
         search=search,
         has_text=given.get("text") is not None,
+        has_sensitive_text=given.get("sensitive_text") is not None,
         max_seconds=max_seconds,
         progress=progress,
     )
@@ -83,13 +102,15 @@ def tune(
     offsets = chosen.choice.offsets
     parameters = {**best.parameters, "offsets": offsets.tolist() if np.any(offsets) else None}
     # Fitted anew: the parameters are the model, and nothing of the search is left in it.
-    tuned = fit(clone(model).set_params(**parameters, sensitive_shifts=None))
+    tuned = fit(clone(searched).set_params(**parameters, sensitive_shifts=None))
+    if model.random_state is None:
+        tuned.set_params(random_state=None)
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "scorer")
     tuned.diagnostics_["tuning"] = {
         "objective": name,
         "accuracy_floor": accuracy_floor,
         "rows": len(named[0]),
-        "groups": "read from prompts" if groups is None else "given",
+        "groups": source,
         "strategy": chosen.strategy,
         "held_out": chosen.held_out,
         "fits": pool.fits,
@@ -105,17 +126,41 @@ def tune(
 
 
 def _validation(validation: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(validation, (tuple, list)) or len(validation) not in (2, 3):
+    several = isinstance(validation, (tuple, list))
+    if not several or len(validation) not in (2, 3):
         raise ParameterError(
             "validation must be (X, y, s), or (X, y) where groups are to be read from the sensitive prompts; got "
-            f"{type(validation).__name__}"
+            f"{f'{len(validation)} entries' if several else type(validation).__name__}"
         )
     rows, labels, groups = (*validation, None)[:3]
-    rows = np.asarray(rows)
-    if rows.ndim != 2:
-        raise ShapeError(f"validation X must have shape (m, p); got {rows.shape}")
+    try:
+        rows = np.asarray(rows)
+    except ValueError:
+        raise ShapeError("validation X must have shape (m, p); got rows of different lengths") from None
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf":
+        raise ShapeError(
+            f"validation X must be numbers of shape (m, p); got {rows.dtype} of shape {rows.shape}"
+        )
     check_rows(rows, "validation X", zero_is_error=False)
     return rows, labels, groups
+
+
+def _same_columns(X: Any, given: Any, rows: NDArray[Any]) -> None:
+    """Refuse validation rows of another width than X, or of a data frame with other columns."""
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    if len(shape) == 2 and shape[1] != rows.shape[1]:
+        raise ShapeError(
+            f"validation X must be as wide as X, which has {shape[1]} columns; got {rows.shape[1]}"
+        )
+    if hasattr(X, "columns") and hasattr(given, "columns") and list(X.columns) != list(given.columns):
+        raise ShapeError("validation X must have the columns of X in the same order")
+
+
+def _refuse(objective: str, **options: Any) -> None:
+    """Refuse options that an objective would not heed."""
+    unheeded = [name for name, value in options.items() if value is not None]
+    if unheeded:
+        raise ParameterError(f"{' and '.join(unheeded)} cannot be used with {objective} as the objective")
 
 
 def _classes(labels: Any, y: Any, given: Mapping[str, Any], missing: Any) -> Encoded:
@@ -129,23 +174,34 @@ def _classes(labels: Any, y: Any, given: Mapping[str, Any], missing: Any) -> Enc
     if classes is None and isinstance(text, Mapping):
         classes = list(text)
     if classes is None:
-        seen = encode(labels, missing_label=missing)
-        whole = seen.classes.dtype.kind in "iu" and text is not None
-        known = seen if y is None else encode(y, missing_label=missing)
-        indexes = whole and known.classes.dtype.kind in "iuf"
-        classes = range(len(text)) if indexes and text is not None else known.classes
+        known = encode([] if y is None else y, missing_label=missing).classes
+        if text is not None and (not len(known) or _index(known, len(text))):
+            classes = range(len(text))
+        elif len(known):
+            classes = known
     return encode(labels, missing_label=missing, classes=classes)
 
 
-def _groups(rows: NDArray[Any], groups: Any, given: Mapping[str, Any], missing: Any) -> Encoded:
-    """Group codes of the validation rows: as given, or read from the sensitive prompts."""
+def _index(labels: NDArray[Any], n_prompts: int) -> bool:
+    """Whether distinct training labels are the numbers of some of the prompts, as `resolve_target` has it."""
+    fewer = len(labels) < n_prompts and labels.dtype.kind in "iuf"
+    return fewer and bool(labels.min() >= 0 and labels.max() < n_prompts)
+
+
+def _groups(rows: NDArray[Any], groups: Any, given: Mapping[str, Any], missing: Any) -> tuple[Encoded, str]:
+    """Group codes of the validation rows, given or read from the sensitive prompts, and which of both."""
     if groups is not None:
-        return encode_groups(groups, missing)
-    prompts = sensitive_prompts(given.get("sensitive_text"), rows.shape[1], None)
+        return encode_groups(groups, missing), "given"
+    columns = given.get("sensitive_features")
+    if columns is not None:
+        # Whether a mapping of prompts is by value or by attribute depends on the attributes, as it does in a fit.
+        found = sensitive_columns(columns, missing_label=missing)
+        columns = {c.name: [] if c.categories is None else c.categories.tolist() for c in found}
+    prompts = sensitive_prompts(given.get("sensitive_text"), rows.shape[1], columns)
     if not prompts:
-        return Encoded(np.zeros(len(rows), dtype=np.int64), np.array(["all"]))
+        return Encoded(np.zeros(len(rows), dtype=np.int64), np.array(["all"])), "none"
     read = {name: zero_shot(rows, values.groups)[0] for name, values in prompts.items()}
-    return encode_groups(read, None)
+    return encode_groups(read, None), "read from prompts"
 
 
 def _shown(
@@ -159,11 +215,14 @@ def _shown(
     predicted = classes[(candidate.scores + offsets).argmax(axis=1)]
     report = group_report(labels[0], predicted, labels[1]).as_dict()
     own = tuned.get_params(deep=False)
+    own["zero_shot"] = zero_shot_share(tuned.zero_shot, tuned._prepared.target)
+    point = {name: candidate.parameters.get(name, own[name]) for name in SHOWN}
     return {
-        "parameters": {name: candidate.parameters.get(name, own[name]) for name in SHOWN}
+        "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in point.items()}
         | {"offsets": offsets.tolist()},
         "average": report["average"],
         "worst_group": report["worst"]["accuracy"],
         "eod": report["eod"],
-        "intervals": {name: report["intervals"][name] for name in ("average", "worst_group", "eod")},
+        # Without two groups to compare there is no EOD, and no interval of it.
+        "intervals": {name: report["intervals"].get(name) for name in ("average", "worst_group", "eod")},
     }

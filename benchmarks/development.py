@@ -1,0 +1,183 @@
+"""The tasks that defaults were chosen on, and what was tried on them.
+
+    python benchmarks/development.py SUITE [--splits 4]
+
+SUITE is a folder with the tasks of the comparison. Only their training and validation rows are touched: other targets
+and other sensitive attributes are paired, splits are dealt anew within cells, and a part is held out to read off. So no
+figure of the comparison's test rows had a say in a default. Printed as Markdown; points against zero-shot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from fairerclip import FairerCLIP
+from fairerclip.data import Sensitive, Split, Task, load_task, resplit
+from fairerclip.workflow import Experiment
+
+SHARES = (0.45, 0.2)
+"""Of each cell in training and in validation; the rest is held out."""
+TAUS = (0.0, 0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def known_rows(task: Task) -> Split:
+    """Training and validation rows together."""
+    parts = [task.train, task.val]
+    y = None if task.train.y is None else np.concatenate([p.y for p in parts])
+    s = {name: np.concatenate([p.s[name] for p in parts]) for name in task.sensitive}
+    return Split(np.concatenate([p.X for p in parts]), y, s)
+
+
+def made_task(name: str, X: Any, y: Any, s: Any, text: Any, sensitive: Any, kept: Any = None) -> Task:
+    """A task with three splits; ``kept`` (c, |S|) thins the training cells, to tie the target to the attribute."""
+    rng = np.random.default_rng(len(X))
+    dealt: list[list[Any]] = [[], [], []]
+    for k in range(len(text)):
+        for g in range(len(sensitive)):
+            rows = rng.permutation(np.flatnonzero((y == k) & (s == g)))
+            train, val = int(SHARES[0] * len(rows)), max(2, int(SHARES[1] * len(rows)))
+            thinned = train if kept is None else max(2, int(kept[k][g] * train))
+            for part, chosen in zip(
+                dealt, (rows[:thinned], rows[train : train + val], rows[train + val :]), strict=True
+            ):
+                part.append(chosen)
+    splits = {}
+    for title, part in zip(("train", "val", "test"), dealt, strict=True):
+        rows = np.concatenate(part)
+        splits[title] = Split(X[rows], y[rows].astype(np.int64), {"s": s[rows].astype(np.int64)})
+    names, values = (tuple(str(i) for i in range(len(t))) for t in (text, sensitive))
+    attribute = Sensitive("s", values, values, np.asarray(sensitive, dtype=np.float32))
+    return Task(name, splits, np.asarray(text, dtype=np.float32), names, names, {"s": attribute})
+
+
+def development_tasks(suite: Path) -> list[Task]:
+    """Twelve tasks: CelebA's and PACS's own and crossed ones, and FairFace with the target tied to the attribute."""
+    tasks = {n: load_task(suite / f"celeba_{n}.npz") for n in ("blond", "cheekbones", "attractive")}
+    rows = {n: known_rows(t) for n, t in tasks.items()}
+    X, sex = rows["blond"].X, rows["blond"].sensitive()
+    labels = {**{n: r.y for n, r in rows.items()}, "sex": sex}
+    text = {**{n: t.text_target for n, t in tasks.items()}, "sex": tasks["blond"].sensitive_attribute().text}
+    pairs = [
+        "blond sex",
+        "cheekbones sex",
+        "attractive sex",
+        "blond attractive",
+        "cheekbones attractive",
+        "sex blond",
+    ]
+    out = []
+    for pair in [*pairs, "attractive cheekbones"]:
+        a, b = pair.split()
+        out.append(made_task(f"{a} × {b}", X, labels[a], labels[b], text[a], text[b]))
+    pacs = load_task(suite / "pacs.npz")
+    known, style = known_rows(pacs), pacs.sensitive_attribute()
+    out.append(made_task("object × style", known.X, known.y, known.sensitive(), pacs.text_target, style.text))
+    out.append(made_task("style × object", known.X, known.sensitive(), known.y, style.text, pacs.text_target))
+    face = load_task(suite / "fairface.npz")
+    known = known_rows(face)
+    some = np.random.default_rng(5).choice(len(known), 8000, replace=False)
+    age, race, men = (known.s[name][some] for name in ("age", "race", "sex"))
+    F = known.X[some]
+    T = {name: face.sensitive_attribute(name).text for name in ("age", "race", "sex")}
+    stage = [np.mean(T["age"][i:j], axis=0) for i, j in ((0, 2), (2, 5), (5, 9))]
+    grown = age >= 2
+    out.append(
+        made_task(
+            "old × sex",
+            F[grown],
+            (age >= 5)[grown].astype(int),
+            men[grown],
+            stage[1:],
+            T["sex"],
+            [[0.5, 0.25], [0.05, 0.4]],
+        )
+    )
+    four = np.isin(race, [0, 1, 2, 4])
+    place = np.array([0, 1, 2, -1, 3, -1, -1])[race]
+    tied = [[0.6, 0.05, 0.05, 0.3], [0.05, 0.5, 0.3, 0.05], [0.1, 0.1, 0.6, 0.1]]
+    R = T["race"][[0, 1, 2, 4]]
+    out.append(made_task("age × race", F[four], np.digitize(age, [2, 5])[four], place[four], stage, R, tied))
+    tied = [[0.6, 0.08, 0.3, 0.2], [0.08, 0.6, 0.3, 0.2]]
+    out.append(made_task("sex × race", F[four], men[four], place[four], T["sex"], R, tied))
+    return out
+
+
+def worst_gain(experiment: Experiment, predicted: Any) -> float:
+    """Worst group on the held-out rows against zero-shot's, in points."""
+    test = experiment.task.test
+    before = experiment.report(test, experiment.zero_shot(test)).worst.accuracy
+    return 100 * (experiment.report(test, predicted).worst.accuracy - before)
+
+
+def refinement(tasks: list[Task], splits: int) -> None:
+    """One solve against refinement to the end, without labels, for shares of zero-shot scores."""
+    print("\n### Without labels: one solve, and refined to the end (worst group against zero-shot)\n")
+    shares = (0.0, 0.5, 0.75, 1.0)
+    print("| task | " + " | ".join(f"share {s:g}: one solve | refined" for s in shares) + " |")
+    print("|---" * (1 + 2 * len(shares)) + "|")
+    for task in tasks:
+        cells = []
+        for share in shares:
+            for refine in (False, True):
+                gains = []
+                for split in range(splits):
+                    experiment = Experiment.of(resplit(task, split))
+                    model = FairerCLIP(zero_shot=share, refine=refine, random_state=split)
+                    experiment.fit(model, "none")
+                    gains.append(worst_gain(experiment, model.predict(experiment.task.test.X)))
+                cells.append(f"{np.mean(gains):+.1f}")
+        print(f"| {task.name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def defaults(tasks: list[Task], splits: int) -> None:
+    """The best fixed settings: mean and least gain over the tasks."""
+    for labels in ("target", "none"):
+        gains: dict[tuple[Any, ...], list[list[float]]] = {}
+        for task in tasks:
+            for split in range(splits):
+                experiment = Experiment.of(resplit(task, split))
+                for weight in ("balanced", "group"):
+                    for gamma in (3e-4, 1e-3, 4e-3):
+                        model = FairerCLIP(class_weight=weight, gamma=gamma, random_state=split)
+                        path = experiment.fit(model, labels).path(
+                            TAUS, zero_shots=ZERO_SHOTS, criterion=["marginal", "conditional"]
+                        )
+                        codes = path.predict_codes(experiment.task.test.X)
+                        for point, predicted in zip(path.points, codes, strict=True):
+                            if point.encoders is None:
+                                continue
+                            at = point.setting
+                            key = (weight, gamma, at.tau, at.criterion, at.zero_shot)
+                            gain = worst_gain(experiment, np.array(experiment.classes)[predicted])
+                            gains.setdefault(key, [[] for _ in tasks])[tasks.index(task)].append(gain)
+        table = {k: [np.mean(v) for v in rows] for k, rows in gains.items() if all(rows)}
+        print(f"\n### Fixed settings, labels: {labels} (worst group against zero-shot)\n")
+        print("| weights | γ | τ | criterion | zero-shot share | mean over tasks | least |")
+        print("|---|---|---|---|---|---|---|")
+        for key in sorted(table, key=lambda k: -(np.mean(table[k]) + np.minimum(table[k], 0).sum() / 6))[:8]:
+            weight, gamma, tau, criterion, share = key
+            print(
+                f"| {weight} | {gamma:g} | {tau:g} | {criterion} | {share:g} | {np.mean(table[key]):+.1f} | "
+                f"{np.min(table[key]):+.1f} |"
+            )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("suite", type=Path)
+    parser.add_argument("--splits", type=int, default=4)
+    given = parser.parse_args()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        everything = development_tasks(given.suite)
+        refinement(everything, given.splits)
+        defaults(everything, given.splits)
