@@ -171,3 +171,13 @@ def test_a_split_whose_labels_are_all_unknown_is_not_reported_on():
     assert experiment.is_labelled("val")
     assert not experiment.is_labelled("nowhere")
     assert experiment.evaluation_split() == "val"
+
+
+def test_a_handful_of_validation_rows_chooses_nothing_by_itself():
+    task = simulate("waterbirds", seed=0)
+    assert Experiment.of(task).can_tune()
+    val = task.val
+    few = replace(val, X=val.X[:5], y=val.y[:5], s={k: v[:5] for k, v in val.s.items()}, ids=None)
+    assert not Experiment.of(replace(task, splits={**task.splits, "val": few})).can_tune()
+    unlabelled = replace(val, y=np.full(len(val), -1))
+    assert not Experiment.of(replace(task, splits={**task.splits, "val": unlabelled})).can_tune()

@@ -77,7 +77,9 @@ def test_a_fit_equals_the_dense_eigenproblem(embeddings, share, n_classes, n_sen
 
 def test_room_for_every_class_keeps_what_prompts_have_in_common(embeddings):
     e = embeddings(n_classes=3, n=300)
-    assert_allclose(zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True), naive_scores(e), atol=1e-6)
+    assert_allclose(
+        zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True), naive_scores(e), atol=1e-6
+    )
     plain = zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=False)
     assert_allclose(plain, naive_scores(e, centred=False), atol=1e-6)
     assert plain.dtype == np.float32
@@ -87,7 +89,9 @@ def test_zero_shot_scores_do_not_depend_on_blocks_or_lengths(embeddings, monkeyp
     e = embeddings(n_classes=3)
     whole = zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True)
     monkeypatch.setattr("fairerclip.labels.BLOCK_ROWS", 7)
-    assert_allclose(zero_shot_scores(5 * e.X, prototypes(list(e.text[:, None])), centred=True), whole, atol=1e-6)
+    assert_allclose(
+        zero_shot_scores(5 * e.X, prototypes(list(e.text[:, None])), centred=True), whole, atol=1e-6
+    )
 
 
 # Limits ---------------------------------------------------------------------------------------------

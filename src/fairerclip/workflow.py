@@ -18,6 +18,8 @@ from fairerclip.path import TauPath
 
 LABELS = ("none", "target", "all")
 """Which labels of the training split a fit may use: none, y, or y and s."""
+TUNING_ROWS = 10
+"""Fewer labelled validation rows choose nothing unless they are asked to."""
 UNKNOWN = ""
 """Stands for an unknown label where labels are names."""
 
@@ -257,6 +259,13 @@ class Experiment:
             return False
         y, groups = self.target(split), self.groups(split)
         return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
+
+    def can_tune(self) -> bool:
+        """Whether enough validation rows have both labels to choose a model by."""
+        if not self.is_labelled("val"):
+            return False
+        y, groups = self.labels(self.task.val)
+        return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum()) >= TUNING_ROWS
 
     def ranked_split(self) -> str | None:
         """The split to report retrieval on: test, else val, whichever has sensitive labels."""

@@ -244,7 +244,7 @@ def test_nobody_chose_parameters_that_were_given(results):
     given = copy.deepcopy(results)
     given["plane"]["chosen_by"] = "given"
     text = render_markdown(given)
-    assert "not chosen, as there are no labelled validation rows" in text
+    assert "not chosen on validation rows" in text
     assert "uncertain" not in text
     given["plane"]["groups"][0]["n"] = given["settings"]["small"] - 1
     for section in ("points",):

@@ -267,7 +267,7 @@ def test_a_criterion_from_the_file_is_one_word_of_the_command(results):
 def test_nobody_chose_parameters_that_were_given(results):
     results["plane"]["chosen_by"] = "given"
     text = Reader(render_page(results)).section("explorer")
-    assert "Not chosen: there are no labelled validation rows; these are the parameters as given." in text
+    assert "Not chosen on validation rows: these are the parameters as given." in text
     assert not re.search("by hand|chosen point|Chosen", text)
 
 

@@ -447,3 +447,13 @@ def test_validation_rows_of_one_class_are_enough_for_the_worst_group():
     found = figures(tuned(t, validation=(X[y == 0], y[y == 0], s[y == 0]), search=TINY))
     assert found["rows"] == int((y == 0).sum())
     assert found["chosen"]["worst_group"] > 0.8
+
+
+def test_a_difference_between_groups_never_goes_without_a_floor():
+    """One class for every row has no EOD; zero-shot's average is the floor where none is given."""
+    made = task()
+    model = tuned(made, objective="eod")
+    guesses = zero_shot(made.val.X, [row[None, :] for row in made.text_target])[0]
+    floor = model.diagnostics_["tuning"]["accuracy_floor"]
+    assert floor == pytest.approx(np.mean(guesses == made.val.y), abs=2 / len(made.val.y))
+    assert len(set(model.predict(made.val.X).tolist())) == made.n_classes

@@ -46,17 +46,21 @@ def mitigate(
     labels: str,
     split: str | None,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    tune: bool = True,
 ) -> Mitigation:
     """Fit the model that labelled validation rows prefer, and solve the plane around it.
 
-    Without such rows the model stays as it was given, and the plane is evaluated on ``split``.
+    Without such rows, or where it is not to be tuned, the model stays as it was given; without such rows the plane is
+    evaluated on ``split``.
     """
     start = time.perf_counter()
     on = "val" if experiment.is_labelled("val") else None
-    if on is None:
-        experiment.fit(model, labels)
-    else:
+    tune = tune and experiment.can_tune()
+    if tune:
         experiment.tune(model, labels)
+    else:
+        experiment.fit(model, labels)
     seconds = time.perf_counter() - start
     if on is None and (split is None or not experiment.is_labelled(split)):
         return Mitigation(model, labels, "fitted here", seconds)
@@ -74,7 +78,7 @@ def mitigate(
         plane,
         chosen,
         on or split,
-        CHOSEN_BY if on else "given",
+        CHOSEN_BY if tune else "given",
     )
 
 

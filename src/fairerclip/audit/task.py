@@ -58,6 +58,7 @@ class AuditOptions:
     seed : of everything random.
     source : how the command line names the task.
     wordings : prompt embeddings (m, c, p) and names (m,) of wordings; None for those that the task holds.
+    tune : whether a model fitted here is tuned on the validation split, where that has labels.
     """
 
     split: str | None = None
@@ -65,6 +66,7 @@ class AuditOptions:
     k: int | None = None
     permutations: int = 199
     seeds: int = 3
+    tune: bool = True
     confidence: float = 0.95
     seed: int = 0
     source: str = "TASK.npz"
@@ -182,7 +184,7 @@ def _mitigation(
     if model is None:
         return None
     if not fitted:
-        return mitigate(experiment, model, options.labels, split)
+        return mitigate(experiment, model, options.labels, split, tune=options.tune)
     strangers = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
     if strangers:
         raise LabelError(

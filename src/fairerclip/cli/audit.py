@@ -153,7 +153,12 @@ def full_audit(
         raise ParameterError("--preset and --set say how to fit a model; --after gives a fitted one")
     chosen = options.default_labels(labels, experiment)
     what = AuditOptions(
-        labels=chosen, seed=seed or 0, source=source, wordings=_wordings(experiment, *wording), **audit
+        labels=chosen,
+        seed=seed or 0,
+        source=source,
+        wordings=_wordings(experiment, *wording),
+        tune=preset is None and not parameters,  # what is given by hand is audited as it is
+        **audit,
     )
     if before_only:
         model = None

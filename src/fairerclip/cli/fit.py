@@ -66,7 +66,7 @@ def fit(
         )
     if tune is None:
         by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
-        tune = bool(asked) or (not by_hand and experiment.is_labelled("val"))
+        tune = bool(asked) or (not by_hand and experiment.can_tune())
     goal = objective or "worst_group"
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(

@@ -199,7 +199,7 @@ def trade_off(results: Results) -> list[str]:
     points, chosen = plane["points"], plane["points"][plane["chosen"]]
     failed = sum(point["failure"] is not None for point in points)
     how = how_chosen(results)
-    by = "The point with → was not chosen, as there are no labelled validation rows: these are the parameters as given."
+    by = "The point with → was not chosen on validation rows: these are the parameters as given."
     if how is not None:
         by = f"The point with → was chosen {escape(how)}."
     note = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +20,14 @@ from fairerclip.path import encode_groups
 from fairerclip.targets import zero_shot_share
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, Scorer
+from fairerclip.tuning.objectives import DIFFERENCES, Objective, Scorer
 from fairerclip.tuning.retrieval import tune_ranking
-from fairerclip.tuning.search import Candidate, gather, neighbours
+from fairerclip.tuning.search import Candidate, Pool, gather, neighbours
 
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
 
-SHOWN = ("kernel", "class_weight", "gamma", "tau", "tau_z", "criterion", "zero_shot")
+SHOWN = ("kernel", "class_weight", "gamma", "tau", "tau_z", "criterion", "zero_shot", "orthogonal")
 """Parameters of a point that a search varies."""
 
 
@@ -93,6 +94,7 @@ def tune(
         progress=progress,
     )
     if isinstance(goal, Objective):
+        goal = _with_floor(goal, pool, judge)
         chosen = choose(pool, judge, goal)
     else:
         chosen = choose_by_scorer(
@@ -108,7 +110,7 @@ def tune(
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "scorer")
     tuned.diagnostics_["tuning"] = {
         "objective": name,
-        "accuracy_floor": accuracy_floor,
+        "accuracy_floor": goal.accuracy_floor if isinstance(goal, Objective) else None,
         "rows": len(named[0]),
         "groups": source,
         "strategy": chosen.strategy,
@@ -123,6 +125,18 @@ def tune(
         "neighbours": [_shown(c, offsets, named, pool.classes, tuned) for c in neighbours(pool, best)],
     }
     return tuned
+
+
+def _with_floor(goal: Objective, pool: Pool, judge: Judge) -> Objective:
+    """A difference between groups is smallest where one class is predicted always: it never goes without a floor.
+
+    Where none is given it is what zero-shot, or without prompts the model as given, reaches on the validation rows.
+    """
+    place = pool.zero_shot if pool.zero_shot is not None else pool.given
+    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None or place is None:
+        return goal
+    right = judge.hits(pool.candidates[place].scores.astype(np.float64)).sum() / judge.counts.sum()
+    return replace(goal, accuracy_floor=float(right))
 
 
 def _validation(validation: Any) -> tuple[Any, Any, Any]:
