@@ -7,7 +7,7 @@ from tuning_inputs import SEARCH, held, labelled, noisy_scores, prompts, small, 
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning import tune as module
-from fairerclip.tuning.choose import REPEATS, choose, choose_by_scorer, halves, strategies
+from fairerclip.tuning.choose import REPEATS, _feasible, choose, choose_by_scorer, halves, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
@@ -238,3 +238,11 @@ def test_without_a_seed_the_features_are_drawn_once_for_the_whole_search(monkeyp
     expected = pools[0].candidates[-1].scores
     np.testing.assert_allclose(model.scores(t.val.X), expected, atol=2e-4 * np.abs(expected).max())
     assert model.random_state is None
+
+
+def test_a_floor_is_held_over_all_halves_and_not_on_each():
+    floor = Objective("eod", 0.8)
+    assert _feasible({"a": 0.79, "b": 0.7}, floor, 400) == ["a"]  # 0.79 is within a standard error, 0.02
+    assert _feasible({"a": 0.79, "b": 0.7}, floor, 40_000) == ["a"]  # none reaches it: the most accurate
+    assert _feasible({"a": 0.81, "b": 0.9}, floor, 40_000) == ["a", "b"]
+    assert _feasible({"a": 0.1}, Objective("eod"), 400) == ["a"]

@@ -8,7 +8,7 @@ that holds up best is carried out on all of them. docs/choosing.md measures what
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,10 @@ class Chosen:
 def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     """Pick by the strategy that holds up best on held-out halves; the simpler one of equals."""
     scores = [candidate.scores.astype(np.float64) for candidate in pool.candidates]
+    # On a half a floor falls to chance: a strategy keeps to it where it chooses, and is held to it over all halves.
+    free = replace(objective, accuracy_floor=None)
     trials: dict[str, list[float]] = {}
+    averages: dict[str, list[float]] = {}
     for fold in halves(judge):
         if fold.all() or not fold.any():  # cells of one row each may all fall on one side
             continue
@@ -61,7 +64,8 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
             unseen = judge.of(judged_on)
             for name, choice in strategies(pool, scores, judge, objective, chosen_on).items():
                 held = scores[choice.candidate][judged_on] + choice.offsets
-                trials.setdefault(name, []).append(judge_scores(unseen, objective, held))
+                trials.setdefault(name, []).append(judge_scores(unseen, free, held))
+                averages.setdefault(name, []).append(unseen.hits(held).sum() / len(held))
     if not trials:
         raise LabelError(
             f"{len(judge.y)} labelled validation rows are too few: one half is to choose on, the other to judge on"
@@ -69,10 +73,21 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     held_out = {name: float(np.mean(values)) for name, values in trials.items()}
     everything = np.ones(len(judge.y), dtype=bool)
     available = strategies(pool, scores, judge, objective, everything)
-    best = max(available, key=lambda name: held_out.get(name, -np.inf))
+    accurate = {name: float(np.mean(averages[name])) for name in available if name in averages}
+    best = max(_feasible(accurate, objective, len(judge.y)), key=lambda name: held_out[name])
     choice = available[best]
     value = judge_scores(judge, objective, scores[choice.candidate] + choice.offsets)
     return Chosen(choice, best, held_out, value)
+
+
+def _feasible(accurate: dict[str, float], objective: Objective, n: int) -> list[str]:
+    """Strategies whose held-out average reaches the floor, give or take its standard error; else the most accurate."""
+    floor = objective.accuracy_floor
+    if floor is None:
+        return list(accurate)
+    doubt = float(np.sqrt(floor * (1 - floor) / n))
+    kept = [name for name, average in accurate.items() if average >= floor - doubt]
+    return kept or [max(accurate, key=lambda name: accurate[name])]
 
 
 def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:

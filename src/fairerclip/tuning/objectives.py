@@ -66,11 +66,13 @@ class Objective:
         if self.name == "average":
             return np.zeros(len(accuracies))
         # As `group_report` has it: of two classes the second is the positive one.
-        compared = accuracies[:, :, -1:] if self.name == "eod" and accuracies.shape[2] == 2 else accuracies
+        # The difference of expected accuracies, not the expected difference: doubt alone would make one.
+        expected = accuracies.mean(axis=1)
+        compared = expected[:, -1:] if self.name == "eod" and expected.shape[1] == 2 else expected
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a class without rows has no spread
-            spread = np.nanmax(compared, axis=3) - np.nanmin(compared, axis=3)
-        return np.asarray(-np.nan_to_num(spread, nan=0.0).max(axis=2).mean(axis=1))
+            spread = np.nanmax(compared, axis=2) - np.nanmin(compared, axis=2)
+        return np.asarray(-np.nan_to_num(spread, nan=0.0).max(axis=1))
 
     def is_defined(self, counts: NDArray[np.int64]) -> bool:
         """Whether rows of these cells (c, |S|) say anything of it: a difference needs two groups of one class."""
