@@ -128,6 +128,22 @@ def difference(a: dict[int, Any], b: dict[int, Any], figure: str, ratio: float) 
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({wide_low:+.1f}, {wide_high:+.1f})"
 
 
+def against_zero_shot(rows: dict[str, dict[int, Any]], ratio: float) -> None:
+    """The worst group of our models, and of what is published, against zero-shot's and the published model's."""
+    print(
+        "\n| worst group | minus zero-shot | minus the published preset with the same labels |\n|---|---|---|"
+    )
+    for labels in SEES:
+        for rule in ("tuned", "default"):
+            own = rows.get(f"FairerCLIP ({labels}), {rule}")
+            if own is None:
+                continue
+            published = rows.get(f"FairerCLIP ({labels}), published")
+            cells = [difference(own, rows["Zero-shot"], "worst", ratio)]
+            cells.append("" if published is None else difference(own, published, "worst", ratio))
+            print(f"| FairerCLIP ({labels}), {rule} | " + " | ".join(cells) + " |")
+
+
 def main(folder: Path, files: list[str]) -> None:
     """Print every table."""
     for file in files:
@@ -154,6 +170,7 @@ def main(folder: Path, files: list[str]) -> None:
                 print(
                     f"| {title} | {len(found)} | {average:.1f} | {worst:.1f} | {shown} | {against[0]} | {against[1]} |"
                 )
+        against_zero_shot(rows, splits.ratio)
     ranked(folder)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, judge_scores
+from fairerclip.tuning.objectives import DIFFERENCES, Objective, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
 from fairerclip.tuning.search import Pool
 
@@ -104,9 +104,16 @@ def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
 def strategies(
     pool: Pool, scores: list[F64], judge: Judge, objective: Objective, rows: NDArray[np.bool_]
 ) -> dict[str, Choice]:
-    """What each strategy takes when it sees these rows (n,) alone; simpler ones first."""
+    """What each strategy takes when it sees these rows (n,) alone; simpler ones first.
+
+    For a difference between groups there is the search alone: moving a boundary evens groups out only where nearly all
+    rows fall on one side of it.
+    """
     seen = judge.of(rows)
     none = np.zeros(len(pool.classes))
+    plain = np.array([judge_scores(seen, objective, s[rows]) for s in scores])
+    if objective.name in DIFFERENCES:
+        return {"search": Choice(int(plain.argmax()), none)}
     out: dict[str, Choice] = {}
     fixed = {"zero-shot": pool.zero_shot, "orthogonal prompts": pool.orthogonal, "given": pool.given}
     for name, place in fixed.items():
@@ -114,7 +121,6 @@ def strategies(
             continue
         out[name] = Choice(place, none)
         out[f"{name}, offsets"] = Choice(place, learn_offsets(seen, objective, scores[place][rows])[1])
-    plain = np.array([judge_scores(seen, objective, s[rows]) for s in scores])
     out["search"] = Choice(int(plain.argmax()), none)
     promising = np.arange(len(scores))
     if len(pool.classes) > 2:
