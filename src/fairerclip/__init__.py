@@ -14,12 +14,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "FairerCLIP": "fairerclip.model",
+    "SoftValues": "fairerclip.labels",
     "TauPath": "fairerclip.path",
     "Task": "fairerclip.data",
     "load_task": "fairerclip.data",
 }
 
-__all__ = ["FairerCLIP", "Task", "TauPath", "__version__", "load_task"]
+__all__ = ["FairerCLIP", "SoftValues", "Task", "TauPath", "__version__", "load_task"]
 
 
 def __getattr__(name: str) -> Any:
