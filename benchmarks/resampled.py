@@ -2,7 +2,7 @@
 
     python benchmarks/resampled.py run TASK.npz [TASK.npz ...] -o OUT [--splits 20] [--methods KEY,KEY]
     python benchmarks/resampled.py rank TASK.npz -o OUT [--splits 20]          (MaxSkew, e.g. FairFace)
-    python benchmarks/resampled_table.py OUT [--rank OUT]
+    python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
 ``run`` keeps one file per task, split and method, so that it can be stopped and taken up again. A method sees the
 training rows of a split with the labels it is allowed, chooses among its settings on the validation rows, and the test
@@ -150,8 +150,8 @@ def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
             y, (val.X @ (read / np.linalg.norm(read, axis=1, keepdims=True)).T).argmax(axis=1), *shape
         ),
     }
-    zero_shot = pool.candidates[pool.zero_shot or 0].scores
     if key.startswith("eod"):
+        zero_shot = experiment.cosines(val.X)
         floor = float((zero_shot[: len(y)].argmax(axis=1) == y).mean())
         chosen = {"eod": choose(_seen(pool, len(y)), judges["true"], Objective("eod", floor)).choice}
     else:
@@ -270,7 +270,8 @@ def run(arguments: argparse.Namespace) -> None:
     own = [key for key in OWN if keys is None or key in keys]
     for split in range(arguments.first, arguments.splits):
         for file in arguments.tasks:
-            experiment = Experiment.of(resplit(load_task(file), split))
+            task = load_task(file)
+            experiment = Experiment.of(task if arguments.original else resplit(task, split))
             folder = arguments.output / Path(file).stem
             folder.mkdir(parents=True, exist_ok=True)
             for method in methods:
@@ -308,6 +309,7 @@ if __name__ == "__main__":
     command = commands.add_parser("run")
     command.add_argument("tasks", nargs="+")
     command.add_argument("--methods")
+    command.add_argument("--original", action="store_true", help="the task's own split, with --splits 1")
     command.add_argument("--max-seconds", type=float, default=20.0)
     command.set_defaults(function=run)
     ranking = commands.add_parser("rank")

@@ -172,8 +172,8 @@ def test_a_choice_of_the_model_as_given_can_be_shown(capsys, monkeypatch):
 
     monkeypatch.setattr(show.out, "_width", 120)
     parameters = {"class_weight": {"a": 0.5}, "tau": 0.8, "criterion": "marginal", "zero_shot": None}
-    figures = {"average": 0.9, "worst_group": None, "intervals": {"average": [0.8, 0.95]}}
-    counts = {"rows": 9, "fits": 3, "fits_planned": 8, "candidates": 60, "strategy": "given"}
+    figures = {"average": 0.9, "worst_group": None, "eod": None, "intervals": {"average": [0.8, 0.95]}}
+    counts = {"rows": 9, "fits": 3, "fits_planned": 8, "candidates": 60, "strategy": "given", "held_out": {}}
     shown = {"objective": "eod", "chosen": {"parameters": parameters, **figures}, "neighbours": [], **counts}
     show.say_tuning(shown)
     out = capsys.readouterr().out

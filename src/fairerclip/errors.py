@@ -141,6 +141,10 @@ class ZeroRowWarning(FairerClipWarning):
     """Rows are all zero."""
 
 
+class AccuracyFloorWarning(FairerClipWarning):
+    """No model of a search reaches the accuracy floor that was asked for."""
+
+
 class LabelCycleWarning(FairerClipWarning):
     """Pseudo-labels came back to an earlier state and would repeat for ever."""
 

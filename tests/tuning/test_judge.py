@@ -149,3 +149,11 @@ def test_part_of_the_rows_keeps_classes_and_groups():
     assert part.counts.shape == (3, 2)
     assert_array_equal(part.counts[2], [0, 0])
     assert len(part.cells()) == 4
+
+
+def test_one_row_in_each_cell_is_no_certainty():
+    """Rows that are their own mean show no spread: all margins tell it instead."""
+    judge = Judge(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), 2, 2)
+    drawn = judge.accuracies(np.array([0.1, -0.1, 0.2, -0.2]))
+    assert (drawn.std(axis=1) > 0.1).all()
+    assert ((drawn.mean(axis=1) > 0) & (drawn.mean(axis=1) < 1)).all()

@@ -10,7 +10,14 @@ from sklearn.base import clone
 from tuning_inputs import SEARCH, held, prompts, small, task, tuned, worst_accuracy
 
 from fairerclip import FairerCLIP
-from fairerclip.errors import FairerClipError, LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.errors import (
+    AccuracyFloorWarning,
+    FairerClipError,
+    LabelError,
+    NonFiniteError,
+    ParameterError,
+    ShapeError,
+)
 from fairerclip.labels import zero_shot
 from fairerclip.tuning.objectives import OBJECTIVES
 
@@ -457,3 +464,28 @@ def test_a_difference_between_groups_never_goes_without_a_floor():
     floor = model.diagnostics_["tuning"]["accuracy_floor"]
     assert floor == pytest.approx(np.mean(guesses == made.val.y), abs=2 / len(made.val.y))
     assert len(set(model.predict(made.val.X).tolist())) == made.n_classes
+
+
+def test_a_floor_that_nothing_reaches_is_said_and_not_hidden():
+    made = task()
+    with pytest.warns(AccuracyFloorWarning, match=r"below the accuracy_floor of 0\.9999"):
+        model = tuned(made, accuracy_floor=0.9999)
+    tuning = model.diagnostics_["tuning"]
+    assert tuning["floor_met"] is False
+    assert 0 < tuning["value"] < 2
+    assert tuned(made, accuracy_floor=0.1).diagnostics_["tuning"]["floor_met"] is True
+
+
+def test_the_floor_of_a_difference_is_that_of_zero_shot_even_with_fewer_rows_than_dimensions():
+    made = task(width=256)
+    few = np.random.default_rng(1).permutation(len(made.train.y))[:60]
+    guesses = zero_shot(made.val.X, [row[None, :] for row in made.text_target])[0]
+    model = small().tune(
+        made.train.X[few],
+        made.train.y[few],
+        validation=held(made),
+        objective="equalized_odds",
+        search=SEARCH,
+        **prompts(made),
+    )
+    assert model.diagnostics_["tuning"]["accuracy_floor"] == np.mean(guesses == made.val.y)

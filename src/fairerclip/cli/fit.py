@@ -42,7 +42,7 @@ def fit(
     ] = None,
     accuracy_floor: Annotated[
         float | None,
-        typer.Option(help="Least average accuracy on the validation split that --tune accepts, 0 to 1."),
+        typer.Option(help="Average accuracy on the validation split that --tune is to keep, 0 to 1."),
     ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(help="Stop the search of --tune before a fit that would end later.")
@@ -95,6 +95,9 @@ def fit(
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
     split = experiment.evaluation_split()
+    by_prompt = (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew"
+    if by_prompt:
+        split = None  # it ranks, and where its boundaries lie means nothing
     ranked = experiment.ranked_split() if split is None else None
     return {
         "task": experiment.task.name,
@@ -131,6 +134,10 @@ def _print(result: dict[str, Any]) -> None:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
         show.say_tuning(result["tuning"])
+    elif result["skews"]:
+        show.say(
+            "Not tuned: no validation row has a target label. For rankings by prompt give --objective max_skew."
+        )
     show.say(
         f"τ={result['tau']:g}, τ_z={result['tau_z']:g}, {result['criterion']}; rounds: {result['n_iter']}; "
         f"written to {result['model']}"

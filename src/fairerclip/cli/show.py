@@ -118,12 +118,15 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
     """The chosen point of a search and its neighbours."""
     rows = [tuning["chosen"], *tuning["neighbours"]]
     if tuning["objective"] == "max_skew":
-        title = f"Rankings tuned on {tuning['rows']} validation rows; chosen first, then its neighbours"
+        title = (
+            f"Rankings tuned on {tuning['rows']} validation rows, the figures of which flatter; chosen first"
+        )
         body = [[f"{r['strength']:g}", f"{r['max_skew']:.3f}", f"{r['rank_correlation']:.2f}"] for r in rows]
         out.print(plain_table(title, ["strength", "MaxSkew", "order kept inside groups"], body))
         return
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
-    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}); chosen first"
+    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}), whose figures flatter"
+    difference = ["eod"] if tuning["objective"] in ("eod", "equalized_odds") else []
     body = []
     for row in rows:
         p = row["parameters"]
@@ -133,12 +136,21 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
             f"{percent(row[name])} [{percent(row['intervals'][name][0])}, {percent(row['intervals'][name][1])}]"
             if row[name] is not None
             else "-"
-            for name in ("average", "worst_group")
+            for name in ("average", "worst_group", *difference)
         ]
         body.append([*free, *figures])
-    header = ["weights", "τ", "criterion", "zero-shot share", "average", "worst group"]
+    header = [
+        "weights",
+        "τ",
+        "criterion",
+        "zero-shot share",
+        "average",
+        "worst group",
+        *(["EOD"] * len(difference)),
+    ]
     out.print(plain_table(title, header, body))
-    say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
+    if len(tuning["held_out"]) > 1:
+        say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     accurate = {name: float(np.mean(averages[name])) for name in available if name in averages}
     best = max(_feasible(accurate, objective, len(judge.y)), key=lambda name: held_out[name])
     choice = available[best]
-    value = judge_scores(judge, objective, scores[choice.candidate] + choice.offsets)
+    value = judge_scores(judge, free, scores[choice.candidate] + choice.offsets)
     return Chosen(choice, best, held_out, value)
 
 

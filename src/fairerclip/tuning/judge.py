@@ -19,6 +19,8 @@ Ints = NDArray[np.int64]
 
 PRIOR_ROWS = 4.0
 """Rows' worth of the class by which a cell's shift is shrunk."""
+MIN_FREEDOM = 2
+"""Rows of a class beyond one per cell that it takes to see how its margins spread; below, all margins tell."""
 DRAWS = 32
 """Draws of the shifts; a power of two, as Sobol's sequence wants."""
 
@@ -101,6 +103,8 @@ class Judge:
             means = {s: float(values.mean()) for s, values in found.items()}
             shape = np.sort(np.concatenate([values - means[s] for s, values in found.items()]))
             spread, middle = float(shape.std()), float(np.mean(list(means.values())))
+            if len(shape) - len(found) < MIN_FREEDOM:  # rows that are their own mean show no spread
+                spread = max(spread, float(margins.std()))
             for s, values in found.items():
                 n = len(values)
                 shift = (n * means[s] + PRIOR_ROWS * middle) / (n + PRIOR_ROWS)

@@ -55,7 +55,10 @@ def tune_ranking(
     given: dict[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> FairerCLIP:
-    """A model whose rankings have the least MaxSkew on validation rows with known groups."""
+    """A model whose rankings show groups as the collection has them, as far as the order inside groups bears it.
+
+    The figures kept are of validation rows that the shifts were made on, too: they flatter.
+    """
     if given.get("text") is None:
         raise PromptError("a ranking follows prompts: give text")
     missing = given.get("missing_label")

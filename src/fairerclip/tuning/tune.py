@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from fairerclip.errors import LabelError, ParameterError, ShapeError
-from fairerclip.inputs import check_rows, sensitive_prompts
+from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, ShapeError
+from fairerclip.inputs import check_rows, prompt_groups, sensitive_prompts
 from fairerclip.labels import Encoded, encode, sensitive_columns, zero_shot
 from fairerclip.metrics import group_report
 from fairerclip.path import encode_groups
@@ -94,7 +95,7 @@ def tune(
         progress=progress,
     )
     if isinstance(goal, Objective):
-        goal = _with_floor(goal, pool, judge)
+        goal = _with_floor(goal, pool, judge, np.asarray(rows)[known], given.get("text"))
         chosen = choose(pool, judge, goal)
     else:
         chosen = choose_by_scorer(
@@ -108,9 +109,19 @@ def tune(
     if model.random_state is None:
         tuned.set_params(random_state=None)
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "scorer")
+    floor = goal.accuracy_floor if isinstance(goal, Objective) else None
+    shown = _shown(best, offsets, named, pool.classes, tuned)
+    if accuracy_floor is not None and shown["average"] < accuracy_floor:
+        warnings.warn(
+            f"the chosen model reaches an average accuracy of {shown['average']:.3f} on the validation rows, below the "
+            f"accuracy_floor of {accuracy_floor:g}: lower the floor, or search more widely",
+            AccuracyFloorWarning,
+            stacklevel=3,
+        )
     tuned.diagnostics_["tuning"] = {
         "objective": name,
-        "accuracy_floor": goal.accuracy_floor if isinstance(goal, Objective) else None,
+        "accuracy_floor": floor,
+        "floor_met": None if floor is None else bool(shown["average"] >= floor),
         "rows": len(named[0]),
         "groups": source,
         "strategy": chosen.strategy,
@@ -121,21 +132,26 @@ def tune(
         "seconds": pool.seconds,
         "failures": pool.failures,
         "value": chosen.value,
-        "chosen": _shown(best, offsets, named, pool.classes, tuned),
+        "chosen": shown,
         "neighbours": [_shown(c, offsets, named, pool.classes, tuned) for c in neighbours(pool, best)],
     }
     return tuned
 
 
-def _with_floor(goal: Objective, pool: Pool, judge: Judge) -> Objective:
+def _with_floor(goal: Objective, pool: Pool, judge: Judge, rows: NDArray[Any], text: Any) -> Objective:
     """A difference between groups is smallest where one class is predicted always: it never goes without a floor.
 
     Where none is given it is what zero-shot, or without prompts the model as given, reaches on the validation rows.
     """
-    place = pool.zero_shot if pool.zero_shot is not None else pool.given
-    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None or place is None:
+    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None:
         return goal
-    right = judge.hits(pool.candidates[place].scores.astype(np.float64)).sum() / judge.counts.sum()
+    if text is not None:
+        listed = list(text.values()) if isinstance(text, Mapping) else text
+        guesses = zero_shot(rows, prompt_groups(listed, rows.shape[1], "text"))[0]
+        return replace(goal, accuracy_floor=float(np.mean(guesses == judge.y)))
+    if pool.given is None:
+        return goal
+    right = judge.hits(pool.candidates[pool.given].scores.astype(np.float64)).sum() / judge.counts.sum()
     return replace(goal, accuracy_floor=float(right))
 
 
