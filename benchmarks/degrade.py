@@ -26,6 +26,7 @@ from fairerclip.compare.methods import PENALTIES
 from fairerclip.data import load_task, resplit
 from fairerclip.metrics import max_skew, shrunken_worst_group
 from fairerclip.path import PRIOR
+from fairerclip.tuning.judge import Judge
 from fairerclip.workflow import UNKNOWN, Experiment
 
 TASKS = ("celeba_blond", "celeba_cheekbones", "celeba_attractive", "pacs")
@@ -61,15 +62,13 @@ def fitted(model: Any, arguments: dict[str, Any]) -> Any:
 def tuned_probe(experiment: Experiment, arguments: dict[str, Any]) -> Any:
     """The group-balanced probe on Ŝ whose penalty has the best shrunken worst group on validation rows."""
     val = experiment.task.val
-    y, s = val.y, val.sensitive()
-    counts = np.zeros((len(experiment.classes), int(s.max()) + 1), dtype=int)
-    np.add.at(counts, (y, s), 1)
+    s = val.sensitive()
+    judge = Judge(val.y, s, len(experiment.classes), int(s.max()) + 1)
     best: tuple[float, Any] | None = None
     for penalty in PENALTIES:
         probe = fitted(LinearProbe(class_weight="group", **penalty), arguments)
-        hits = np.zeros_like(counts)
-        np.add.at(hits, (y, s), (probe.scores(val.X).argmax(axis=1) == y).astype(int))
-        value = float(shrunken_worst_group(hits, counts, prior=PRIOR))
+        hits = judge.hits(probe.scores(val.X))
+        value = float(shrunken_worst_group(hits, judge.counts, prior=PRIOR))
         if best is None or value > best[0]:
             best = (value, probe)
     return best[1] if best else None

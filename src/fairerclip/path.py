@@ -172,22 +172,29 @@ class TauPath:
         """The fitted model at one point."""
         return self._model._at(self.points[index].setting, refine=self.refine)
 
-    def predict_codes(self, X: Any) -> Ints:
-        """Class codes at every point (g, n); -1 where a point has no solution. O(n·D·g·r) time."""
+    def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
+        """Class scores (b, c) of every solved point, by its number, for block after block of rows. O(n·D·g·r) time."""
         X = self._model._embeddings(X, reset=False)
         check_rows(X, "X", zero_is_error=False)
         solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
-        codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
         if not solved:
-            return codes
+            return
         U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
         offset = np.concatenate([e.mean @ e.components for _, e in solved])
-        stops = np.cumsum([e.components.shape[1] for _, e in solved])
+        stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
         for start in range(0, X.shape[0], BLOCK_ROWS):
             Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
-            Z = Phi @ U.astype(Phi.dtype) - offset
-            for (g, encoders), part in zip(solved, np.split(Z, stops[:-1], axis=1), strict=True):
-                codes[g, start : start + len(Z)] = encoders.decision.scores(part).argmax(axis=1)
+            parts = np.split(Phi @ U.astype(Phi.dtype) - offset, stops, axis=1)
+            found = {g: e.decision.scores(Z) for (g, e), Z in zip(solved, parts, strict=True)}
+            yield slice(start, start + len(Phi)), found
+
+    def predict_codes(self, X: Any) -> Ints:
+        """Class codes at every point (g, n); -1 where a point has no solution."""
+        X = self._model._embeddings(X, reset=False)  # lists and data frames have no shape of their own
+        codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
+        for block, found in self.scores(X):
+            for g, scores in found.items():
+                codes[g, block] = scores.argmax(axis=1)
         return codes
 
     def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:

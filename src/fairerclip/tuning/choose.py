@@ -20,9 +20,6 @@ from fairerclip.tuning.offsets import learn_offsets
 from fairerclip.tuning.search import Pool
 
 F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Value = Callable[[F64, Ints], float]
-"""What scores (m, c) of some validation rows are worth."""
 
 REPEATS = 2
 """Times that the rows are halved; each gives two judgements."""
@@ -73,7 +70,7 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     held_out = {name: float(np.mean(values)) for name, values in trials.items()}
     everything = np.ones(len(judge.y), dtype=bool)
     available = strategies(pool, scores, judge, objective, everything)
-    accurate = {name: float(np.mean(averages[name])) for name in available if name in averages}
+    accurate = {name: float(np.mean(values)) for name, values in averages.items()}
     best = max(_feasible(accurate, objective, len(judge.y)), key=lambda name: held_out[name])
     choice = available[best]
     value = judge_scores(judge, free, scores[choice.candidate] + choice.offsets)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.labels import SoftValues
+from fairerclip.solver.decision import unit_rows
 
 PENALTIES = (0.1, 1.0, 10.0)
 FOLDS = 3
@@ -16,13 +17,13 @@ FOLDS = 3
 def read_sensitive(X: Any, X_labelled: NDArray[Any], values: NDArray[Any], seed: int) -> SoftValues:
     """Probability of each sensitive value for rows X, learned from a few rows whose value is known.
 
-    A calibrated probability gives the mean of anything in each group without bias (docs/math.md#soft), where a hard
-    guess mixes the groups. Logistic regression on unit rows; its penalty is chosen by likelihood on held-out folds.
+    As far as it is the probability given the row it gives each group's means without bias (docs/math.md#soft), where a
+    hard guess mixes the groups. Logistic regression on unit rows, its penalty chosen by likelihood on held-out folds.
     """
     # Here, and not above: scikit-learn's model selection is slow to load, and few who import us read values.
     from sklearn.model_selection import StratifiedKFold, cross_val_score
 
-    known = _unit(X_labelled)
+    known = unit_rows(np.asarray(X_labelled, dtype=np.float64))
     counts = np.unique(values, return_counts=True)[1]
     C = 1.0
     if counts.min() >= FOLDS:
@@ -33,16 +34,10 @@ def read_sensitive(X: Any, X_labelled: NDArray[Any], values: NDArray[Any], seed:
         }
         C = max(tried, key=lambda penalty: tried[penalty])
     probe = _probe(C).fit(known, values)
-    return SoftValues(probe.predict_proba(_unit(X)), probe.classes_)
+    return SoftValues(probe.predict_proba(unit_rows(np.asarray(X, dtype=np.float64))), probe.classes_)
 
 
 def _probe(C: float) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=C, max_iter=1000)
-
-
-def _unit(X: Any) -> NDArray[np.float64]:
-    rows = np.asarray(X, dtype=np.float64)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.parameters import check_parameters
-from fairerclip.path import PathPoint
-from fairerclip.solver.rows import BLOCK_ROWS
+from fairerclip.parameters import CHOICES, check_parameters
 
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
@@ -29,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
 ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CRITERIA = ("marginal", "conditional")
+CRITERIA = CHOICES["criterion"]
 FITS: tuple[Mapping[str, Any], ...] = tuple(
     {"class_weight": weight, "gamma": gamma}
     for gamma in (1e-3, 3e-4, 4e-3)
@@ -217,44 +215,27 @@ def _scored(
     fitted: FairerCLIP, parameters: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], X: Any, number: int
 ) -> list[Candidate]:
     """Candidates of one fit: its whole grid, or itself alone where there is none."""
-    if not grid:
-        with warnings.catch_warnings():
-            # X are the caller's rows without the names of a data frame, which were compared before.
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-            scores = fitted.scores(X)
-        return [Candidate(dict(parameters), number, scores.astype(np.float32))]
-    path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
-    seen: set[tuple[float, float]] = set()
-    out = []
-    for point, scores in point_scores(fitted, path.points, X):
-        setting = point.setting
-        if setting.tau == 0:  # without an S term the criterion is idle: one of both will do
-            if (setting.tau, setting.zero_shot) in seen:
-                continue
-            seen.add((setting.tau, setting.zero_shot))
-        free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
-        out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
-    if not out:
+    with warnings.catch_warnings():
+        # X are the caller's rows without the names of a data frame, which were compared before.
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        if not grid:
+            return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
+        path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
+        blocks = [found for _, found in path.scores(X)]
+    if not blocks:
         raise NoSolutionError(f"no point of the grid has a solution: {path.points[0].failure}")
+    seen: set[float] = set()
+    out = []
+    for g in blocks[0]:
+        setting = path.points[g].setting
+        if setting.tau == 0:  # without an S term the criterion is idle: one of both will do
+            if setting.zero_shot in seen:
+                continue
+            seen.add(setting.zero_shot)
+        free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
+        scores = np.concatenate([found[g] for found in blocks])
+        out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
     return out
-
-
-def point_scores(
-    model: FairerCLIP, points: Sequence[PathPoint], X: Any
-) -> list[tuple[PathPoint, NDArray[np.float64]]]:
-    """Scores (n, c) of every solved point of a path. O(n·D·Σr) time, one pass over the rows."""
-    solved = [(point, point.encoders) for point in points if point.encoders is not None]
-    if not solved:
-        return []
-    U = np.concatenate([e.components for _, e in solved], axis=1)
-    offset = np.concatenate([e.mean @ e.components for _, e in solved])
-    stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
-    blocks = []
-    for start in range(0, len(X), BLOCK_ROWS):
-        Phi = model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
-        blocks.append(Phi @ U.astype(Phi.dtype) - offset)
-    parts = np.split(np.concatenate(blocks), stops, axis=1)
-    return [(p, e.decision.scores(Z)) for (p, e), Z in zip(solved, parts, strict=True)]
 
 
 def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:
