@@ -1,0 +1,120 @@
+"""Record saved models of the present version with the answers that they give.
+
+``python tests/golden/record.py`` writes below ``model-N`` and ``baseline-N``, for the format versions N of the code it
+runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors`` with what it says of the rows
+and prompts in ``questions.safetensors``. A version is recorded once; its files must load and answer the same for ever.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from fairerclip import FairerCLIP
+from fairerclip.baselines import (
+    DFR,
+    LEACE,
+    Adapter,
+    ContrastiveAdapter,
+    LinearProbe,
+    OrthCali,
+    OrthProj,
+    WiSE,
+    ZeroShot,
+)
+from fairerclip.baselines.file import FORMAT_VERSION as BASELINE_VERSION
+from fairerclip.persist.model_file import FORMAT_VERSION as MODEL_VERSION
+
+WIDTH, N_FEATURES = 6, 12
+NAMES = np.array(["cat", "dog", "bird"])
+
+
+class World:
+    """Rows that depend on a class and a group, with prompts of both; everything from one seed."""
+
+    def __init__(self, n_classes: int, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.text, self.sensitive_text = rng.normal(size=(n_classes, WIDTH)), rng.normal(size=(2, WIDTH))
+        self.y = np.arange(60) % n_classes
+        self.s = np.where(rng.random(60) < 0.7, self.y % 2, rng.integers(2, size=60))
+        noise = 0.6 * rng.normal(size=(60, WIDTH))
+        self.X = unit(self.text[self.y] + self.sensitive_text[self.s] + noise)
+        self.text, self.sensitive_text = unit(self.text), unit(self.sensitive_text)
+
+    def prompts(self) -> dict[str, np.ndarray]:
+        return {"text": self.text, "sensitive_text": self.sensitive_text}
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def models() -> dict[str, object]:
+    """Name → fitted model."""
+    two, three = World(2), World(3)
+    small = {"n_features": N_FEATURES, "random_state": 0}
+    out: dict[str, object] = {}
+
+    def add(name: str, model: object, world: World, y: object = None, **given: object) -> None:
+        out[name] = model.fit(world.X, y, **{**world.prompts(), **given})
+
+    add("defaults", FairerCLIP(**small), two, two.y)
+    add("no-labels", FairerCLIP(**small, refine=True), three)
+    add("cosines", FairerCLIP(**small, decision="prompts", decision_zero="mean"), three, three.y)
+    add("named", FairerCLIP(**small), three, NAMES[three.y], text=dict(zip(NAMES, three.text, strict=True)))
+    for kernel in ("linear", "nystroem", "orthogonal", "exact"):
+        add(f"kernel-{kernel}", FairerCLIP(**small, kernel=kernel), two, two.y)
+    add("offsets", FairerCLIP(**small, offsets=[0.1, -0.1]), two, two.y)
+    add("shares-kept", FairerCLIP(**small, class_weight={0: 0.5, 1: 1.0}), two, two.y)
+    tuned = FairerCLIP(**small).tune(two.X, two.y, validation=(two.X, two.y, two.s), **two.prompts())
+    out["tuned"] = tuned
+    ranking = FairerCLIP(**small).tune(
+        three.X, validation=(three.X, None, three.s), objective="max_skew", **three.prompts()
+    )
+    out["ranking"] = ranking
+    validation = (three.X, three.y, three.s)
+    for model in (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3)):
+        name = type(model).__name__.lower() + ("-probe" if getattr(model, "head", None) == "probe" else "")
+        add(f"baseline-{name}", model, three, three.y)
+    for model in (DFR(random_state=0), Adapter(random_state=0), ContrastiveAdapter(random_state=0)):
+        add(f"baseline-{type(model).__name__.lower()}", model, three, three.y, validation=validation)
+    return out
+
+
+def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.ndarray]:
+    """What a model says of rows and prompts: places of the predicted classes, scores and embeddings."""
+    place = {label: k for k, label in enumerate(model.classes_.tolist())}
+    found = {
+        "predicted": np.array([place[label] for label in model.predict(rows).tolist()]),
+        "scores": model.scores(rows),
+        "decision": model.decision_function(rows),
+        "embedding": model.transform(rows),
+    }
+    if isinstance(model, FairerCLIP):
+        found["probabilities"] = model.predict_proba(rows)
+        found["cosines"] = model.similarity(rows)
+        found["text"] = model.transform_text(text)
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def main() -> None:
+    """Write every model and its answers, unless this version is there already."""
+    rng = np.random.default_rng(1)
+    questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
+    here = Path(__file__).parent
+    homes = {True: here / f"model-{MODEL_VERSION}", False: here / f"baseline-{BASELINE_VERSION}"}
+    for home in homes.values():
+        home.mkdir()
+        save_file(questions, home / "questions.safetensors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, model in models().items():
+            folder = model.save(homes[isinstance(model, FairerCLIP)] / name.removeprefix("baseline-"))
+            save_file(answers(model, **questions), folder / "answers.safetensors")
+
+
+if __name__ == "__main__":
+    main()

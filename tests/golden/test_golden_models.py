@@ -1,0 +1,45 @@
+"""Models saved by earlier versions load, and answer as they did then."""
+
+from pathlib import Path
+
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors.numpy import load_file
+
+from fairerclip import FairerCLIP
+from fairerclip.baselines import load_baseline
+
+HERE = Path(__file__).parent
+SAVED = sorted(file.parent for file in HERE.glob("*/*/answers.safetensors"))
+
+
+def test_every_kind_of_model_is_recorded():
+    kinds = {folder.parent.name.partition("-")[0] for folder in SAVED}
+    assert kinds == {"model", "baseline"}
+    assert len(SAVED) >= 22
+
+
+@pytest.mark.parametrize("folder", SAVED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_a_saved_model_answers_as_it_did(folder):
+    if folder.name in ("adapter", "contrastiveadapter"):
+        pytest.importorskip("torch")
+    questions, answers = (
+        load_file(folder.parent / "questions.safetensors"),
+        load_file(folder / "answers.safetensors"),
+    )
+    rows = questions["rows"]
+    model = (FairerCLIP.load if folder.parent.name.startswith("model") else load_baseline)(folder)
+    predicted = [model.classes_.tolist()[k] for k in answers["predicted"]]
+    assert_array_equal(model.predict(rows), predicted)
+    found = {
+        "scores": model.scores(rows),
+        "decision": model.decision_function(rows),
+        "embedding": model.transform(rows),
+    }
+    if isinstance(model, FairerCLIP):
+        found["probabilities"] = model.predict_proba(rows)
+        found["cosines"] = model.similarity(rows)
+        found["text"] = model.transform_text(questions["text"])
+    assert set(answers) == {*found, "predicted"}
+    for name, value in found.items():
+        assert_allclose(value, answers[name], rtol=1e-9, atol=1e-12, err_msg=name)
