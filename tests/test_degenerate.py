@@ -27,6 +27,7 @@ from fairerclip.errors import (
     ShapeError,
     TextCollapseError,
     TextCollapseWarning,
+    UninformativePromptsWarning,
     VanishedLabelWarning,
     ZeroRowError,
     ZeroRowWarning,
@@ -127,7 +128,7 @@ def test_warnings_point_at_the_line_that_called_fit(embeddings, kind):
             small().fit(e.X, e.y % 2, sensitive_features=e.s, text=e.text)
         elif kind is ZeroRowWarning:
             e.X[0] = 0
-            small().fit(e.X, e.y, sensitive_features=e.s)
+            small(normalize=False).fit(e.X, e.y, sensitive_features=e.s)
         else:
             small(n_components=9).fit(e.X, e.y, sensitive_features=e.s)
     assert {w.filename for w in caught if w.category is kind} == {__file__}
@@ -178,7 +179,7 @@ def test_a_row_that_is_not_finite_is_named(embeddings, value, dtype):
     with pytest.raises(NonFiniteError, match="X contains NaN or infinity in row 137 of 240; remove"):
         fit(e, X=X)
     m = fit(e)
-    for call in (m.predict, m.transform, m.decision_function, m.predict_proba, m.similarity):
+    for call in (m.predict, m.transform, m.decision_function, m.predict_proba, m.cosines):
         with pytest.raises(NonFiniteError, match="row 137"):
             call(X)
 
@@ -206,12 +207,19 @@ def test_a_zero_row_is_an_error_where_a_cosine_is_needed(embeddings):
         fit(e)
 
 
+def test_a_zero_row_is_an_error_where_rows_are_brought_to_unit_length(embeddings):
+    e = embeddings()
+    e.X[7] = 0
+    with pytest.raises(ZeroRowError, match="X is zero in row 7 of 240"):
+        small().fit(e.X, e.y, sensitive_features=e.s)
+
+
 def test_a_zero_row_is_a_warning_where_none_is_needed(embeddings):
     e = embeddings()
     m = fit(e)
     e.X[7] = 0
     with pytest.warns(ZeroRowWarning, match="row 7"):
-        small().fit(e.X, e.y, sensitive_features=e.s)
+        small(normalize=False).fit(e.X, e.y, sensitive_features=e.s)
     with pytest.warns(ZeroRowWarning, match="row 7"):
         assert np.isfinite(m.transform(e.X)).all()
 
@@ -221,7 +229,7 @@ def test_a_zero_row_is_a_warning_where_none_is_needed(embeddings):
 def test_magnitudes_that_no_embedding_has_are_named(embeddings, factor, dtype):
     e = embeddings()
     with pytest.raises(NonFiniteError, match="largest magnitude in X is 8.26e.*rescale X"):
-        fit(e, X=e.X * factor, dtype=dtype)
+        fit(e, X=e.X * factor, dtype=dtype, normalize=False)
 
 
 def test_labels_that_do_not_count_as_many_as_rows(embeddings):
@@ -304,7 +312,9 @@ def test_the_same_prompt_twice_in_one_class_is_fine(embeddings):
 
 def test_prompts_of_the_wrong_number(embeddings):
     e = embeddings()
-    with pytest.raises(PromptError, match="y has 3 classes .* but text has 2 entries; give one entry per"):
+    with pytest.raises(
+        PromptError, match=r"array of 2 entries and y has the labels \[0, 1, 2\].*numbers 0 to 1"
+    ):
         fit(e, y=np.arange(240) % 3)
     with pytest.raises(PromptError, match="at least 2 classes; got 1"):
         fit(e, text=e.text[:1])
@@ -524,7 +534,8 @@ def test_identical_rows_are_never_silent(embeddings, kernel):
     # Rounding in the mean of the features may be all that is left: an error, or a constant prediction.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises((NoSolutionError, ConstantPredictionWarning, RankWarning)):
+        named = (NoSolutionError, ConstantPredictionWarning, RankWarning, UninformativePromptsWarning)
+        with pytest.raises(named):
             fit(e, X=np.repeat(e.X[:1], 240, axis=0), kernel=kernel)
 
 
@@ -544,13 +555,15 @@ def test_constant_columns_change_nothing(embeddings, kernel):
 def test_one_column(embeddings):
     X = np.r_[np.linspace(1, 2, 30), np.linspace(4, 5, 30)][:, None]
     y, s = np.repeat([0, 1], 30), np.arange(60) % 2
-    assert small(tau=0.3).fit(X, y, sensitive_features=s).score(X, y) == 1
+    with pytest.raises(ShapeError, match=r"1 feature\(s\), and rows of one column have no direction"):
+        small(tau=0.3).fit(X, y, sensitive_features=s)
+    assert small(tau=0.3, normalize=False).fit(X, y, sensitive_features=s).score(X, y) == 1
 
 
 def test_a_large_offset_does_not_hurt(embeddings):
     e = embeddings()
-    a = small(kernel="exact").fit(e.X, e.y, sensitive_features=e.s)
-    b = small(kernel="exact").fit(e.X + 1e4, e.y, sensitive_features=e.s)
+    a = small(kernel="exact", normalize=False).fit(e.X, e.y, sensitive_features=e.s)
+    b = small(kernel="exact", normalize=False).fit(e.X + 1e4, e.y, sensitive_features=e.s)
     np.testing.assert_allclose(b.decision_function(e.X + 1e4), a.decision_function(e.X), atol=1e-3)
 
 
@@ -632,7 +645,8 @@ def test_anything_gives_finite_numbers_or_a_named_error(data):
         decision=pick(st.sampled_from(["target", "prompts"])),
         offsets=pick(st.sampled_from([None, None, rng.normal(size=c).tolist(), [1e6, 0.0]])),
         sensitive_shifts=pick(st.sampled_from([None, None, rng.normal(size=(c, v)).tolist(), [[]] * c])),
-        decision_zero=pick(st.sampled_from(["balanced", "mean"])),
+        decision_zero=pick(st.sampled_from(["balanced", "mean", "none"])),
+        normalize=pick(st.booleans()),
         sensitive_terms=pick(st.sampled_from(["each", "intersection"])),
         random_state=0,
         dtype=pick(st.sampled_from(["float32", "float64"])),
@@ -651,9 +665,12 @@ def test_anything_gives_finite_numbers_or_a_named_error(data):
             )
         except FairerClipError:
             return
-        for out in (m.transform(X), m.decision_function(X), m.predict_proba(X), m.similarity(X)):
+        for out in (m.transform(X), m.decision_function(X), m.predict_proba(X), m.cosines(X)):
             assert np.isfinite(out).all()
             assert len(out) == n
-        assert np.isfinite(m.transform_text(np.ones((1, p)))).all()
+        if m.decision == "prompts" and m.sensitive_shifts is None:
+            assert np.isfinite(m.transform_text(np.ones((1, p)))).all()
+        elif text is not None:
+            assert np.isfinite(m.transform_text(m.prompts_)).all()
         assert set(m.predict(X)) <= set(m.classes_.tolist())
         assert np.isfinite([m.objective_, m.temperature_, m.diagnostics_["residual"]]).all()

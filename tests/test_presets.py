@@ -104,7 +104,8 @@ def test_every_preset_fits_and_does_not_collapse(key):
     dataset, source, backbone = key
     task = simulate("cheekbones" if dataset == "cheekbones" else "celeba", scale=0.03, width=32)
     m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
-    m.set_params(n_features=60, random_state=0, max_iter=1)
+    # The released code does not centre: its threshold moves with the features that the seed draws, the less the more.
+    m.set_params(n_features=1500 if source == "released" else 60, random_state=0, max_iter=1)
     m.fit(task.train.X, task.train.y, sensitive_features=task.train.sensitive(), text=task.text_target)
     assert len(set(m.predict(task.test.X))) == 2
     assert m.score(task.test.X, task.test.y) > 0.6

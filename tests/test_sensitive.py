@@ -5,7 +5,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP
-from fairerclip.errors import LabelError, ManyCategoriesWarning, PromptError, ShapeError, VanishedLabelWarning
+from fairerclip.errors import (
+    LabelError,
+    ManyCategoriesWarning,
+    PromptError,
+    PromptOrderWarning,
+    ShapeError,
+    VanishedLabelWarning,
+)
 from fairerclip.metrics import dep
 
 
@@ -205,7 +212,8 @@ def test_missing_values_are_read_from_the_prompts(embeddings, mark):
     }[mark]
     options = {"missing_label": -1} if mark == "label" else {}
     m = small(**options)
-    m.fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text)
+    with pytest.warns(PromptOrderWarning, match="sensitive attribute 's' contradict"):
+        m.fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=dict(enumerate(e.sensitive_text)))
     guessed = (e.X @ e.sensitive_text.T).argmax(axis=1)
     assert_array_equal(np.asarray(m.pseudo_sensitive_, dtype=int), np.where(gone, guessed, flipped))
     assert m.diagnostics_["pseudo_sensitive"]["s"]["rows"] == 100
@@ -213,10 +221,11 @@ def test_missing_values_are_read_from_the_prompts(embeddings, mark):
     assert_allclose(m.decision_function(e.X), completed, atol=1e-8)
 
 
-def test_missing_words_are_read_from_prompts_in_sorted_order(embeddings):
+def test_missing_words_are_read_from_prompts_by_name(embeddings):
     e = embeddings()
     s = [None if i % 2 else ("man", "woman")[v] for i, v in enumerate(e.s)]
-    m = small().fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text)
+    named = {"woman": e.sensitive_text[1], "man": e.sensitive_text[0]}
+    m = small().fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=named)
     guessed = (e.X @ e.sensitive_text.T).argmax(axis=1)
     assert m.pseudo_sensitive_.tolist() == [
         s[i] if s[i] is not None else ("man", "woman")[guessed[i]] for i in range(240)
@@ -294,7 +303,7 @@ def test_prompts_of_an_unknown_attribute_are_named(embeddings):
 def test_values_and_prompts_must_match_in_number(embeddings):
     e = embeddings(n_sensitive=3)
     s = [None, *np.array(["a", "b"])[e.s[1:] % 2]]
-    with pytest.raises(PromptError, match="2 values .* prompts have 3 entries"):
+    with pytest.raises(PromptError, match="array of 3 entries and its values are .*write sensitive_text="):
         scores(e, s, sensitive_text=e.sensitive_text)
 
 
@@ -338,13 +347,14 @@ def test_prompts_may_be_a_mapping_from_value(embeddings):
     assert set(unlabelled.pseudo_sensitive_) == {"water", "land"}
 
 
-def test_prompts_in_another_order_than_the_sorted_values_are_noticed(embeddings):
+def test_named_values_need_named_prompts(embeddings):
     e = embeddings()
     names = np.array(["water", "land"], dtype=object)[e.s]
     names[::3] = None
-    with pytest.raises(PromptError, match="another order than its values .*'land', 'water'.*mapping"):
+    with pytest.raises(PromptError, match=r"write sensitive_text=\{'land': …, 'water': …\}"):
         small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=e.sensitive_text)
-    m = small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=e.sensitive_text[::-1])
+    named = dict(zip(["water", "land"], e.sensitive_text, strict=True))
+    m = small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=named)
     assert np.mean(m.pseudo_sensitive_ == np.array(["water", "land"])[e.s]) > 0.85
 
 

@@ -39,7 +39,8 @@ class Dense:
         target = (1 - share) * onehot + share * self.V
         # z_T of the model's own fixed point; its rotation onto the image side leaves M Mᵀ as it is.
         terms = [(1.0, target), (-m.tau / (1 - m.tau), psi)]
-        terms.append((m.tau_z / (1 - m.tau_z), target @ m.transform_text(e.text)))
+        text_vectors = (m.text_features_.transform(e.text) - m.text_mean_) @ m.text_components_
+        terms.append((m.tau_z / (1 - m.tau_z), target @ text_vectors))
         self.B = np.zeros((Phi.shape[1],) * 2)
         for sigma, L in terms:
             M = self.Phi.T @ (self.w[:, None] * (L - self.w @ L))

@@ -141,6 +141,34 @@ class ZeroRowWarning(FairerClipWarning):
     """Rows are all zero."""
 
 
+class PromptOrderWarning(FairerClipWarning):
+    """Prompts agree with the known labels far better in another order."""
+
+
+class UninformativePromptsWarning(FairerClipWarning):
+    """Prompts agree with the known labels no better than chance."""
+
+
+class SwappedPromptsWarning(FairerClipWarning):
+    """The prompts of the sensitive values agree with the classes better than the prompts of the classes do."""
+
+
+class IdleParameterWarning(FairerClipWarning):
+    """A parameter was set that has no effect beside the others."""
+
+
+class NormDriftWarning(FairerClipWarning):
+    """Rows have other lengths than those that the model was fitted on."""
+
+
+class DirectionDriftWarning(FairerClipWarning):
+    """Rows point elsewhere on average than those that the model was fitted on."""
+
+
+class RenamedWarning(FairerClipWarning, FutureWarning):
+    """A name that has moved was used; it goes in the next release."""
+
+
 class AccuracyFloorWarning(FairerClipWarning):
     """No model of a search reaches the accuracy floor that was asked for."""
 

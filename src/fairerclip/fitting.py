@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
+from fairerclip.drift import RowSummary
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
+from fairerclip.inputs import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
 from fairerclip.sensitive import Sensitive
+from fairerclip.solver.alternation import Alternation
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows
 from fairerclip.solver.terms import Attribute
@@ -59,9 +63,13 @@ def _term(column: SensitiveColumn) -> str:
     return column.name if column.name == "s" else f"s:{column.name}"
 
 
-def text_prompts(target: Target, kernel: str, bandwidth: float | str, seed: int) -> Prompts:
+def text_prompts(
+    target: Target, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
+) -> Prompts:
     """Features of the prompts: exact for up to 5000 of them, since there are so few distinct rows."""
     T = np.concatenate(target.prompts)
+    if normalize and target.has_text:  # class means that stand in for prompts are no embeddings
+        T = np.asarray(unit_rows(T))
     class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
     if kernel != "linear":
         kernel = "exact" if len(T) <= EXACT_PROMPTS else "nystroem"
@@ -127,6 +135,30 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     return weight
 
 
+def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:
+    """Rows (n, p), checked and at unit length if wanted, and what they looked like before.
+
+    A zero row is an error where its direction is needed: to normalise it, or to compare it with prompts.
+    """
+    check_rows(X, "X", zero_is_error=normalize or prompted)
+    seen = RowSummary.of(X)
+    if normalize:
+        check_directions(X)
+        return UnitRows(X), seen
+    check_scale(X)
+    return X, seen
+
+
+def draw_seed(random_state: Any) -> int:
+    """The seed that was given, or one drawn from what was given: a number, so that a fit can be repeated."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return int(random_state)
+    try:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise ParameterError(f"random_state: {error}") from None
+
+
 def prepare(
     X: Any, target: Target, sensitive: Sensitive, params: Mapping[str, Any], sample_weight: F64
 ) -> Prepared:
@@ -147,7 +179,9 @@ def prepare(
         rows,
         weight[chosen],
         tuple(Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weight, random_state)),
-        text_prompts(target, params["kernel"], params["bandwidth"], feature_seed),
+        text_prompts(
+            target, params["kernel"], params["bandwidth"], feature_seed, normalize=params["normalize"]
+        ),
         target.codes[chosen],
         gamma=params["gamma"],
         gamma_text=params["gamma_text"],
@@ -173,3 +207,22 @@ def _zero_shot_scores(
     if sensitive is not None and sensitive.prompts:
         T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.prompts))])
     return zero_shot_scores(X, T, centred=centred)
+
+
+def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
+    """How a fit went, ready for JSON: residual, condition, ranks, objective per round, margins of guesses."""
+    problem, target, last = prepared.problem, prepared.target, result.last
+    return {
+        "residual": last.sides.image.residual(last.image),
+        "condition": problem.factor.condition,
+        "solver": problem.solver,
+        "solver_steps": problem.factor.steps,
+        "rows": problem.rows.n_rows,
+        "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
+        "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
+        "objective": [{"image": h.image, "text": h.text} for h in result.history],
+        "label_changes": [h.label_changes for h in result.history],
+        "converged": result.converged,
+        "pseudo_labels": None if target.guess is None else target.guess.summary(target.codes, target.classes),
+        "pseudo_sensitive": prepared.sensitive.trust,
+    }

@@ -24,6 +24,59 @@ def _listed(rows: Sequence[int]) -> str:
     return f"{len(rows)} rows (first: {shown})" if len(rows) > 1 else f"row {shown}"
 
 
+def _scaled_rows(rows: Any) -> tuple[Floats, Floats, Floats]:
+    """Rows divided by their largest entry, their lengths then (n, 1), and the entries (n, 1): nothing overflows."""
+    rows = np.asarray(rows)
+    rows = rows.astype(working_dtype(rows.dtype), copy=False)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
+    return scaled, np.sqrt(np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64))[:, None], largest
+
+
+def unit_rows(rows: Any) -> NDArray[Any]:
+    """Rows of length one, float32 for float16 and float32 and float64 otherwise; a zero row stays zero.
+
+    Lengths are float64, whatever the rows are.
+    """
+    scaled, lengths, _ = _scaled_rows(rows)
+    return np.asarray(np.divide(scaled, lengths, out=scaled, where=lengths > 0, casting="same_kind"))
+
+
+def row_lengths(rows: Any) -> NDArray[np.float64]:
+    """Euclidean lengths (n,) of rows, in float64."""
+    _, lengths, largest = _scaled_rows(rows)
+    return np.asarray(lengths * largest, dtype=np.float64)[:, 0]
+
+
+def working_dtype(dtype: Any) -> type[np.floating]:
+    """The precision in which rows of a dtype are worked with."""
+    return np.float32 if dtype in (np.float16, np.float32) else np.float64
+
+
+class UnitRows:
+    """Rows of X, brought to unit length as they are read: X is neither copied nor changed.
+
+    Parameters
+    ----------
+    X : (n, p) array, memory map or store.
+    """
+
+    def __init__(self, X: Any) -> None:
+        self._X = X
+        self.shape = (int(X.shape[0]), int(X.shape[1]))
+        self.ndim = 2
+        self.dtype = np.dtype(working_dtype(X.dtype))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Floats:
+        return unit_rows(self._X[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return unit_rows(self._X[:]).astype(dtype or self.dtype, copy=False)
+
+
 def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
     """Refuse rows that are not finite and refuse, or warn of, rows that are zero. O(n·p), by blocks."""
     bad: list[int] = []
@@ -46,6 +99,15 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
                 "images again"
             )
         warnings.warn(message, ZeroRowWarning, stacklevel=3)
+
+
+def check_directions(X: Any) -> None:
+    """Refuse rows of one column: at unit length they are all 1 or −1."""
+    if X.shape[1] < 2:
+        raise ShapeError(
+            f"X has {X.shape[1]} feature(s), and rows of one column have no direction: give embeddings of 2 columns or "
+            "more, or set normalize=False"
+        )
 
 
 def check_scale(X: Any) -> None:

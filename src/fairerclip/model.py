@@ -19,10 +19,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from fairerclip import fitting
 from fairerclip.errors import (
     ConstantPredictionWarning,
-    ParameterError,
     StateError,
 )
-from fairerclip.inputs import check_rows, check_scale
 from fairerclip.labels import as_labels
 from fairerclip.parameters import check_offsets, check_parameters, check_shifts, preset
 from fairerclip.path import TauPath, path_grid, solve_path
@@ -52,6 +50,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
     Parameters
     ----------
+    normalize : bool
+        Bring image and prompt embeddings to unit length, in `fit` and ever after, so that the output of
+        ``encode_image`` and unit rows give the same model and the same answers. False takes them as they come.
     tau, tau_z : float
         Strength of the S term and of the image-text alignment on the image side; in [0, 1) for
         ``scaling="spectral"``, any non-negative number for ``scaling="paper"``.
@@ -77,8 +78,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         Take what the sensitive prompts span off the class prompts before those scores are read; without
         ``sensitive_text`` it changes nothing.
     decision : {"target", "prompts"}
-        Predict the class whose target the embedding foretells to be largest, or the one whose prompt it is closest
-        to in angle, as the paper does.
+        Predict the class with the largest predicted target, or the one whose prompt is closest in angle, as the paper
+        does.
     offsets : sequence of c numbers or None
         Added to the scores of the classes: where the boundaries between them lie. `tune` learns them.
     sensitive_shifts : c rows of numbers, one per sensitive value, or None
@@ -98,8 +99,10 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     refine : bool
         Replace guessed labels by the model's own predictions in every round, as the paper does, instead of keeping
         the guesses. A zero-shot share of 0.5 or more keeps it from feeding on its errors; see docs/choosing.md.
-    decision_zero : {"balanced", "mean"}
-        Where angles are measured from: the midpoint of the class means, or the mean of all rows.
+    decision_zero : {"balanced", "mean", "none"}
+        With ``decision="prompts"``, where angles are measured from: the midpoint of the class means, the mean of all
+        rows, or the origin of the features (the paper's formula read literally, and the authors' code; the threshold
+        then carries an offset of the random features). ``decision="target"`` has boundaries of its own.
     sensitive_terms : {"each", "intersection"}
         Several sensitive attributes as several terms, or as one whose values are their combinations.
     sensitive_kind : {"auto", "categorical", "continuous"}
@@ -114,10 +117,16 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     Attributes
     ----------
     classes_ : (c,) class labels.
-    components_ : (D, r) U of the image side; ``transform(X) = (features_.transform(X) - mean_) @ components_``.
+    components_ : (D, r) U of the image side;
+        ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``.
     mean_ : (D,) weighted mean of the features.
+    intercept_ : (r,) puts the origin of the learned space where inner products (``decision="target"``) or cosines
+        (``decision="prompts"``) with `transform_text` decide as `predict` does.
     features_, text_features_ : fitted feature maps of both sides.
-    text_components_, text_mean_ : the text side's.
+    text_components_, text_mean_, text_intercept_ : the text side's.
+    prompts_, prompt_classes_ : (m, p), (m,) the prompts of the fit and the place of their class, or None without text.
+    rows_ : lengths and mean direction of the training rows, for `drift`.
+    seed_ : the number that drew features and samples; ``random_state=seed_`` fits the same model again.
     eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     n_iter_ : rounds of Algorithm 1 that were run.
     pseudo_labels_ : (n,) labels, known and guessed (after the last refinement), or None where y was complete.
@@ -145,6 +154,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     def __init__(
         self,
         *,
+        normalize: bool = True,
         tau: float = 0.8,
         tau_z: float = 0.7,
         tau_text: float = 0.1,
@@ -174,6 +184,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         random_state: Any = None,
         dtype: str = "float32",
     ) -> None:
+        self.normalize = normalize
         self.tau = tau
         self.tau_z = tau_z
         self.tau_text = tau_text
@@ -229,19 +240,21 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             Unknown labels are read from ``text``, and refined with ``refine=True``; known ones stay.
         sensitive_features : (n,) or (n, a) or mapping name → (n,), categorical or continuous; missing
             categories are read from ``sensitive_text`` and never refined.
-        text : (c, p) prompt embeddings in the order of ``classes`` (sorted, unless given), c arrays (m, p)
-            with several prompts each, or a mapping class → prompts. None: class means of X stand in.
-        sensitive_text : prompts of the sensitive values: (v, p) in sorted order of the values, v arrays
-            (m, p), or a mapping value → prompts; for several attributes a mapping name → any of these.
+        text : a mapping class → prompts (p,) or (m, p); or prompts in the order of ``classes``, (c, p) or c arrays
+            (m, p). Without ``classes`` these are taken only for labels 0 … c−1, which are their numbers. None: class
+            means of X stand in. Prompts that contradict known labels are a `PromptError` or a named warning.
+        sensitive_text : prompts of the sensitive values: a mapping value → prompts; or prompts by number, (v, p) or v
+            arrays (m, p), for values 0 … v−1 or unknown ones. For several attributes a mapping name → any of these.
         sample_weight : (n,) row weights.
         classes : class labels in the order of ``text``, where y does not show them all.
         missing_label : overrides the constructor's; what was used is kept as ``missing_label_``.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
-        X = self._embeddings(X, reset=True)
-        check_rows(X, "X", zero_is_error=text is not None or sensitive_text is not None)
-        check_scale(X)
+        prompted = text is not None or sensitive_text is not None
+        X, seen = fitting.training_rows(
+            self._embeddings(X, reset=True), normalize=self.normalize, prompted=prompted
+        )
         weight = fitting.check_weights(sample_weight, X.shape[0])
         missing = self.missing_label if missing_label is None else missing_label
         if y is not None:
@@ -252,17 +265,16 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             X,
             sensitive_features,
             sensitive_text,
+            target,
             kind=self.sensitive_kind,
             terms=self.sensitive_terms,
             missing_label=missing,
         )
-        try:
-            params["random_state"] = check_random_state(self.random_state)
-        except ValueError as error:
-            raise ParameterError(f"random_state: {error}") from None
+        seed = fitting.draw_seed(self.random_state)
+        params["random_state"] = check_random_state(seed)
         prepared = fitting.prepare(X, target, sensitive, params, weight)
         self._solve(prepared, prepared.y, prepared.free if self.refine else None)
-        self.missing_label_ = missing
+        self.missing_label_, self.seed_, self.rows_ = missing, seed, seen
         return self
 
     def tune(
@@ -324,7 +336,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         *,
         criterion: Any = None,
         zero_shots: Any = None,
-        refine: bool = False,
+        refine: bool | None = None,
         progress: Any = None,
     ) -> TauPath:
         """Every model on a (τ, τ_z) grid from the factorisation of this fit.
@@ -335,8 +347,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             model's own ``tau_z``.
         criterion : "marginal", "conditional" or a list of both; None for this model's own.
         zero_shots : shares of the zero-shot scores in the target; None for this model's own.
-        refine : refine pseudo-labels anew at every point (one pass over the data per round) instead
-            of keeping the labels of this fit.
+        refine : refine pseudo-labels anew at every point (one pass over the data per round), or keep the guesses that
+            the prompts give; None for this model's own. The parameters of a point fit the same model again.
         progress : called after each point with (done, total).
         """
         check_is_fitted(self)
@@ -348,12 +360,14 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         grid = path_grid(
             self._setting(self._prepared), taus, tau_zs, criterion, zero_shots, has_text=has_text
         )
-        return TauPath(
-            self, solve_path(self._prepared, self._codes, grid, refine=refine, progress=progress), refine
-        )
+        refined = self.refine if refine is None else refine
+        return TauPath(self, solve_path(self._prepared, grid, refine=refined, progress=progress), refined)
 
     def _at(self, setting: Setting, *, refine: bool) -> FairerCLIP:
-        """A fitted copy at another point of the plane, sharing this model's factorisation."""
+        """A fitted copy at another point of the plane, sharing this model's factorisation.
+
+        Its parameters are those that `fit` gets to the same point with, the seed among them.
+        """
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
         other.set_params(
@@ -361,11 +375,10 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             tau_z=setting.tau_z,
             criterion=setting.criterion,
             zero_shot=setting.zero_shot,
-            refine=refine or self.refine,
+            refine=refine,
+            random_state=self.seed_,
         )
-        if refine:
-            return other._solve(self._prepared, self._prepared.y, self._prepared.free)
-        return other._solve(self._prepared, self._codes, None)
+        return other._solve(self._prepared, self._prepared.y, self._prepared.free if refine else None)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
@@ -423,6 +436,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         self._prepared, self._codes = prepared, result.last.sides.y
         self.classes_ = prepared.target.classes
         self._store(result.last.encoders())
+        self.prompts_, self.prompt_classes_ = prepared.target.listed_prompts()
         self._record(result)
         for kind, message in result.notes:
             warnings.warn(message, kind, stacklevel=3)
@@ -431,6 +445,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
     def _store(self, encoders: Encoders) -> None:
         self.mean_, self.components_ = encoders.mean, encoders.components
+        self.intercept_, self.text_intercept_ = encoders.intercept, encoders.text_intercept
         self.text_mean_, self.text_components_ = encoders.text_mean, encoders.text_components
         decision = encoders.decision
         self.zero_, self.directions_ = decision.zero, decision.directions
@@ -439,7 +454,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         self.objective_ = float(encoders.eigenvalues.sum())
 
     def _record(self, result: Alternation) -> None:
-        problem, target, sensitive = self._prepared.problem, self._prepared.target, self._prepared.sensitive
+        problem, target = self._prepared.problem, self._prepared.target
         self.features_ = problem.rows.features
         self.text_features_ = problem.prompts.features
         self.n_iter_ = len(result.history)
@@ -448,25 +463,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         if target.guess is not None and self.refine:
             self._guess_left_out(labels, target.guess.rows)
         self.pseudo_labels_ = None if target.guess is None else self.classes_[labels]
-        values = sensitive.values
+        values = self._prepared.sensitive.values
         self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
-        last = result.last
-        self.diagnostics_: dict[str, Any] = {
-            "residual": last.sides.image.residual(last.image),
-            "condition": problem.factor.condition,
-            "solver": problem.solver,
-            "solver_steps": problem.factor.steps,
-            "rows": problem.rows.n_rows,
-            "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
-            "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
-            "objective": [{"image": h.image, "text": h.text} for h in result.history],
-            "label_changes": [h.label_changes for h in result.history],
-            "converged": result.converged,
-            "pseudo_labels": None
-            if target.guess is None
-            else target.guess.summary(target.codes, self.classes_),
-            "pseudo_sensitive": sensitive.trust,
-        }
+        self.diagnostics_: dict[str, Any] = fitting.diagnostics(self._prepared, result)
 
     def _guess_left_out(self, labels: NDArray[np.int64], guessed: NDArray[np.bool_]) -> None:
         """Rows that sub-sampling or weights left out took no part in refinement: they get predictions."""
@@ -474,11 +473,15 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         left[self._prepared.rows] = False
         if left.any():
             Phi = self._prepared.problem.rows.raw(np.flatnonzero(left))
-            labels[left] = self._decision.scores((Phi - self.mean_) @ self.components_).argmax(axis=1)
+            labels[left] = self._decision.scores(Phi @ self.components_ - self._offset).argmax(axis=1)
+
+    def _training_scores(self) -> NDArray[np.float64]:
+        """Scores (n, c) of the training rows that took part."""
+        Z = self._prepared.problem.rows.project(self.mean_, self.components_)
+        return self._decision.scores(Z + self.intercept_)
 
     def _calibrate(self) -> None:
-        problem = self._prepared.problem
-        scores = self._decision.scores(problem.rows.project(self.mean_, self.components_))
+        problem, scores = self._prepared.problem, self._training_scores()
         # Against labels that were given, or else the first guesses: the refined ones are the model's own
         # predictions, and would make it look certain.
         known = ~self._prepared.free if not self._prepared.free.all() else slice(None)

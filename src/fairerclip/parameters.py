@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import numbers
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip.errors import ParameterError
+from fairerclip.errors import IdleParameterWarning, ParameterError
 from fairerclip.features import KERNELS
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -18,7 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "solver": ("auto", "cholesky", "cg"),
     "dtype": ("float32", "float64"),
     "decision": ("target", "prompts"),
-    "decision_zero": ("balanced", "mean"),
+    "decision_zero": ("balanced", "mean", "none"),
     "sensitive_terms": ("each", "intersection"),
     "sensitive_kind": ("auto", "categorical", "continuous"),
 }
@@ -80,7 +81,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     share = params["zero_shot"]
     if share is not None and (not _is_number(share) or not 0 <= share <= 1):
         raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
-    for name in ("refine", "orthogonal"):
+    for name in ("refine", "orthogonal", "normalize"):
         if not isinstance(params[name], bool):
             raise ParameterError(f"{name} must be True or False; got {params[name]!r}")
     for name in ("gamma", "gamma_text"):
@@ -92,11 +93,19 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             continue
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
             raise ParameterError(f"{name} must be a positive integer; got {value!r}")
+    if params["decision"] == "target" and params["decision_zero"] != "balanced":
+        warnings.warn(
+            f"decision_zero={params['decision_zero']!r} has no effect with decision='target', whose boundaries follow "
+            "from the target; it is for decision='prompts'",
+            IdleParameterWarning,
+            stacklevel=3,
+        )
 
 
 # Published hyper-parameters. "paper" is the paper's implementation table (one τ for both sides, weights
 # as printed, γ not given: the default stands); "released" is what the authors' released code runs with.
-# Both decide by the prompts, take labels alone for the target, and know the median bandwidth only.
+# Both decide by the prompts, take labels alone for the target, and know the median bandwidth only. The released code
+# takes image rows as they come, and angles from the origin of the features.
 _PUBLISHED: dict[str, Any] = {
     "decision": "prompts",
     "zero_shot": 0.0,
@@ -112,6 +121,8 @@ _RELEASED: dict[str, Any] = {
     "alignment": "rbf",
     "tau_text": 0.1,
     "tau_z_text": 0.1,
+    "normalize": False,
+    "decision_zero": "none",
     "random_state": 2,
 }
 

@@ -17,7 +17,6 @@ from fairerclip.errors import (
     StateError,
     TextCollapseError,
 )
-from fairerclip.inputs import check_rows
 from fairerclip.labels import Encoded, encode, intersect, sensitive_columns
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.parameters import CHOICES, check_strength
@@ -110,7 +109,6 @@ def _as_list(value: str | Iterable[str]) -> list[str]:
 
 def solve_path(
     prepared: Prepared,
-    codes: Ints,
     grid: Sequence[Setting],
     *,
     refine: bool,
@@ -118,21 +116,20 @@ def solve_path(
 ) -> list[PathPoint]:
     """Solve every point of a grid on one factorisation; docs/math.md#path.
 
-    With labels fixed each point is a few k×k eigenproblems and no pass over the data. A point where
-    the text side collapses or the penalty wins everywhere is kept with its reason.
+    Every point starts from the labels that the fit started from, known and guessed, so that its parameters fit it
+    again. With labels fixed a point is a few k×k eigenproblems and no pass over the data. A point where the text side
+    collapses or the penalty wins everywhere is kept with its reason.
     """
     points = []
+    free = prepared.free if refine else None
     for done, setting in enumerate(grid, 1):
         try:
-            y, free = (prepared.y, prepared.free) if refine else (codes, None)
-            result = alternate(prepared.problem, y, setting, free)
+            result = alternate(prepared.problem, prepared.y, setting, free)
             points.append(PathPoint(setting, result.last.encoders(), len(result.history), None))
         except (NoSolutionError, TextCollapseError) as error:
             points.append(PathPoint(setting, None, 0, str(error)))
         if progress is not None:
             progress(done, len(grid))
-    if refine:
-        prepared.problem.sides(codes)  # leave the problem at the labels of the fit
     return points
 
 
@@ -174,13 +171,12 @@ class TauPath:
 
     def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
         """Class scores (b, c) of every solved point, by its number, for block after block of rows. O(n·D·g·r) time."""
-        X = self._model._embeddings(X, reset=False)
-        check_rows(X, "X", zero_is_error=False)
+        X = self._model._rows(X)
         solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
         if not solved:
             return
         U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
-        offset = np.concatenate([e.mean @ e.components for _, e in solved])
+        offset = np.concatenate([e.mean @ e.components - e.intercept for _, e in solved])
         stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
         for start in range(0, X.shape[0], BLOCK_ROWS):
             Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))

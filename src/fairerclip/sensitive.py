@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.agreement import agreement, check_order, check_swapped
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -20,7 +21,7 @@ from fairerclip.errors import (
 )
 from fairerclip.inputs import PromptValues, sensitive_prompts
 from fairerclip.labels import SensitiveColumn, as_labels, intersect, sensitive_columns, zero_shot
-from fairerclip.targets import Guess, check_order
+from fairerclip.targets import Guess, Target, indexes_prompts, mapping_to_write
 
 Ints = NDArray[np.int64]
 
@@ -48,11 +49,19 @@ class Sensitive:
 
 
 def resolve_sensitive(
-    X: Any, sensitive_features: Any, sensitive_text: Any, *, kind: str, terms: str, missing_label: Any
+    X: Any,
+    sensitive_features: Any,
+    sensitive_text: Any,
+    target: Target,
+    *,
+    kind: str,
+    terms: str,
+    missing_label: Any,
 ) -> Sensitive:
     """Complete the sensitive attributes: known values stay, missing ones are read zero-shot.
 
-    Guessed values are never refined later: mitigation destroys what they would be read from.
+    Guessed values are never refined later: mitigation destroys what they would be read from. Prompts that contradict
+    the known values, or that seem to be those of the ``target``, are an error or a warning.
     """
     if sensitive_features is None:
         prompts = sensitive_prompts(sensitive_text, X.shape[1], None)
@@ -72,7 +81,7 @@ def resolve_sensitive(
         )
         return Sensitive([], {}, {})
     guesses: dict[str, Guess] = {}
-    complete = [_complete(X, column, prompts, guesses) for column in columns]
+    complete = [_complete(X, column, prompts, target, guesses) for column in columns]
     known = {
         c.name: (c.codes, c.categories) for c in complete if c.codes is not None and c.categories is not None
     }
@@ -85,7 +94,11 @@ def resolve_sensitive(
 
 
 def _complete(
-    X: Any, column: SensitiveColumn, prompts: Mapping[str, PromptValues], guesses: dict[str, Guess]
+    X: Any,
+    column: SensitiveColumn,
+    prompts: Mapping[str, PromptValues],
+    target: Target,
+    guesses: dict[str, Guess],
 ) -> SensitiveColumn:
     values = column.values if column.values is not None else column.codes
     if values is None or len(values) != X.shape[0]:
@@ -93,20 +106,22 @@ def _complete(
             f"X has {X.shape[0]} rows but sensitive attribute {column.name!r} has "
             f"{0 if values is None else len(values)}"
         )
-    if column.codes is None or column.categories is None or not (column.codes < 0).any():
+    if column.codes is None or column.categories is None or column.soft is not None:
         return column
     missing = column.codes < 0
     if column.name not in prompts:
+        if not missing.any():
+            return column
         raise LabelError(
             f"sensitive attribute {column.name!r} is missing in {int(missing.sum())} of {len(missing)} rows; "
             "give sensitive_text= to read it from, or drop those rows"
         )
-    codes, categories, ordered = _fit_to_prompts(
-        column.name, column.codes, column.categories, prompts[column.name]
-    )
-    guessed, margins = zero_shot(X, prompts[column.name].groups)
-    if not ordered:
-        check_order(codes[~missing], guessed[~missing], categories, f"sensitive attribute {column.name!r}")
+    said = prompts[column.name]
+    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, said)
+    _check_meaning(X, column.name, said, codes, categories, target)
+    if not missing.any():
+        return column
+    guessed, margins = zero_shot(X, said.groups)
     guesses[column.name] = Guess(missing, margins)
     codes = np.where(missing, guessed, codes).astype(np.int64)
     gone = np.bincount(codes, minlength=len(categories)) == 0
@@ -119,32 +134,47 @@ def _complete(
     return SensitiveColumn(column.name, codes, categories, None)
 
 
+def _check_meaning(
+    X: Any, name: str, prompts: PromptValues, codes: Ints, categories: NDArray[Any], target: Target
+) -> None:
+    """Compare the prompts of an attribute with its known values, and with the labels of the target."""
+    if target.has_text:
+        known = codes if (codes >= 0).any() else None
+        check_swapped(X, target.prompts, target.known, prompts.groups, known, depth=6)
+    check_order(
+        agreement(X, prompts.groups, codes),
+        categories.tolist(),
+        f"sensitive attribute {name!r}",
+        by_position=prompts.values is None,
+        depth=6,
+    )
+
+
 def _fit_to_prompts(
     name: str, codes: Ints, categories: NDArray[Any], prompts: PromptValues
-) -> tuple[Ints, NDArray[Any], bool]:
-    """Codes into the values that the prompts stand for, those values, and whether their order was given."""
-    n = len(prompts.groups)
+) -> tuple[Ints, NDArray[Any]]:
+    """Codes into the values that the prompts stand for, and those values."""
+    n, values = len(prompts.groups), categories.tolist()
     if prompts.values is not None:
         place = {value: k for k, value in enumerate(prompts.values)}
-        unknown = [value for value in categories.tolist() if value not in place]
+        unknown = [value for value in values if value not in place]
         if unknown:
             raise PromptError(
                 f"sensitive attribute {name!r} has values {unknown[:5]} without prompts; there are prompts for "
                 f"{list(place)[:10]}"
             )
-        move = np.array([*(place[value] for value in categories.tolist()), -1], dtype=np.int64)
-        return move[codes], as_labels(list(prompts.values)), True
-    if not len(categories):  # nothing is known: the prompts say what the values are
-        return codes, np.arange(n), True
-    whole = categories.dtype.kind in "iuf" and bool(np.all(categories == np.floor(categories)))
-    if whole and categories.min() >= 0 and categories.max() < n:
-        return np.where(codes < 0, -1, categories[codes]).astype(np.int64), np.arange(n), True
-    if len(categories) != n:
+        move = np.array([*(place[value] for value in values), -1], dtype=np.int64)
+        return move[codes], as_labels(list(prompts.values))
+    if not values:  # nothing is known: the prompts say what the values are
+        return codes, np.arange(n)
+    if not indexes_prompts(categories, n):
         raise PromptError(
-            f"sensitive attribute {name!r} has {len(categories)} values {categories.tolist()[:10]} but its "
-            f"prompts have {n} entries; give a mapping from value to prompts, or one entry per value, in sorted order"
+            f"the prompts of sensitive attribute {name!r} are an array of {n} entries and its values are "
+            f"{[str(value) for value in values[:10]]}, so that which prompt is whose is not said; write "
+            f"{mapping_to_write('sensitive_text', values)}. Only values that are the numbers 0 to {n - 1} of the "
+            "entries need no mapping"
         )
-    return codes, categories, False
+    return np.where(codes < 0, -1, categories[codes]).astype(np.int64), np.arange(n)
 
 
 def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:

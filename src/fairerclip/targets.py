@@ -9,18 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
+from fairerclip.agreement import agreement, check_order
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs import BLOCK_ROWS, Floats, prompt_groups
 from fairerclip.labels import Encoded, encode, zero_shot
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-ORDER_ROWS, ORDER_MARGIN = 20, 0.2
-"""With so many known labels, prompts that fit them so much better in another order are in another order."""
-
 
 LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
 """Share of the zero-shot scores in the target where labels are known, and where all of them are guesses."""
@@ -47,22 +43,6 @@ class Guess:
         }
 
 
-def check_order(known: Ints, guessed: Ints, names: NDArray[Any], what: str) -> None:
-    """Refuse prompts that agree with the known labels far better in another order."""
-    if len(known) < ORDER_ROWS:
-        return
-    confusion = np.zeros((len(names), len(names)))
-    np.add.at(confusion, (known, guessed), 1.0)
-    rows, columns = linear_sum_assignment(-confusion)
-    best, given = confusion[rows, columns].sum() / len(known), np.trace(confusion) / len(known)
-    if best - given > ORDER_MARGIN:
-        raise PromptError(
-            f"the prompts of {what} seem to be in another order than its values {names.tolist()[:10]}: read zero-shot "
-            f"they agree with {given:.0%} of the known labels, in another order with {best:.0%}. Give a mapping from "
-            "value to prompts"
-        )
-
-
 @dataclass(frozen=True)
 class Target:
     """Class codes of every row, which of them are guesses, and the prompts of each class."""
@@ -74,6 +54,36 @@ class Target:
     has_text: bool = True
     """Whether the prompts are prompts, and not class means that stand in for them."""
 
+    @property
+    def known(self) -> Ints:
+        """(n,) codes of the labels that were given, -1 for guesses."""
+        return self.codes if self.guess is None else np.where(self.guess.rows, -1, self.codes)
+
+    def listed_prompts(self) -> tuple[F64 | None, Ints | None]:
+        """All prompts (m, p) with the codes of their classes (m,); None twice where there are none."""
+        if not self.has_text:
+            return None, None
+        sizes = [len(group) for group in self.prompts]
+        return np.concatenate(self.prompts), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def indexes_prompts(values: NDArray[Any], n_prompts: int) -> bool:
+    """Whether distinct labels are numbers 0 … n_prompts − 1, so that they say which prompt is theirs.
+
+    Whole floats too, since NaN for a missing label makes floats of integers; and booleans.
+    """
+    if values.dtype.kind not in "biuf" or not len(values):
+        return False
+    numbers = values.astype(np.float64)
+    return bool(np.all(numbers == np.floor(numbers)) and numbers.min() >= 0 and numbers.max() < n_prompts)
+
+
+def mapping_to_write(name: str, values: Any) -> str:
+    """Show the mapping that says which prompt belongs to which label."""
+    plain = (value.item() if isinstance(value, np.generic) else value for value in values)
+    shown = [f"{value!r}: …" for value in list(plain)[:5]]
+    return f"{name}={{{', '.join([*shown, '…'] if len(values) > 5 else shown)}}}"
+
 
 def resolve_target(
     X: Any,
@@ -84,7 +94,12 @@ def resolve_target(
     classes: Any = None,
     missing_label: Any = None,
 ) -> Target:
-    """Complete the target: known labels stay, missing ones are read zero-shot from the prompts."""
+    """Complete the target: known labels stay, missing ones are read zero-shot from the prompts.
+
+    ``text`` is a mapping from class to prompts, or the prompts in the order of ``classes``; without ``classes`` the
+    labels must be the numbers of the prompts. Prompts that contradict the known labels are an error or a warning.
+    """
+    by_position = not isinstance(text, Mapping)
     if isinstance(text, Mapping):
         if classes is not None and list(classes) != list(text):
             raise PromptError(
@@ -95,7 +110,12 @@ def resolve_target(
     origin: Any = 0.0
     encoded = _encode_target(X, y, prompts, classes, missing_label)
     missing = encoded.missing
-    if prompts is None:
+    if prompts is not None:
+        names = encoded.classes.tolist()
+        check_order(
+            agreement(X, prompts, encoded.codes), names, "the target", by_position=by_position, depth=3
+        )
+    else:
         if len(encoded.classes) < 2:
             raise LabelError(
                 f"y must have at least 2 classes; got {len(encoded.classes)} class: {encoded.classes.tolist()}"
@@ -106,8 +126,6 @@ def resolve_target(
     codes, guess = encoded.codes, None
     if missing.any():
         guessed, margins = zero_shot(X, prompts, origin)
-        if classes is None and encoded.classes.dtype.kind not in "iuf":
-            check_order(codes[~missing], guessed[~missing], encoded.classes, "the target")
         codes = np.where(missing, guessed, codes)
         guess = Guess(missing, margins)
     present = np.bincount(codes, weights=sample_weight, minlength=len(encoded.classes)) > 0
@@ -141,16 +159,22 @@ def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, m
     if prompts is not None and encoded.missing.all():
         return _unlabelled(n, len(prompts), classes)
     _refuse_regression(encoded)
-    if prompts is None or len(encoded.classes) == len(prompts):
+    if prompts is None:
         return encoded
-    # Whole floats too: NaN for a missing label makes floats of integers.
-    indexes = encoded.classes.dtype.kind in "iuf" and len(encoded.classes) <= len(prompts)
-    if classes is None and indexes and encoded.classes.min() >= 0 and encoded.classes.max() < len(prompts):
-        return encode(y, missing_label=missing_label, classes=range(len(prompts)))
-    raise PromptError(
-        f"y has {len(encoded.classes)} classes {encoded.classes.tolist()[:10]} but text has {len(prompts)} entries; "
-        "give one entry per class in the order of classes=, or integer labels that index the prompts"
-    )
+    found = encoded.classes.tolist()
+    if classes is not None:
+        if len(found) != len(prompts):
+            raise PromptError(f"{len(found)} classes were named but text has {len(prompts)} entries")
+        return encoded
+    if not indexes_prompts(encoded.classes, len(prompts)):
+        raise PromptError(
+            f"text is an array of {len(prompts)} entries and y has the labels {found[:10]}, so that which prompt is "
+            f"whose is not said; write {mapping_to_write('text', found)}, or give the order as classes=. Without "
+            f"either, labels must be the numbers 0 to {len(prompts) - 1} of the entries"
+        )
+    if len(found) == len(prompts):
+        return encoded
+    return encode(y, missing_label=missing_label, classes=range(len(prompts)))
 
 
 def _unlabelled(n: int, n_prompts: int, classes: Any) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -289,10 +290,21 @@ def default_cut(n: int) -> int:
 
 
 def apply_model(model: FairerCLIP, X: Any, ids: NDArray[Any] | None = None) -> dict[str, NDArray[Any]]:
-    """Predictions, scores and mitigated embeddings of new rows, ready to be written."""
+    """Predictions, scores and mitigated embeddings of new rows, ready to be written.
+
+    Rows that differ from those of the fit in length or mean direction are a named warning.
+    """
+    warn_of_drift(model, X)
     Z = model.transform(X)  # once: features of every row are all the work there is
     result = {**model.decide(Z), "embedding": Z}
     return result if ids is None else {"id": ids, **result}
+
+
+def warn_of_drift(model: FairerCLIP, X: Any) -> None:
+    """Warn by name of rows that differ from those of the fit; models of earlier files cannot tell."""
+    if model.rows_ is not None:
+        for kind, message in model.drift(X).warnings:
+            warnings.warn(message, kind, stacklevel=3)
 
 
 def effective_strength(experiment: Experiment, model: FairerCLIP, tau: float, tau_z: float) -> float | None:

@@ -114,7 +114,9 @@ def test_a_batch_of_one_row_does_not_break_batch_normalisation(n):
 def test_any_labels_and_any_length_of_rows():
     X, y, _, text = spurious(7, n_classes=3)
     names = np.array(["bird", "cat", "dog"])
-    model = Adapter(hidden=4, epochs=2, random_state=0).fit(X, names[y], text=text)
+    model = Adapter(hidden=4, epochs=2, random_state=0).fit(
+        X, names[y], text=dict(zip(names, text, strict=True))
+    )
     assert set(model.predict(X)) <= set(names)
     assert model.decision_function(X).shape == (len(X), 3)
     assert model.transform(X).shape == X.shape
@@ -133,7 +135,7 @@ a = np.load({str(tmp_path / "a.npz")!r})
 model = Adapter()
 for name in Adapter.fitted:
     setattr(model, name, a[name])
-model.n_features_in_ = 12
+model.n_features_in_, model.normalize_ = 12, True
 assert np.array_equal(model.scores(a["X"]), a["scores"])
 assert "torch" not in sys.modules
 """

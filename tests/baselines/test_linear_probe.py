@@ -199,11 +199,12 @@ def test_missing_inputs_are_named(embeddings):
         LinearProbe().fit(e.X, text=e.text)
     with pytest.raises(PromptError, match="LinearProbe needs sensitive values"):
         LinearProbe(class_weight="group").fit(e.X, e.y)
+    prompts = np.vstack([e.text, -e.text.sum(axis=0)])
     with (
         pytest.warns(VanishedLabelWarning),
         pytest.raises(LabelError, match=r"no labelled rows of classes \['c'\]"),
     ):
-        LinearProbe().fit(e.X, np.array(["a", "b"])[e.y], classes=["a", "b", "c"], text=e.X[:3])
+        LinearProbe().fit(e.X, np.array(["a", "b"])[e.y], classes=["a", "b", "c"], text=prompts)
 
 
 def test_too_few_steps_are_a_warning_of_ours(embeddings):
@@ -214,6 +215,7 @@ def test_too_few_steps_are_a_warning_of_ours(embeddings):
 
 EXPECTED = {
     "check_class_weight_classifiers": "a mapping from class to weight is not taken",
+    "check_estimators_dtypes": "one of its integer rows is zero, which has no direction",
     "check_non_transformer_estimators_n_iter": "steps are in diagnostics_",
     "check_transformer_n_iter": "steps are in diagnostics_",
 }

@@ -1,10 +1,13 @@
 """The linear probe by stochastic gradient descent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gradient_inputs import split, spurious, training
 from sklearn.linear_model import LogisticRegression
 
+from fairerclip.baselines.base import Validation
 from fairerclip.baselines.sgd_probe import row_scale, shuffled, train_probe
 from fairerclip.errors import ParameterError
 
@@ -17,7 +20,7 @@ def test_run_long_it_is_the_regularised_logistic_optimum(n_classes):
     X = 2 * X
     decay = 0.05
     coef, intercept, _ = train_probe(
-        training(X, y),
+        replace(training(X, y), X=X),
         epochs=400,
         lr=0.05,
         weight_decay=decay,
@@ -52,12 +55,13 @@ def test_weights_act_as_repeated_rows_in_whole_batches():
     np.testing.assert_allclose(weighted[0], repeated[0], atol=1e-5)
 
 
-def test_coefficients_fit_the_rows_as_given_whatever_the_scale():
+def test_coefficients_fit_the_rows_whatever_their_scale():
     (X, y, _), validation = split(3)
     data = training(X, y, validation=validation)
     one, bias, found = train_probe(data, epochs=5, scale="auto", random_state=1)
     assert found["scale"] == 10
-    longer = training(10 * X, y, validation=(10 * validation[0], *validation[1:]))
+    held = data.validation
+    longer = replace(data, X=10 * data.X, validation=Validation(10 * held.X, held.y, held.s))
     ten, bias_ten, found_ten = train_probe(longer, epochs=5, random_state=1)
     assert found_ten["scale"] == 1
     np.testing.assert_allclose(X @ one.T + bias, (10 * X) @ ten.T + bias_ten, atol=1e-5)

@@ -95,7 +95,7 @@ def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.n
     }
     if isinstance(model, FairerCLIP):
         found["probabilities"] = model.predict_proba(rows)
-        found["cosines"] = model.similarity(rows)
+        found["cosines"] = model.cosines(rows)
         found["text"] = model.transform_text(text)
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
 

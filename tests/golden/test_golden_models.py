@@ -38,7 +38,7 @@ def test_a_saved_model_answers_as_it_did(folder):
     }
     if isinstance(model, FairerCLIP):
         found["probabilities"] = model.predict_proba(rows)
-        found["cosines"] = model.similarity(rows)
+        found["cosines"] = model.cosines(rows)
         found["text"] = model.transform_text(questions["text"])
     assert set(answers) == {*found, "predicted"}
     for name, value in found.items():

@@ -142,7 +142,7 @@ def naive(case, setting, rounds):
 def package_scores(case, result):
     encoders = result.last.encoders()
     Z = (case.features.transform(case.e.X) - encoders.mean) @ encoders.components
-    return encoders.decision.scores(Z)
+    return encoders.decision.scores(Z + encoders.intercept)
 
 
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])

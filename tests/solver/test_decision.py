@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip.solver.decision import Decision, unit_rows
+from fairerclip.inputs import unit_rows
+from fairerclip.solver.decision import Decision
 
 
 def means(seed=0, c=4, r=3):
@@ -15,7 +16,10 @@ def means(seed=0, c=4, r=3):
 def prompts_rule(seed=0, c=4, r=3, present=None, kind="balanced"):
     image, text, Z = means(seed, c, r)
     present = np.ones(c, dtype=bool) if present is None else present
-    return Decision.of(image, text, present, kind), image, text, Z
+    zeros = image[present].mean(axis=0), text[present].mean(axis=0)
+    if kind == "mean":
+        zeros = np.zeros(r), np.zeros(r)
+    return Decision.of(image, text, present, zeros), image, text, Z
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -70,7 +74,7 @@ def test_offsets_are_added_to_the_scores_and_to_nothing_else():
     rule, image, _, Z = prompts_rule()
     offsets = np.array([1.0, -2.0, 0.0, 5.0])
     for decision in (rule, rule.by_target(image, np.ones(4, dtype=bool), 0.0, None)):
-        moved = decision.moved(offsets)
+        moved = decision.with_offsets(offsets)
         assert_allclose(moved.scores(Z), decision.scores(Z) + offsets, atol=1e-12)
         assert_array_equal(moved.cosines(Z), decision.cosines(Z))
 
@@ -80,7 +84,7 @@ def test_scores_in_place_of_embeddings_decide_alike(share):
     rule, image, _, Z = prompts_rule()
     rng = np.random.default_rng(3)
     predicted = rng.normal(size=(4, 3)), rng.normal(size=4)
-    target = rule.by_target(image, np.ones(4, dtype=bool), share, predicted).moved(np.arange(4.0))
+    target = rule.by_target(image, np.ones(4, dtype=bool), share, predicted).with_offsets(np.arange(4.0))
     wide = target.by_scores()
     bare = Z @ target.weights.T
     assert_allclose(wide.scores(bare), target.scores(Z), atol=1e-12)
@@ -92,3 +96,34 @@ def test_scores_in_place_of_embeddings_decide_alike(share):
 def test_a_zero_row_has_no_direction_and_stays_zero():
     Z = np.array([[3.0, 4.0], [0.0, 0.0]])
     assert_allclose(unit_rows(Z), [[0.6, 0.8], [0, 0]])
+
+
+@pytest.mark.parametrize("c", [2, 3, 6])
+def test_a_moved_origin_changes_no_score_and_no_cosine(c):
+    rule, image, _, Z = prompts_rule(c=c, r=c - 1)
+    step = np.random.default_rng(5).normal(size=c - 1)
+    for decision in (rule, rule.by_target(image, np.ones(c, dtype=bool), 0.0, None)):
+        moved = decision.moved(step)
+        assert_allclose(moved.scores(Z + step), decision.scores(Z), atol=1e-12)
+        assert_allclose(moved.cosines(Z + step), decision.cosines(Z), atol=1e-12)
+
+
+@pytest.mark.parametrize("c", [2, 3, 6])
+def test_after_the_step_of_the_origin_inner_products_decide(c):
+    rule, image, _, Z = prompts_rule(c=c, r=c - 1)
+    target = rule.by_target(image, np.ones(c, dtype=bool), 0.0, None).with_offsets(np.linspace(-1, 2, c))
+    step = target.origin_step()
+    moved = target.moved(step)
+    assert_allclose(moved.constants, moved.constants[0], atol=1e-10)
+    products = (Z + step) @ moved.weights.T
+    assert_array_equal(products.argmax(axis=1), target.scores(Z).argmax(axis=1))
+
+
+def test_too_few_dimensions_for_the_boundaries_get_a_constant_coordinate():
+    rule, image, _, Z = prompts_rule(c=5, r=2)
+    target = rule.by_target(image, np.ones(5, dtype=bool), 0.0, None)
+    assert target.origin_step() is None
+    wide = target.with_constant_coordinate()
+    ones = np.column_stack([Z, np.ones(len(Z))])
+    assert_allclose(ones @ wide.weights.T, target.scores(Z), atol=1e-12)
+    assert_allclose(wide.cosines(ones), target.cosines(Z), atol=1e-12)

@@ -287,7 +287,9 @@ def test_two_classes_may_have_any_two_labels(move):
     t = task()
     X, y, s = held(t)
     plain = tuned(t, search=TINY)
-    moved = tuned(t, y=move(t.train.y), validation=(X, move(y), s), search=TINY)
+    names = move(np.arange(2)).tolist()
+    text = dict(zip(names, t.text_target, strict=True))
+    moved = tuned(t, y=move(t.train.y), validation=(X, move(y), s), search=TINY, text=text)
     assert figures(moved)["held_out"] == figures(plain)["held_out"]
     assert_array_equal(moved.predict(t.test.X), move(plain.predict(t.test.X)))
 

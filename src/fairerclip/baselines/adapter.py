@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Baseline, Needs, Training, unit_rows
+from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.sgd_probe import shuffled
 from fairerclip.baselines.training import (
     Momentum,
@@ -28,6 +28,7 @@ from fairerclip.baselines.training import (
 )
 from fairerclip.errors import ParameterError, PromptError
 from fairerclip.extras import require
+from fairerclip.inputs import unit_rows
 
 VARIANTS = ("batchnorm", "clip-adapter")
 BN_EPS = 1e-5

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.fitting import check_weights
-from fairerclip.inputs import check_rows, sensitive_prompts
+from fairerclip.inputs import check_rows, sensitive_prompts, unit_rows
 from fairerclip.labels import as_labels, encode, intersect, prototypes, sensitive_columns
 from fairerclip.sensitive import resolve_sensitive
-from fairerclip.targets import resolve_target
+from fairerclip.targets import Target, resolve_target
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,6 +89,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     needs: ClassVar[Needs]
     fitted: ClassVar[tuple[str, ...]]
+    normalize_: bool
+    """Whether rows are brought to unit length: always, but in models of files that are older than that."""
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
@@ -114,12 +116,15 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sensitive_features, text, sensitive_text, sample_weight, classes, missing_label
-            As in `FairerCLIP.fit`. Rows without a label are left out where the method needs labels.
+            As in `FairerCLIP.fit`; rows are brought to unit length. Rows without a label are left out where the
+            method needs labels.
         validation : (X, y, s), optional
             Validation rows with class and sensitive labels.
         """
         X = validate_data(self, X, dtype=np.float64, reset=True)
-        check_rows(X, "X", zero_is_error=text is not None)
+        check_rows(X, "X", zero_is_error=True)
+        X = unit_rows(X)
+        self.normalize_ = True
         weight = check_weights(sample_weight, len(X))
         self._require(y, text, sensitive_features, sensitive_text, validation)
         if y is not None:
@@ -127,7 +132,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label)
         self.classes_ = target.classes
-        groups, is_true = self._groups(X, sensitive_features, sensitive_text, missing_label)
+        groups, is_true = self._groups(X, sensitive_features, sensitive_text, target, missing_label)
         known = np.ones(len(X), dtype=bool)
         if self.requirements.labels != "none" and target.guess is not None:
             known = ~target.guess.rows
@@ -170,7 +175,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
 
     def _groups(
-        self, X: F64, sensitive_features: Any, sensitive_text: Any, missing_label: Any
+        self, X: F64, sensitive_features: Any, sensitive_text: Any, target: Target, missing_label: Any
     ) -> tuple[Ints | None, bool]:
         """Joint group codes (n,), and whether all of them were given."""
         if sensitive_features is None and sensitive_text is None:
@@ -179,6 +184,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             X,
             sensitive_features,
             sensitive_text,
+            target,
             kind="categorical",
             terms="each",
             missing_label=missing_label,
@@ -206,7 +212,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         known = ~target.missing & complete
         if not known.any():
             raise LabelError("no validation row has both a target and a sensitive label")
-        return Validation(X[known], target.codes[known], groups.codes[known])
+        return Validation(np.asarray(unit_rows(X[known])), target.codes[known], groups.codes[known])
 
     def _learn(self, data: Training) -> None:
         raise NotImplementedError
@@ -216,7 +222,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def transform(self, X: Any) -> F64:
-        """Image embeddings as the method sees them (n, …); unchanged unless it changes them."""
+        """Image embeddings as the method sees them (n, …): at unit length, unless it changes them."""
         return self._rows(X)
 
     def decision_function(self, X: Any) -> F64:
@@ -246,13 +252,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, self.fitted)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         check_rows(X, "X", zero_is_error=False)
-        return np.asarray(X)
-
-
-def unit_rows(X: F64) -> F64:
-    """Rows of length one; a zero row stays zero."""
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.asarray(X / np.where(norms > 0, norms, 1.0))
+        return np.asarray(unit_rows(X) if self.normalize_ else X)
 
 
 def _all_prompts(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairerclip.baselines.adapter import Adapted, AdapterNet, hidden_width, recipe_of, start_weights, text_of
-from fairerclip.baselines.base import Ints, Needs, Training, unit_rows
+from fairerclip.baselines.base import Ints, Needs, Training
 from fairerclip.baselines.contrast import Pairs, Sizes, contrastive_epoch, count_pairs
 from fairerclip.baselines.pseudo_groups import draw_cells, equalise, pseudo_groups
 from fairerclip.baselines.training import (
@@ -24,6 +24,7 @@ from fairerclip.baselines.training import (
 )
 from fairerclip.errors import ParameterError, VanishedLabelWarning
 from fairerclip.extras import require
+from fairerclip.inputs import unit_rows
 
 RESAMPLES = ("cells", "upsample")
 

@@ -103,7 +103,7 @@ class DFR(LinearHead):
     --------
     >>> import numpy as np
     >>> y, s = np.arange(40) % 2, np.arange(40) // 2 % 2
-    >>> X = np.column_stack([y, s]) + 0.1 * np.random.default_rng(1).normal(size=(40, 2))
+    >>> X = np.column_stack([2 * y - 1, s]) + 0.1 * np.random.default_rng(1).normal(size=(40, 2))
     >>> model = DFR(C=1.0, random_state=0).fit(X, y, validation=(X, y, s))
     >>> bool(np.all(model.predict(X) == y)), model.diagnostics_["rows_per_group"]
     (True, 10)

@@ -27,7 +27,7 @@ from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError
 from fairerclip.persist.model_file import MAX_TENSOR_BYTES, plain_value, read_bytes, write_folder
 
-FORMAT, FORMAT_VERSION = "fairerclip-baseline", 1
+FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-baseline", 2, 1
 ARRAYS, MANIFEST = "arrays.safetensors", "model.json"
 MAX_MANIFEST_BYTES = 1 << 20
 PARAMETER = "parameter:"
@@ -42,6 +42,7 @@ KEYS = {
     "n_features_in",
     "feature_names_in",
     "diagnostics",
+    "normalize",
     "sha256",
     "manifest_sha256",
 }
@@ -83,6 +84,7 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(n) for n in names],
         "diagnostics": getattr(model, "diagnostics_", None),
+        "normalize": model.normalize_,
         "sha256": hashlib.sha256(blob).hexdigest(),
     }
     manifest["manifest_sha256"] = _digest(manifest)
@@ -198,15 +200,17 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ModelFileError(f"{where} does not describe a fairerclip baseline")
     version = manifest.get("format_version")
-    if type(version) is not int or version != FORMAT_VERSION:
+    if type(version) is not int or not FIRST_VERSION <= version <= FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format version {version!r}; this version of fairerclip reads {FORMAT_VERSION}"
+            f"{path} has format version {version!r}; this version of fairerclip reads {FIRST_VERSION} to "
+            f"{FORMAT_VERSION}"
         )
-    if set(manifest) != KEYS:
-        raise ModelFileError(f"{where} has missing or unknown keys: {sorted(set(manifest) ^ KEYS)[:5]}")
+    keys = KEYS if version > FIRST_VERSION else KEYS - {"normalize"}
+    if set(manifest) != keys:
+        raise ModelFileError(f"{where} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
     if manifest["manifest_sha256"] != _digest(manifest) or raw != _canonical(manifest):
         raise ModelFileError(f"{where} does not match its digest: the file is damaged or was changed")
-    return manifest
+    return {"normalize": False, **manifest}  # version 1 took rows as they came
 
 
 def _read_arrays(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
@@ -258,6 +262,7 @@ def _set_labels(path: Path, manifest: dict[str, Any], model: Any) -> None:
         "feature_names_in": names is None
         or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
         "diagnostics": manifest["diagnostics"] is None or isinstance(manifest["diagnostics"], dict),
+        "normalize": isinstance(manifest["normalize"], bool),
     }
     wrong = [name for name, fine in valid.items() if not fine]
     if wrong:
@@ -265,7 +270,7 @@ def _set_labels(path: Path, manifest: dict[str, Any], model: Any) -> None:
     model.classes_ = np.asarray(classes)
     if model.classes_.tolist() != classes:  # mixed types: numpy would turn them into strings
         model.classes_ = np.array(classes, dtype=object)
-    model.n_features_in_ = width
+    model.n_features_in_, model.normalize_ = width, manifest["normalize"]
 
 
 def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]], kind: Any, sizes: dict[str, int]) -> None:

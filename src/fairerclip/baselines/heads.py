@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip.baselines.base import F64, Baseline, Training, unit_rows
+from fairerclip.baselines.base import F64, Baseline, Training
 from fairerclip.errors import LabelError, PromptError, ShapeError
-from fairerclip.inputs import check_rows
+from fairerclip.inputs import check_rows, unit_rows
 from fairerclip.labels import prototypes
 
 VANISHED = 1e-10
@@ -29,7 +29,7 @@ class CosineHead(Baseline):
 
 
 class LinearHead(Baseline):
-    """Scores are ``X @ coef_.T + intercept_`` (c, p), (c,): logits, in the units of X as given."""
+    """Scores are ``X @ coef_.T + intercept_`` (c, p), (c,): logits of unit rows."""
 
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
     shapes = {"coef_": ("c", "p"), "intercept_": ("c",)}  # noqa: RUF012

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training, unit_rows
+from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import Probe, check_choice, check_within
+from fairerclip.inputs import unit_rows
 
 HEADS = ("zero-shot", "probe")
 _NO_EFFECT = 1e-10  # whitened covariances are at most 1: this is rounding

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Needs, Training, unit_rows
+from fairerclip.baselines.base import F64, Needs, Training
 from fairerclip.baselines.heads import (
     CosineHead,
     all_sensitive,
@@ -19,6 +19,7 @@ from fairerclip.baselines.heads import (
 from fairerclip.baselines.logistic import check_within
 from fairerclip.baselines.orth_proj import PAPER, project, span
 from fairerclip.errors import PromptError, ShapeError
+from fairerclip.inputs import unit_rows
 
 
 class OrthCali(CosineHead):

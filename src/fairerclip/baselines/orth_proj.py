@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Needs, Training, unit_rows
+from fairerclip.baselines.base import F64, Needs, Training
 from fairerclip.baselines.heads import CosineHead, all_sensitive, class_prompts, map_prompts, unit_prompts
+from fairerclip.inputs import unit_rows
 
 PAPER = "Chuang et al. 2023, arXiv:2302.00070"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fairerclip.baselines.base import F64, Ints, Training, unit_rows
+from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.training import labels_of
 from fairerclip.errors import ParameterError, PromptError
+from fairerclip.inputs import unit_rows
 
 GROUPS = ("zero-shot", "kmeans")
 CLUSTER_WIDTH = 16

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Baseline, Needs, Training, unit_rows
+from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import Probe, check_within
+from fairerclip.inputs import unit_rows
 
 
 class WiSE(Baseline):

@@ -23,13 +23,15 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fairerclip import __version__
+from fairerclip.data.strict_json import strict_loads
+from fairerclip.drift import RowSummary
 from fairerclip.errors import ModelFileError, OutputExistsError
 from fairerclip.features import features_from_arrays
 
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
 
-FORMAT, FORMAT_VERSION = "fairerclip-model", 2
+FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-model", 3, 2
 TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_TENSOR_BYTES = 8 << 30
@@ -46,6 +48,10 @@ ARRAYS = (
     "score_constants_",
     "eigenvalues_",
 )
+SINCE_3 = ("intercept_", "text_intercept_", "row_lengths", "row_mean")
+"""Arrays that version 2 did not have: there the origin of the learned space was the mean of the features."""
+OPTIONAL = ("prompts_",)
+"""Arrays that a model fitted without prompts does not have."""
 MANIFEST_KEYS = {
     "format",
     "format_version",
@@ -55,6 +61,9 @@ MANIFEST_KEYS = {
     "n_features_in",
     "feature_names_in",
     "n_iter",
+    "n_rows",
+    "prompt_classes",
+    "seed",
     "temperature",
     "features",
     "text_features",
@@ -62,6 +71,9 @@ MANIFEST_KEYS = {
     "sha256",
     "manifest_sha256",
 }
+KEYS_SINCE_3 = {"n_rows", "prompt_classes", "seed"}
+PARAMETERS_SINCE_3 = {"normalize": False}
+"""Parameters that version 2 did not have, with the values that it worked with."""
 M = TypeVar("M", bound="FairerCLIP")
 
 
@@ -106,7 +118,7 @@ def check_model_path(path: Path, *, overwrite: bool) -> None:
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
     """Write a fitted model; the folder appears whole or not at all."""
     check_model_path(path, overwrite=overwrite)
-    tensors = {name: np.ascontiguousarray(getattr(model, name), dtype=np.float64) for name in ARRAYS}
+    tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
             tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
@@ -121,6 +133,9 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         "n_features_in": model.n_features_in_,
         "feature_names_in": None if names is None else [str(n) for n in names],
         "n_iter": model.n_iter_,
+        "n_rows": None if model.rows_ is None else model.rows_.rows,
+        "prompt_classes": None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
+        "seed": model.seed_,
         "temperature": model.temperature_,
         "features": model.features_.kernel,
         "text_features": model.text_features_.kernel,
@@ -132,9 +147,22 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
     return path
 
 
+def _arrays(model: FairerCLIP) -> dict[str, Any]:
+    """Every array of a model but those of its feature maps, by name."""
+    arrays = {name: getattr(model, name) for name in ARRAYS}
+    if model.rows_ is None:  # read from version 2, whose models have none of the rest
+        return arrays
+    arrays |= {"intercept_": model.intercept_, "text_intercept_": model.text_intercept_}
+    arrays |= {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
+    return arrays if model.prompts_ is None else arrays | {"prompts_": model.prompts_}
+
+
 def _canonical(manifest: dict[str, Any]) -> bytes:
     """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
-    return json.dumps(manifest, indent=2).encode()
+    try:
+        return json.dumps(manifest, indent=2, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
 
 
 def _digest(manifest: dict[str, Any]) -> str:
@@ -182,35 +210,26 @@ def read_bytes(path: Path, limit: int) -> bytes:
     return path.read_bytes()
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [k for k, _ in pairs]
-    if len(set(keys)) != len(keys):
-        raise ModelFileError(f"the model file repeats a key among {sorted(keys)[:5]}")
-    return dict(pairs)
-
-
 def _read_manifest(path: Path) -> dict[str, Any]:
-    raw = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
-    try:
-        manifest = json.loads(raw, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"{path / MANIFEST} is not valid JSON: {type(error).__name__}") from None
+    raw, where = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES), str(path / MANIFEST)
+    manifest = strict_loads(raw, where, ModelFileError, limit=MAX_MANIFEST_BYTES)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFileError(f"{path / MANIFEST} does not describe a fairerclip model")
-    if manifest.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(f"{where} does not describe a fairerclip model")
+    version = manifest.get("format_version")
+    if type(version) is not int or not FIRST_VERSION <= version <= FORMAT_VERSION:
         raise ModelFileError(
-            f"{path} has format version {manifest.get('format_version')!r}; this version of fairerclip reads "
+            f"{path} has format version {version!r}; this version of fairerclip reads {FIRST_VERSION} to "
             f"{FORMAT_VERSION}"
         )
-    if set(manifest) != MANIFEST_KEYS:
-        odd = sorted(set(manifest) ^ MANIFEST_KEYS)
-        raise ModelFileError(f"{path / MANIFEST} has missing or unknown keys: {odd[:5]}")
+    keys = MANIFEST_KEYS if version > FIRST_VERSION else MANIFEST_KEYS - KEYS_SINCE_3
+    if set(manifest) != keys:
+        raise ModelFileError(f"{where} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
     if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
-        raise ModelFileError(
-            f"{path / MANIFEST} does not match its digest: the file is damaged or was changed"
-        )
+        raise ModelFileError(f"{where} does not match its digest: the file is damaged or was changed")
+    if version == FIRST_VERSION:
+        manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
+        if isinstance(manifest["parameters"], dict):
+            manifest["parameters"] = PARAMETERS_SINCE_3 | manifest["parameters"]
     return manifest
 
 
@@ -238,7 +257,7 @@ def _read_tensors(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
     except SafetensorError as error:
         raise ModelFileError(f"{path / TENSORS} is not a safetensors file: {error}") from None
     # safetensors takes a repeated name without a word and keeps the last.
-    json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")], object_pairs_hook=_no_duplicates)
+    strict_loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")], str(path / TENSORS), ModelFileError)
     if len(tensors) > MAX_TENSORS:
         raise ModelFileError(f"{path / TENSORS} holds {len(tensors)} tensors, more than {MAX_TENSORS}")
     return tensors
@@ -255,6 +274,9 @@ def _check_values(path: Path, manifest: dict[str, Any]) -> None:
         "feature_names_in": names is None
         or (isinstance(names, list) and len(names) == manifest["n_features_in"]),
         "n_iter": type(manifest["n_iter"]) is int,
+        "n_rows": manifest["n_rows"] is None or (type(manifest["n_rows"]) is int and manifest["n_rows"] > 0),
+        "seed": manifest["seed"] is None or type(manifest["seed"]) is int,
+        "prompt_classes": _are_places(manifest["prompt_classes"], classes),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(manifest["diagnostics"], dict),
     }
@@ -263,15 +285,24 @@ def _check_values(path: Path, manifest: dict[str, Any]) -> None:
         raise ModelFileError(f"{path / MANIFEST}: {wrong} do not describe a model")
 
 
+def _are_places(places: Any, classes: Any) -> bool:
+    """Whether these are places among the classes, or None."""
+    return places is None or (
+        isinstance(places, list) and all(type(k) is int and 0 <= k < len(classes) for k in places)
+    )
+
+
 def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], cls: type[M]) -> M:
-    missing = [name for name in ARRAYS if name not in tensors]
+    since_3 = SINCE_3 if manifest["n_rows"] is not None else ()
+    missing = [name for name in (*ARRAYS, *since_3) if name not in tensors]
     if missing:
         raise ModelFileError(f"{path / TENSORS} lacks {missing}")
     bad = [name for name, t in tensors.items() if t.dtype != np.float64 or not np.all(np.isfinite(t))]
     if bad:
         raise ModelFileError(f"{path / TENSORS}: {bad[:3]} are not finite float64 tensors")
     groups = ("features.", "text_features.")
-    unknown = [name for name in tensors if name not in ARRAYS and not name.startswith(groups)]
+    named = {*ARRAYS, *since_3, *(OPTIONAL if manifest["prompt_classes"] is not None else ())}
+    unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
     if unknown:
         raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
     _check_values(path, manifest)
@@ -304,8 +335,23 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
     model.objective_ = float(model.eigenvalues_.sum())
     model.diagnostics_ = manifest["diagnostics"]
     model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
+    model.seed_ = manifest["seed"]
+    _set_since_3(model, manifest, tensors)
     _check_shapes(path, model)
     return model
+
+
+def _set_since_3(model: FairerCLIP, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+    """Set what files have since version 3; a model of version 2 does without."""
+    r = model.components_.shape[-1]
+    model.intercept_ = tensors.get("intercept_", np.zeros(r))
+    model.text_intercept_ = tensors.get("text_intercept_", np.zeros(r))
+    places = manifest["prompt_classes"]
+    model.prompt_classes_ = None if places is None else np.array(places, dtype=np.int64)
+    model.prompts_ = None if places is None else tensors["prompts_"]
+    model.rows_ = None
+    if manifest["n_rows"] is not None:
+        model.rows_ = RowSummary(manifest["n_rows"], tensors["row_lengths"], tensors["row_mean"])
 
 
 def _check_shapes(path: Path, model: FairerCLIP) -> None:
@@ -319,12 +365,20 @@ def _check_shapes(path: Path, model: FairerCLIP) -> None:
         "directions_": (c, r),
         "score_weights_": (c, r),
         "score_constants_": (c,),
+        "intercept_": (r,),
+        "text_intercept_": (r,),
     }
+    if model.prompts_ is not None and model.prompt_classes_ is not None:
+        expected["prompts_"] = (len(model.prompt_classes_), model.n_features_in_)
     wrong = [name for name, shape in expected.items() if getattr(model, name).shape != shape]
     sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
-    # r of them; sensitive shifts widen the space to one dimension per class, which adds none.
+    if model.rows_ is not None:
+        seen = (model.rows_.lengths.shape, model.rows_.mean.shape)
+        wrong += ["row_lengths, row_mean"] if seen != ((3,), (model.n_features_in_,)) else []
+    # One for each of the r dimensions; a column of ones has none, and sensitive shifts widen the space to one dimension
+    # per class, which adds none.
     kept = model.eigenvalues_.size
-    if model.eigenvalues_.ndim != 1 or not (kept == r or (r == c and 1 <= kept <= c)):
+    if model.eigenvalues_.ndim != 1 or not (kept in (r, r - 1) or r in (c, c + 1)) or not 1 <= kept:
         wrong.append("eigenvalues_")
     if wrong or r < 1 or sizes != (D, model.n_features_in_, model.n_features_in_):
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or sizes})")

@@ -21,7 +21,8 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.features import FourierFeatures
-from fairerclip.solver.decision import Decision, unit_rows
+from fairerclip.inputs import unit_rows
+from fairerclip.solver.decision import Decision
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
 
@@ -89,16 +90,20 @@ class Encoders:
     """Two encoders and the decision rule: all that prediction needs."""
 
     mean: F64
-    """(D,) zero of the image features."""
+    """(D,) weighted mean of the image features."""
     components: F64
     """(D, r) U of the image side."""
+    intercept: F64
+    """(r,) Z = (Φ − mean) U + intercept: the origin of the learned space is where the decision wants it."""
     text_mean: F64
     """(D_T,)"""
     text_components: F64
     """(D_T, r) U of the text side, rotated onto the image side."""
+    text_intercept: F64
+    """(r,)"""
     decision: Decision
     eigenvalues: F64
-    """(r,) of the image side; their sum is its objective."""
+    """(≤ r,) of the image side; their sum is its objective."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +118,15 @@ class Round:
     text_vectors: F64
     """(c, r) z_T of each class, rotated."""
     decision: Decision
+    text_zero: F64
+    """(r,) the point from which the angles of the text side are measured."""
+    by_prompts: bool
+    """Whether the angle with the prompts decides, and not the predicted target."""
     sensitive_shifts: F64 | None = None
     """(c, q)"""
 
     def encoders(self) -> Encoders:
-        """Expand to feature space."""
+        """Expand to feature space, with the origin where the decision wants it; docs/math.md#origin."""
         image, text = self.sides.image, self.sides.text
         coefficients, turned, decision = self.image.coefficients, self.rotation, self.decision
         if self.sensitive_shifts is not None:
@@ -125,11 +134,24 @@ class Round:
             coefficients = coefficients @ decision.weights.T - image.explained() @ self.sensitive_shifts.T
             turned = turned @ decision.weights.T
             decision = decision.by_scores()
+        if self.by_prompts and self.sensitive_shifts is None:
+            step: F64 | None = -decision.zero
+            text_step = -self.text_zero
+        else:
+            step, text_step = decision.origin_step(), np.zeros(turned.shape[1])
+        if step is None:
+            coefficients, turned = _with_zero_column(coefficients), _with_zero_column(turned)
+            step, text_step = np.append(np.zeros_like(decision.zero), 1.0), np.append(text_step, 0.0)
+            decision = decision.with_constant_coordinate()
+        else:
+            decision = decision.moved(step)
         return Encoders(
             mean=image.mean,
             components=image.reduced.basis @ coefficients,
+            intercept=step,
             text_mean=text.mean,
             text_components=text.reduced.basis @ (self.text.coefficients @ turned),
+            text_intercept=text_step,
             decision=decision,
             eigenvalues=self.image.eigenvalues,
         )
@@ -140,6 +162,10 @@ class Round:
         if self.sensitive_shifts is not None:
             scores -= self.sides.image_rows @ (self.sides.image.explained() @ self.sensitive_shifts.T)
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+
+
+def _with_zero_column(a: F64) -> F64:
+    return np.hstack([a, np.zeros((len(a), 1))])
 
 
 @dataclass(frozen=True)
@@ -252,14 +278,31 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
         raise TextCollapseError(
             "the text encoder maps every class to zero; lower tau_text or raise tau_z_text"
         )
-    decision = Decision.of(image.class_means, vectors, share > 0, setting.zero)
-    if setting.decision == "target":
+    zeros = _zeros(sides, image, text, rotation, vectors, setting.zero)
+    decision = Decision.of(image.class_means, vectors, share > 0, zeros)
+    by_prompts = setting.decision == "prompts"
+    if not by_prompts:
         predicted = sides.image.predicted_scores(image.coefficients) if sides.image.table.has_scores else None
         decision = decision.by_target(image.class_means, share > 0, setting.zero_shot, predicted)
     if setting.offsets is not None:
-        decision = decision.moved(np.asarray(setting.offsets))
+        decision = decision.with_offsets(np.asarray(setting.offsets))
     shifts = None if setting.sensitive_shifts is None else np.asarray(setting.sensitive_shifts)
-    return Round(sides, image, text, rotation, vectors, decision, shifts)
+    return Round(sides, image, text, rotation, vectors, decision, zeros[1], by_prompts, shifts)
+
+
+def _zeros(
+    sides: Sides, image: SideSolution, text: SideSolution, rotation: F64, vectors: F64, kind: str
+) -> tuple[F64, F64]:
+    """The points (r,) from which the angles of both sides are measured; docs/math.md#zero."""
+    present = sides.image.table.class_share > 0
+    if kind == "balanced":
+        return image.class_means[present].mean(axis=0), vectors[present].mean(axis=0)
+    if kind == "mean":
+        return np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
+    # "none": Z is about the mean of the features, so their own origin lies at minus that mean.
+    image_mean = sides.image.mean @ (sides.image.reduced.basis @ image.coefficients)
+    text_mean = sides.text.mean @ (sides.text.reduced.basis @ text.coefficients)
+    return -image_mean, -(text_mean @ rotation)
 
 
 def _solve_text(current: Round, setting: Setting) -> SideSolution | None:
@@ -370,7 +413,7 @@ def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:
 
 
 def _collapse_notes(decision: Decision) -> list[Note]:
-    unit = unit_rows(decision.directions)
+    unit = np.asarray(unit_rows(decision.directions))
     similar = unit @ unit.T - 2 * np.eye(len(unit))
     i, j = np.unravel_index(int(np.argmax(similar)), similar.shape)
     if similar[i, j] <= 1 - 1e-9:

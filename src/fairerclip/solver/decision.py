@@ -7,23 +7,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.inputs import unit_rows
+
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
 
 
-def unit_rows(Z: F64) -> F64:
-    """Rows scaled to length one; zero rows stay zero."""
-    norms = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.asarray(np.divide(Z, norms, out=np.zeros_like(Z), where=norms > 0))
+HOMOGENEOUS = 1e-9
+"""Boundaries that a move of the origin leaves off by less than this, relative to their size, are held by it."""
+SMALLEST_DIRECTION = 1e-6
+"""Directions of the weights below this share of the largest hold no boundary."""
+LARGEST_STEP = 1e3
+"""A farther origin would cost single precision the differences between rows."""
 
 
 @dataclass(frozen=True)
 class Decision:
     """From Z to classes: a score per class, affine in Z, and the paper's cosines beside it.
 
-    The zero is the point from which angles are measured. ``"balanced"`` is the midpoint of the class
-    means, ``"mean"`` the weighted mean of the training rows; for unbalanced classes the difference
-    decides more than τ does, see docs/math.md#zero.
+    The zero is the point from which angles are measured: the midpoint of the class means, the weighted mean of the
+    training rows, or the origin of the features. The difference can decide more than τ does; see docs/math.md#zero.
     """
 
     zero: F64
@@ -36,16 +39,15 @@ class Decision:
     """(c,) scores = Z @ weights.T + constants."""
 
     @classmethod
-    def of(cls, image_means: F64, text_means: F64, present: NDArray[np.bool_], kind: str) -> Decision:
+    def of(
+        cls, image_means: F64, text_means: F64, present: NDArray[np.bool_], zeros: tuple[F64, F64]
+    ) -> Decision:
         """argmax over classes of cos(z_I − zero, z_T(class) − zero_T): the paper's rule.
 
-        Built from class means of both sides (c, r); classes without rows do not move the zero.
+        Built from the class means of both sides (c, r) and the ``zeros`` of both sides (r,).
         """
-        if kind == "balanced" and present.any():
-            zero, text_zero = image_means[present].mean(axis=0), text_means[present].mean(axis=0)
-        else:
-            zero, text_zero = np.zeros(image_means.shape[1]), np.zeros(text_means.shape[1])
-        directions = unit_rows(text_means - text_zero)
+        zero, text_zero = zeros
+        directions = np.asarray(unit_rows(text_means - text_zero), dtype=np.float64)
         directions[~present] *= 1 - 1e-7  # a class that no row has loses a tie against one that has rows
         return cls(zero=zero, directions=directions, weights=directions, constants=-directions @ zero)
 
@@ -73,11 +75,45 @@ class Decision:
     def by_scores(self) -> Decision:
         """The same rule where Z has become the scores without their constants: (n, c) instead of (n, r)."""
         W = self.weights
-        return Decision(W @ self.zero, unit_rows(self.directions @ W.T), np.eye(len(W)), self.constants)
+        return Decision(
+            W @ self.zero,
+            np.asarray(unit_rows(self.directions @ W.T), dtype=np.float64),
+            np.eye(len(W)),
+            self.constants,
+        )
 
-    def moved(self, offsets: F64) -> Decision:
+    def with_offsets(self, offsets: F64) -> Decision:
         """The same with offsets (c,) added to the scores."""
         return replace(self, constants=self.constants + offsets)
+
+    def moved(self, step: F64) -> Decision:
+        """The same rule for Z + step instead of Z; step (r,)."""
+        return replace(self, zero=self.zero + step, constants=self.constants - self.weights @ step)
+
+    def origin_step(self) -> F64 | None:
+        """The step (r,) of the origin after which inner products with the weights alone decide as the scores do.
+
+        Then the constants of all classes are equal. None where r is too small for that: c − 1 boundaries need c − 1
+        dimensions.
+        """
+        c = len(self.constants)
+        centre = np.eye(c) - 1 / c  # what all classes have in common decides nothing
+        W, b = centre @ self.weights, centre @ self.constants
+        step = np.linalg.lstsq(W, b, rcond=SMALLEST_DIRECTION)[0]
+        if np.abs(step).max() > LARGEST_STEP:
+            return None
+        held = np.abs(W @ step - b).max() <= HOMOGENEOUS * max(float(np.abs(b).max()), float(np.abs(W).max()))
+        return np.asarray(step) if held else None
+
+    def with_constant_coordinate(self) -> Decision:
+        """The same rule for Z with one more coordinate, which is 1 for every row and carries the constants."""
+        column = np.zeros((len(self.constants), 1))
+        return Decision(
+            zero=np.append(self.zero, 1.0),
+            directions=np.hstack([self.directions, column]),
+            weights=np.hstack([self.weights, self.constants[:, None]]),
+            constants=np.zeros(len(self.constants)),
+        )
 
     def scores(self, Z: Floats) -> F64:
         """Scores of each class (n, c); the largest wins."""
@@ -85,4 +121,4 @@ class Decision:
 
     def cosines(self, Z: Floats) -> F64:
         """The paper's cosines (n, c), in [-1, 1]."""
-        return unit_rows(np.asarray(Z - self.zero, dtype=np.float64)) @ self.directions.T
+        return np.asarray(unit_rows(np.asarray(Z - self.zero, dtype=np.float64)) @ self.directions.T)

@@ -77,7 +77,7 @@ def tune_ranking(
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
         fitted = fit(ranking)
     onehot = np.eye(len(values))[codes[known]]
-    old, train_scores = fitted.scores(held), _training_scores(fitted)
+    old, train_scores = fitted.scores(held), fitted._training_scores()
     train_explained, explained = _explained(fitted, held)
     posteriors, order = _posteriors(fitted, values)
     everyone = np.concatenate([posteriors, onehot[:, order]])
@@ -128,18 +128,13 @@ def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]
     return columns[0].codes, columns[0].categories
 
 
-def _training_scores(fitted: FairerCLIP) -> F64:
-    """Scores (n, c) of the training rows that took part."""
-    Z = fitted._prepared.problem.rows.project(fitted.mean_, fitted.components_)
-    return fitted._decision.scores(Z)
-
-
 def _explained(fitted: FairerCLIP, rows: NDArray[Any]) -> tuple[F64, F64]:
     """What training rows and others say of the sensitive values: (n, k) and (m, k)."""
     problem = fitted._prepared.problem
     image = problem.sides(fitted._codes).image
     V = image.reduced.basis @ image.explained()
-    return problem.rows.project(image.mean, V), (fitted.features_.transform(rows) - image.mean) @ V
+    others = fitted.features_.transform(np.asarray(fitted._rows(rows)))
+    return problem.rows.project(image.mean, V), (others - image.mean) @ V
 
 
 def _posteriors(fitted: FairerCLIP, values: NDArray[Any]) -> tuple[F64, list[int]]:

@@ -1,0 +1,173 @@
+"""Rows of another length give the same answers, and rows of another kind are noticed."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip import FairerCLIP, load_task
+from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthProj, WiSE, ZeroShot
+from fairerclip.drift import RowSummary, compare_rows
+from fairerclip.errors import DirectionDriftWarning, NormDriftWarning
+from fairerclip.inputs import UnitRows, row_lengths, unit_rows
+
+
+def small(**parameters):
+    return FairerCLIP(**{"n_features": 60, "random_state": 0, **parameters})
+
+
+def fitted(e, X=None, model=None, **given):
+    rows = e.X if X is None else X
+    return (model or small()).fit(rows, e.y, text=e.text, sensitive_text=e.sensitive_text, **given)
+
+
+# Unit rows ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 10.0, 1e30, 1e300])
+def test_unit_rows_have_length_one_whatever_their_scale(scale):
+    rows = scale * np.random.default_rng(0).normal(size=(20, 5))
+    expected = rows / scale / np.linalg.norm(rows / scale, axis=1, keepdims=True)
+    assert_allclose(unit_rows(rows), expected, rtol=1e-13)
+    assert_allclose(row_lengths(rows), scale * np.linalg.norm(rows / scale, axis=1), rtol=1e-13)
+
+
+def test_unit_rows_keep_their_precision_and_zero_rows():
+    rows = np.array([[3.0, 4.0], [0.0, 0.0]])
+    for dtype, out in ((np.float16, np.float32), (np.float32, np.float32), (np.int64, np.float64)):
+        found = unit_rows(rows.astype(dtype))
+        assert found.dtype == out
+        assert_allclose(found, [[0.6, 0.8], [0, 0]], rtol=1e-6)
+    lazy = UnitRows(rows)
+    assert (lazy.shape, len(lazy), lazy.dtype) == ((2, 2), 2, np.float64)
+    assert_allclose(np.asarray(lazy), [[0.6, 0.8], [0, 0]])
+    assert_allclose(lazy[np.array([0])], [[0.6, 0.8]])
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0, 1e4])
+def test_rows_of_another_scale_get_the_same_answers(embeddings, factor):
+    e = embeddings(n=400)
+    m = fitted(e)
+    assert np.mean(m.predict(factor * e.X) == m.predict(e.X)) >= 0.999
+    assert_allclose(m.scores(factor * e.X), m.scores(e.X), atol=1e-5)
+    raw = fitted(e, factor * e.X)
+    assert_allclose(raw.scores(e.X), m.scores(e.X), atol=1e-4)
+    lengths = np.random.default_rng(0).uniform(0.5, 30, size=(400, 1))  # as encode_image gives them
+    assert_allclose(fitted(e, lengths * e.X).scores(e.X), m.scores(e.X), atol=1e-4)
+
+
+def test_prompts_of_another_scale_give_the_same_model(embeddings):
+    e = embeddings(n=300)
+    a, b = (
+        small(decision="prompts").fit(e.X, e.y, text=f * e.text, sensitive_text=f * e.sensitive_text)
+        for f in (1.0, 9.0)
+    )
+    assert_allclose(a.scores(e.X), b.scores(e.X), atol=1e-8)
+    assert_allclose(a.transform_text(e.text), b.transform_text(4 * e.text), atol=1e-8)
+
+
+def test_without_normalising_rows_are_taken_as_they_come(embeddings):
+    e = embeddings(n=400)
+    m = fitted(e, model=small(normalize=False))
+    assert np.mean(m.predict(10 * e.X) == m.predict(e.X)) < 0.99
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ZeroShot(), LinearProbe(), OrthProj(), LEACE(), LEACE("probe"), WiSE(), DFR(random_state=0)],
+    ids=str,
+)
+def test_a_baseline_gives_rows_of_another_scale_the_same_answers(embeddings, model, tmp_path):
+    e = embeddings(n=400)
+    m = fitted(e, model=model, validation=(3 * e.X, e.y, e.s))
+    assert_array_equal(m.predict(10 * e.X), m.predict(e.X))
+    assert_allclose(m.scores(10 * e.X), m.scores(e.X), atol=1e-9)
+    back = type(m).load(m.save(tmp_path / "model"))
+    assert_array_equal(back.predict(10 * e.X), m.predict(e.X))
+
+
+# Drift --------------------------------------------------------------------------------------------------
+
+
+def kinds(drift):
+    return [kind for kind, _ in drift.warnings]
+
+
+def cone(e):
+    """Rows about a common direction, as those of CLIP are."""
+    return e.X + 1.2 * np.eye(e.X.shape[1])[0]
+
+
+def test_rows_like_those_of_the_fit_have_not_drifted(embeddings):
+    e = embeddings(n=800)
+    X = cone(e)
+    m = fitted(e, X)
+    assert kinds(m.drift(X)) == []
+    for rows in (X[:1], X[:5], X[:50], X[e.y == 1], X[e.s == 0], X[(e.y == 0) & (e.s == 1)]):
+        assert kinds(m.drift(rows)) == []
+
+
+def test_rows_of_another_length_are_named(embeddings):
+    e = embeddings()
+    m = fitted(e)
+    drift = m.drift(10 * e.X)
+    assert kinds(drift) == [NormDriftWarning]
+    assert (drift.length, drift.fitted_length) == (pytest.approx(10), pytest.approx(1))
+    assert "changes no answer" in drift.warnings[0][1]
+    raw = fitted(e, model=small(normalize=False)).drift(10 * e.X)
+    assert "bring the rows to the lengths" in raw.warnings[0][1]
+
+
+def test_rows_of_another_encoder_are_named(embeddings):
+    e = embeddings(n=400)
+    X = cone(e)
+    m = fitted(e, X)
+    turned, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))
+    drift = m.drift(X @ turned)
+    assert kinds(drift) == [DirectionDriftWarning]
+    assert drift.cosine < 0.25
+
+
+def test_the_summary_is_that_of_plain_formulas_and_survives_a_file(embeddings, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairerclip.drift.BLOCK_ROWS", 37)
+    e = embeddings()
+    X = 3 * e.X * np.random.default_rng(1).uniform(1, 2, size=(240, 1))
+    summary = RowSummary.of(X)
+    assert_allclose(summary.lengths, np.quantile(np.linalg.norm(X, axis=1), [0.01, 0.5, 0.99]))
+    assert_allclose(summary.mean, e.X.mean(axis=0), atol=1e-12)
+    m = fitted(e, X)
+    back = FairerCLIP.load(m.save(tmp_path / "model"))
+    assert back.drift(e.X) == m.drift(e.X)
+    assert compare_rows(
+        RowSummary.of(cone(e)), RowSummary.of(cone(e)), normalize=True
+    ).cosine == pytest.approx(1)
+
+
+def test_apply_warns_by_name_of_rows_that_have_drifted(embeddings, run, tmp_path):
+    e = embeddings()
+    m = fitted(e)
+    m.save(tmp_path / "model")
+    np.save(tmp_path / "same.npy", e.X.astype(np.float32))
+    np.save(tmp_path / "longer.npy", 10 * e.X.astype(np.float32))
+    code, out, err = run(
+        "apply", tmp_path / "model", tmp_path / "same.npy", "-o", tmp_path / "a.csv", "--json"
+    )
+    assert (code, json.loads(out)["warnings"], err) == (0, [], "")
+    code, out, err = run("apply", tmp_path / "model", tmp_path / "longer.npy", "-o", tmp_path / "b.csv")
+    assert code == 0
+    assert "NormDriftWarning: the rows have a median length of 10" in err
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text() or m.normalize
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["celeba_blond", "celeba_attractive", "pacs"])
+def test_real_rows_times_ten_keep_their_answers_and_splits_have_not_drifted(real_data, name):
+    task = load_task(real_data / f"{name}.npz")
+    attribute = task.sensitive_attribute()
+    X = np.asarray(task.test.X, dtype=np.float32)
+    m = small().fit(task.train.X, task.train.y, text=task.text_target, sensitive_text=attribute.text)
+    assert np.mean(m.predict(10 * X) == m.predict(X)) > 0.999
+    assert kinds(m.drift(X)) == []
+    turned, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1],) * 2))
+    assert DirectionDriftWarning in kinds(m.drift(X @ turned))
