@@ -18,7 +18,7 @@ from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_
 from fairerclip.sensitive import Sensitive
 from fairerclip.solver.alternation import Alternation
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
 from fairerclip.targets import Target
 
@@ -29,6 +29,8 @@ CONTINUOUS_LANDMARKS = 20
 """Nyström landmarks of a continuous attribute: an RBF of one variable has few directions that matter."""
 FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
+UNIT_COPY = 0.25
+"""Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to so many prompts, Nyström beyond."""
 
@@ -144,7 +146,9 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
     seen = RowSummary.of(X)
     if normalize:
         check_directions(X)
-        return UnitRows(X), seen
+        in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
+        # Rows are read several times: normalise them once where that costs little memory.
+        return unit_rows(X) if in_memory and X.nbytes <= UNIT_COPY * cache_budget() else UnitRows(X), seen
     check_scale(X)
     return X, seen
 

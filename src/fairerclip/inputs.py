@@ -24,28 +24,37 @@ def _listed(rows: Sequence[int]) -> str:
     return f"{len(rows)} rows (first: {shown})" if len(rows) > 1 else f"row {shown}"
 
 
-def _scaled_rows(rows: Any) -> tuple[Floats, Floats, Floats]:
-    """Rows divided by their largest entry, their lengths then (n, 1), and the entries (n, 1): nothing overflows."""
-    rows = np.asarray(rows)
-    rows = rows.astype(working_dtype(rows.dtype), copy=False)
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
-    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
-    return scaled, np.sqrt(np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64))[:, None], largest
-
-
 def unit_rows(rows: Any) -> NDArray[Any]:
     """Rows of length one, float32 for float16 and float32 and float64 otherwise; a zero row stays zero.
 
-    Lengths are float64, whatever the rows are.
+    Lengths are summed in float64, whatever the rows are.
     """
-    scaled, lengths, _ = _scaled_rows(rows)
-    return np.asarray(np.divide(scaled, lengths, out=scaled, where=lengths > 0, casting="same_kind"))
+    rows, lengths, _ = _with_lengths(rows)
+    lengths = lengths.astype(rows.dtype)[:, None]
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
 
 
 def row_lengths(rows: Any) -> NDArray[np.float64]:
     """Euclidean lengths (n,) of rows, in float64."""
-    _, lengths, largest = _scaled_rows(rows)
-    return np.asarray(lengths * largest, dtype=np.float64)[:, 0]
+    _, lengths, scale = _with_lengths(rows)
+    return lengths * scale
+
+
+def _with_lengths(rows: Any) -> tuple[Floats, NDArray[np.float64], NDArray[np.float64]]:
+    """Rows in working precision, their lengths (n,), and what rows of extreme size were divided by (n,)."""
+    rows = np.asarray(rows)
+    rows = rows.astype(working_dtype(rows.dtype), copy=False)
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    scale = np.ones(len(rows))
+    extreme = np.flatnonzero(~((lengths > SMALLEST) & (lengths < LARGEST)))
+    if len(extreme):
+        largest = np.abs(rows[extreme]).max(axis=1, initial=0.0)
+        scale[extreme] = np.where(largest > 0, largest, 1.0)
+        rows = rows.copy()
+        rows[extreme] /= scale[extreme, None].astype(rows.dtype)
+        lengths[extreme] = np.sqrt(np.sum(np.square(rows[extreme], dtype=np.float64), axis=1))
+    return rows, lengths, scale
 
 
 def working_dtype(dtype: Any) -> type[np.floating]:
