@@ -13,7 +13,8 @@ from collections import defaultdict
 import numpy as np
 
 from fairerclip.metrics.bounds import group_intervals
-from fairerclip.metrics.figures import FIGURES, evaluate
+from fairerclip.metrics.figures import evaluate
+from fairerclip.metrics.names import FIGURES
 from fairerclip.metrics.paired import paired_from_counts
 
 TRAIN = 100

@@ -8,7 +8,7 @@ from fairerclip import FairerCLIP
 from fairerclip.audit.results import read_results, write_results
 from fairerclip.audit.task import AuditOptions, audit_task
 from fairerclip.data import simulate
-from fairerclip.report.number_text import number, percent, points, setting, shown, signed
+from fairerclip.numbers import number, percent, points, setting, shown, signed
 from fairerclip.workflow import Experiment
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -5,8 +5,8 @@ import json
 import pytest
 import sample
 
+from fairerclip.numbers import gap, interval, number, percent, setting
 from fairerclip.report.command import filled
-from fairerclip.report.number_text import gap, interval, number, percent, setting
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 

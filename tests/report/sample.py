@@ -255,6 +255,7 @@ KEPT = {
     "stage",
     "of",
     "measure",
+    "probe",
     "labels",
     "intervals",
     "digest",

@@ -7,19 +7,9 @@ import math
 import numpy as np
 from scipy.stats import beta
 
+from fairerclip.metrics.names import FIGURES
+
 CONFIDENCE, SMALL = 0.95, 30
-LABELS = {
-    "average": ("Average accuracy", "higher"),
-    "train_weighted_average": ("Average weighted by training groups", "higher"),
-    "worst_group": ("Worst-group accuracy", "higher"),
-    "gap": ("Gap (average − worst group)", "lower"),
-    "eod": ("Equal opportunity difference", "lower"),
-    "eod_signed": ("Equal opportunity difference, signed", None),
-    "eod_mean": ("Equal opportunity difference, mean over classes", "lower"),
-    "eod_mean_signed": ("Equal opportunity difference, mean, signed", None),
-    "equalized_odds_difference": ("Equalized odds difference", "lower"),
-    "demographic_parity_difference": ("Demographic parity difference", "lower"),
-}
 
 
 class World:
@@ -168,9 +158,15 @@ def groups_section(world, train_world, before, after):
     reports = [report(world, p, train, d) for p, d in zip((before, after), drawn, strict=True)]
     first, last = (figures(world.y, world.s, p, world, train) for p in (before, after))
     changes = []
-    for name, (label, better) in LABELS.items():
+    for name, figure in FIGURES.items():
         low, high = span(drawn[1][name] - drawn[0][name])
-        row = {"figure": name, "label": label, "better": better, "before": first[name], "after": last[name]}
+        row = {
+            "figure": name,
+            "label": figure.label,
+            "better": figure.better,
+            "before": first[name],
+            "after": last[name],
+        }
         changes.append({**row, "difference": last[name] - first[name], "low": low, "high": high})
     group_changes = []
     for one, two in zip(reports[0]["groups"], reports[1]["groups"], strict=True):
@@ -190,7 +186,7 @@ def groups_section(world, train_world, before, after):
     spread = [
         {
             "figure": name,
-            "label": LABELS[name][0],
+            "label": FIGURES[name].label,
             "mean": np.mean(values),
             "sd": np.std(values, ddof=1),
             "smallest": min(values),

@@ -1,7 +1,8 @@
 import pytest
 import sample
-from rendered import foreign, numbers, render, table_with
+from rendered import foreign, render, table_with
 
+from fairerclip.numbers import with_interval
 from fairerclip.report import yaml_text
 from fairerclip.report.card import metadata, render_card
 
@@ -63,7 +64,7 @@ def test_the_hub_reads_the_metadata(results):
         report = results["groups"][stage]
         assert found[f"Average accuracy, {name}", "test"] == report["average"]
         assert found[f"Worst-group accuracy, {name}", "test"] == report["worst"]["accuracy"]
-        assert found[f"Equal-opportunity difference, {name}", "test"] == report["eod"]
+        assert found[f"Equal opportunity difference (EOD), {name}", "test"] == report["eod"]
         skew = results["retrieval"]["mean"][stage]["max_skew"]
         assert found[f"MaxSkew@200, mean over prompts, {name}", "test"] == skew["value"]
 
@@ -119,10 +120,9 @@ def test_numbers_keep_their_value_in_yaml(value):
 
 def test_evaluation_is_by_group_with_intervals(results):
     page = render(body(render_card(results))[1])
-    (rows,) = table_with(page, "group", "n", "zero-shot, %")
+    (rows,) = table_with(page, "group", "n", "zero-shot")
     for row, group in zip(rows, results["groups"]["after"]["groups"], strict=True):
-        shown = [round(100 * group[key], 1) for key in ("accuracy", "low", "high")]
-        assert numbers(row[3]) == shown
+        assert row[3].strip() == with_interval(group["accuracy"], group["low"], group["high"])
     (train,) = table_with(page, "class", "value", "rows")
     assert [int(row[2]) for row in train] == [cell["n"] for cell in results["task"]["counts"]["train"]]
 

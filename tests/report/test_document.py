@@ -78,4 +78,4 @@ def test_charts_of_one_value_or_none_are_drawn_or_left_out():
 
 
 def test_cells_are_short():
-    assert [shown(v) for v in (None, 0.123456, 3, "x", 12345.678)] == ["–", "0.1235", "3", "x", "1.235e+04"]
+    assert [shown(v) for v in (None, 0.123456, 3, "x", 12345.678)] == ["–", "0.1235", "3", "x", "12346"]

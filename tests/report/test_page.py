@@ -14,9 +14,8 @@ import sample
 
 from fairerclip.audit.mitigation import CHOSEN_BY
 from fairerclip.audit.results import check_results
-from fairerclip.report import render_page
-from fairerclip.report.number_text import (
-    figure_kind,
+from fairerclip.metrics.names import FIGURES
+from fairerclip.numbers import (
     gap,
     interval,
     measured,
@@ -27,6 +26,7 @@ from fairerclip.report.number_text import (
     shown,
     signed,
 )
+from fairerclip.report import render_page
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -116,7 +116,7 @@ def test_sections_without_results_are_left_out_and_named():
     assert [a["id"] for a, _ in page.all("section")] == ["summary", "retrieval", "method", "limits"]
     summary = page.section("summary")
     assert "Not in these results: before and after, by group; trade-off explorer" in summary
-    assert "MaxSkew, mean over queries" in summary
+    assert "MaxSkew, mean over prompts" in summary
 
 
 def test_the_smallest_results_still_make_a_page():
@@ -140,7 +140,7 @@ def test_headline_cards_hold_the_figures_and_their_intervals(results):
             )
             for stage in ("before", "after"):
                 ends = results["groups"][stage]["intervals"][row["figure"]]
-                shown_value = measured(row[stage], figure_kind(row["figure"]))
+                shown_value = measured(row[stage], FIGURES[row["figure"]].kind)
                 assert squeezed(f"{shown_value} {interval(*ends)}") in summary
 
 
@@ -312,11 +312,11 @@ def test_differences_are_in_points_and_shares_in_per_cent(results):
     page = Reader(render_page(results))
     text = page.section("groups")
     for row in results["groups"]["changes"]:
-        value = squeezed(measured(row["before"], figure_kind(row["figure"])))
+        value = squeezed(measured(row["before"], FIGURES[row["figure"]].kind))
         assert f"{row['label']} {value}" in text
         assert value.endswith("%") == (row["figure"] in ("average", "train_weighted_average", "worst_group"))
     for row in results["groups"]["seeds"]["figures"]:
-        mean, sd = (squeezed(f) for f in (measured(row["mean"], figure_kind(row["figure"])), gap(row["sd"])))
+        mean, sd = (squeezed(f) for f in (measured(row["mean"], FIGURES[row["figure"]].kind), gap(row["sd"])))
         assert f"{row['label']} {mean} {sd}" in text
     point = results["plane"]["points"][results["plane"]["chosen"]]
     assert squeezed(page.one("dd", data_field="eod")[1]) == squeezed(gap(point["eod"]))
@@ -332,7 +332,7 @@ def test_figures_without_a_change_are_shown_all_the_same(results):
     )
     assert f"EOD with its sign {before} {after} nearer to 0" in text
     alone = Reader(render_page(sample.before_only())).section("groups")
-    for label in ("Worst group accuracy", "EOD with its sign", "EOD with its sign, mean over classes"):
+    for label in ("Worst-group accuracy", "EOD with its sign", "EOD with its sign, mean over classes"):
         assert label in alone
 
 

@@ -24,7 +24,7 @@ def printed(results, width=400):
 
 def test_brackets_in_titles_and_heads_are_shown(results):
     text = printed(results)
-    assert "Accuracy by group, per cent [interval]" in text
+    assert "Accuracy by group [interval]" in text
     assert "value [interval]" in text
 
 

@@ -29,6 +29,7 @@ from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileEr
 from fairerclip.extras import require
 from fairerclip.files import atomic_file, check_free
 from fairerclip.metrics import GroupReport
+from fairerclip.metrics.names import FIGURES
 from fairerclip.workflow import Experiment
 
 TASK_ENDINGS = (".npz", ".safetensors")
@@ -241,7 +242,8 @@ def draw(rows: Sequence[AuditRow], path: Path, *, overwrite: bool = False) -> No
                 fontsize=7,
                 parse_math=False,  # labels come from files
             )
-    axes.set(xlabel="average accuracy, %", ylabel=f"worst group accuracy, % [95 %], {rows[0].split} split")
+    average, worst = (FIGURES[name].axis for name in ("average", "worst_group"))
+    axes.set(xlabel=average, ylabel=f"{worst} [95 %], {rows[0].split} split")
     axes.legend(title="trained on", fontsize=8)
     with atomic_file(path, overwrite=overwrite) as handle:
         figure.savefig(handle, format=path.suffix[1:], dpi=150)

@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 
 from fairerclip.data import Split
 from fairerclip.model import FairerCLIP
+from fairerclip.numbers import worded
 from fairerclip.workflow import UNKNOWN, Experiment
 
 Floats = NDArray[np.floating]
@@ -110,7 +111,7 @@ def picture_section(
     cells = Cells(experiment, split)
     X = np.asarray(split.X[cells.rows], dtype=np.float64)
     flat, explained = _principal(X, seed)
-    share = f"{100 * explained:.0f} % of the variance"
+    share = f"{worded(explained)} of the variance"
     before = _picture(
         flat, cells, ("first principal component", "second"), f"image embeddings; the two show {share}"
     )
@@ -119,7 +120,9 @@ def picture_section(
         Z = np.asarray(model.transform(split.X[cells.rows]), dtype=np.float64)
         if Z.shape[1] > 1:
             two, explained = _principal(Z, seed)
-            note = f"mitigated embeddings, {Z.shape[1]} wide; the two show {100 * explained:.0f} % of the variance"
+            note = (
+                f"mitigated embeddings, {Z.shape[1]} wide; the two show {worded(explained)} of the variance"
+            )
             after = _picture(two, cells, ("first principal component", "second"), note)
         else:
             note = (

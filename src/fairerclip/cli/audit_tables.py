@@ -8,13 +8,23 @@ from typing import Any
 from rich.table import Table
 
 from fairerclip.cli.show import plain_table
+from fairerclip.metrics.names import (
+    CHANCE,
+    DEPENDENCE,
+    DRIFT,
+    FIGURES,
+    PROBE,
+    PROBES,
+    REPRESENTATION,
+    RETRIEVAL,
+)
+from fairerclip.numbers import measured, significant
+from fairerclip.report.estimates import EMBEDDINGS, STAGES, difference, estimate, estimate_of, stages
 from fairerclip.report.text import shorten
 
 Results = Mapping[str, Any]
-STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
-SPACES = {"before": "image embeddings", "after": "mitigated embeddings"}
-NO_ESTIMATE: dict[str, float | None] = {"value": None, "low": None, "high": None}
-NOTHING, MINUS = "–", "−"
+SKEWS = ("max_skew", "ndkl")
+"""Figures of rankings that a terminal has room for."""
 
 
 def tables(results: Results) -> Iterator[Table]:
@@ -32,41 +42,8 @@ def tables(results: Results) -> Iterator[Table]:
             yield from make(results[name])
 
 
-def _fixed(value: float | None, digits: int = 1, sign: str = "") -> str:
-    return NOTHING if value is None else f"{value:{sign}.{digits}f}".replace("-", MINUS)
-
-
-def _hundred(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
-def _with_interval(value: float | None, low: float | None, high: float | None, *form: Any) -> str:
-    if value is None or low is None or high is None:
-        return _fixed(value, *form)
-    return f"{_fixed(value, *form)} [{_fixed(low, *form)}, {_fixed(high, *form)}]"
-
-
-def _percent(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    return _with_interval(_hundred(value), _hundred(low), _hundred(high))
-
-
-def _number(value: float | None, low: float | None = None, high: float | None = None, digits: int = 3) -> str:
-    return _with_interval(value, low, high, digits)
-
-
-def _points(change: Results | None) -> str:
-    if change is None:
-        return ""
-    return _with_interval(*(_hundred(change[end]) for end in ("difference", "low", "high")), 1, "+")
-
-
-def _estimate(found: Results | None, show: Callable[..., str] = _percent) -> str:
-    known = NO_ESTIMATE if found is None else found
-    return show(known["value"], known["low"], known["high"])
-
-
 def _groups(section: Results) -> Iterator[Table]:
-    reports = {stage: section[stage] for stage in STAGES if section[stage] is not None}
+    reports = {stage: section[stage] for stage in stages(section)}
     if not reports:
         return
     cells = {stage: {(g["y"], g["s"]): g for g in report["groups"]} for stage, report in reports.items()}
@@ -78,51 +55,40 @@ def _groups(section: Results) -> Iterator[Table]:
         group = every[key]
         row = [f"{shorten(group['name'])}, n={group['n']}{' (small)' if group['small'] else ''}"]
         for found in (stage.get(key) for stage in cells.values()):
-            row.append(_percent(found["accuracy"], found["low"], found["high"]) if found else NOTHING)
-        rows.append([*row, *([_points(changes.get(key))] if changes else [])])
+            row.append(estimate(found, key="accuracy"))
+        rows.append([*row, *([difference(changes.get(key))] if changes else [])])
     columns = ["group", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
-    yield plain_table("Accuracy by group, per cent [interval]", columns, rows)
+    yield plain_table("Accuracy by group [interval]", columns, rows)
     yield _figures(section, reports)
 
 
 def _figures(section: Results, reports: Mapping[str, Results]) -> Table:
-    from fairerclip.metrics.figures import FIGURES
-
     changes = {change["figure"]: change for change in section["changes"] or ()}
     rows = []
     for name, figure in FIGURES.items():
-        values = [
-            report["worst"]["accuracy"] if name == "worst_group" else report[name]
-            for report in reports.values()
-        ]
-        if all(value is None for value in values):
+        found = [estimate_of(report, name) for report in reports.values()]
+        if all(f["value"] is None for f in found):
             continue
-        row = [figure.label]
-        for value, report in zip(values, reports.values(), strict=True):
-            row.append(_percent(value, *report["intervals"].get(name, (None, None))))
-        rows.append([*row, *([_points(changes.get(name))] if changes else [])])
+        row = [figure.label, *(estimate(f, figure.kind) for f in found)]
+        rows.append([*row, *([difference(changes.get(name))] if changes else [])])
     columns = ["figure", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
-    return plain_table(
-        "Figures, per cent, differences in points [interval]; changes are paired", columns, rows
-    )
+    return plain_table("Figures [interval]; changes are paired", columns, rows)
 
 
 def _retrieval(section: Results) -> Iterator[Table]:
-    there = [stage for stage in STAGES if section["mean"][stage] is not None]
+    there = stages(section["mean"])
     drifts = any(query["drift"] for query in section["queries"])
+    skews, within = [RETRIEVAL[name] for name in SKEWS], DRIFT["spearman_within"]
     rows = []
-    for query in [*section["queries"], {"name": "mean", "drift": None, **section["mean"]}]:
+    for query in [*section["queries"], {"name": "mean over prompts", "drift": None, **section["mean"]}]:
         row = [query["name"]]
         for stage in there:
             found = query[stage] or {}
-            row += [_estimate(found.get(figure), _number) for figure in ("max_skew", "ndkl")]
-        within = query["drift"]["spearman_within"] if query["drift"] else None
-        rows.append([*row, *([_number(within["value"], digits=2) if within else ""] if drifts else [])])
-    columns = [
-        "prompt",
-        *(f"{measure}, {STAGES[stage]}" for stage in there for measure in ("MaxSkew", "NDKL")),
-    ]
-    columns += ["Spearman\ninside groups"] if drifts else []
+            row += [estimate(found.get(name), RETRIEVAL[name].kind) for name in SKEWS]
+        kept = query["drift"]["spearman_within"] if query["drift"] else None
+        rows.append([*row, *([estimate(kept, within.kind) if kept else ""] if drifts else [])])
+    columns = ["prompt", *(f"{figure.label}, {STAGES[stage]}" for stage in there for figure in skews)]
+    columns += [within.label] if drifts else []
     title = (
         f"Top {section['k']} of {section['n']} rows, reference {section['reference']}, ties {section['ties']}"
     )
@@ -132,24 +98,24 @@ def _retrieval(section: Results) -> Iterator[Table]:
 def _probes(section: Sequence[Results]) -> Iterator[Table]:
     rows = [
         [
-            f"{row['attribute']}, {row['probe']}, {SPACES[row['stage']]}",
-            _percent(row["value"], row["low"], row["high"]),
-            _percent(row["chance"]),
+            f"{row['attribute']}, {PROBES[row['probe']]}, {EMBEDDINGS[row['stage']]}",
+            estimate(row, PROBE.kind),
+            measured(row["chance"], CHANCE.kind),
             str(row["n"]),
         ]
         for row in section
     ]
-    title = "How well the sensitive attribute can be read: balanced accuracy out of fold, per cent"
-    yield plain_table(title, ["probe", "accuracy", "chance", "n"], rows)
+    title = "How well the sensitive attribute can be read, out of fold [interval]"
+    yield plain_table(title, ["probe", PROBE.label, CHANCE.label, "n"], rows)
 
 
 def _dependence(section: Sequence[Results]) -> Iterator[Table]:
     rows = [
         [
-            f"{row['measure']}, {_whose(row)}, {row['attribute']}"
+            f"{DEPENDENCE[row['measure']].label}, {_whose(row)}, {row['attribute']}"
             + (f", given {row['given']}" if row["given"] else ""),
-            _number(row["value"], row["low"], row["high"], 4),
-            "–" if row["p_value"] is None else f"{row['p_value']:.3g}",
+            estimate(row, DEPENDENCE[row["measure"]].kind),
+            significant(row["p_value"]),
         ]
         for row in section
     ]
@@ -157,23 +123,24 @@ def _dependence(section: Sequence[Results]) -> Iterator[Table]:
 
 
 def _whose(row: Results) -> str:
-    return f"{STAGES[row['stage']]} predictions" if row["of"] == "predictions" else SPACES[row["stage"]]
+    return f"{STAGES[row['stage']]} predictions" if row["of"] == "predictions" else EMBEDDINGS[row["stage"]]
 
 
 def _representation(section: Sequence[Results]) -> Iterator[Table]:
-    rows = []
-    for row in section:
-        found = [row[name] or NO_ESTIMATE for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")]
-        rows.append([row["space"], *(_number(f["value"], f["low"], f["high"], 4) for f in found)])
-    columns = ["embeddings", "HSIC with Y", "HSIC with S", "KCC with Y", "KCC with S"]
+    rows = [
+        [row["space"], *(estimate(row[name], figure.kind) for name, figure in REPRESENTATION.items())]
+        for row in section
+    ]
+    columns = ["embeddings", *(figure.label for figure in REPRESENTATION.values())]
     yield plain_table("Representation quality", columns, rows)
 
 
 def _wording(section: Results) -> Iterator[Table]:
+    shown = {name: FIGURES[name] for name in ("average", "worst_group", "eod")}
     rows = []
     for place, row in enumerate(section["templates"]):
         mark = " (used)" if place == section["used"] else ""
-        figures = [_estimate(row[name]) for name in ("average", "worst_group", "eod")]
+        figures = [estimate(row[name], figure.column_kind) for name, figure in shown.items()]
         rows.append([f"{shorten(row['template'])}{mark}", *figures, row["worst_name"]])
-    columns = ["wording", "average", "worst group", "EOD, points", "worst group's name"]
-    yield plain_table("Zero-shot over wordings of the prompts, per cent [interval]", columns, rows)
+    columns = ["wording", *(figure.column for figure in shown.values()), "worst group's name"]
+    yield plain_table("Zero-shot over wordings of the prompts [interval]", columns, rows)

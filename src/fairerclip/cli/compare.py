@@ -10,7 +10,6 @@ import typer
 from fairerclip.cli import options
 
 WIDE = 120
-NARROW = ("method", "average", "worst group", "EOD", "fit, s")
 
 
 def compare(
@@ -45,6 +44,7 @@ def compare(
     from fairerclip.compare.render import COLUMNS, document, draw_front
     from fairerclip.compare.study import CompareOptions, write_comparison
     from fairerclip.compare.study import compare as run
+    from fairerclip.metrics.names import FIGURES
 
     if methods == "list":
         for method in METHODS:
@@ -72,7 +72,8 @@ def compare(
         return
     shown = document(results)
     # Memory, parameters and the gap are in the files; a terminal has room for what is looked at first.
-    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in NARROW]
+    first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
+    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
     for table in shown.tables:
         rows = [[str(row[k]).replace(" [", "\n[") for k in kept] for row in table.rows]
         show.out.print(show.plain_table(table.title, [table.columns[k] for k in kept], rows))

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fairerclip.cli import options
+from fairerclip.numbers import number
 
 
 def embed(
@@ -81,7 +82,7 @@ def embed(
             }
         )
         return
-    parts = [f"{report.done} images embedded ({report.rate:.1f} per second)"]
+    parts = [f"{report.done} images embedded ({number(report.rate, 1)} per second)"]
     parts += [f"{report.already} done earlier"] * (report.already > 0)
     parts += [f"{report.skipped} skipped, listed in {output / 'skipped.jsonl'}"] * (report.skipped > 0)
     parts += [f"{n_prompts} prompts"] * (n_prompts > 0)
@@ -106,7 +107,7 @@ def _bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
-            return Text("– /s" if not task.speed else f"{task.speed:.1f}/s")
+            return Text("– /s" if not task.speed else f"{number(task.speed, 1)}/s")
 
     columns = (
         TextColumn("{task.description}"),

@@ -122,6 +122,7 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
 
 def _print(result: dict[str, Any]) -> None:
     from fairerclip.cli import show
+    from fairerclip.numbers import setting
 
     seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
     title = f"{result['task']}, {result['split']} split{seen}"
@@ -139,6 +140,6 @@ def _print(result: dict[str, Any]) -> None:
             "Not tuned: no validation row has a target label. For rankings by prompt give --objective max_skew."
         )
     show.say(
-        f"τ={result['tau']:g}, τ_z={result['tau_z']:g}, {result['criterion']}; rounds: {result['n_iter']}; "
-        f"written to {result['model']}"
+        f"τ={setting(result['tau'])}, τ_z={setting(result['tau_z'])}, {result['criterion']}; "
+        f"rounds: {result['n_iter']}; written to {result['model']}"
     )

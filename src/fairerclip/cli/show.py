@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fairerclip.metrics.names import DRIFT, FIGURES, RETRIEVAL
+from fairerclip.numbers import NOTHING, bare, interval, number, setting, with_spread
 from fairerclip.report.text import clean, shorten
 
 PLAIN_WIDTH = 110
@@ -36,37 +38,27 @@ def say(text: str) -> None:
     out.print(clean(text), markup=False, soft_wrap=True)
 
 
-def percent(value: float | None) -> str:
-    """A share as per cent with one decimal."""
-    return "–" if value is None else f"{100 * value:.1f}"
-
-
-def interval(low: float, high: float) -> str:
-    """A 95 % interval in per cent."""
-    return f"[{100 * low:.1f}, {100 * high:.1f}]"
-
-
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1 if out.width >= WIDE else 0)
     )
     table.add_column("model", overflow="fold")
-    for column in ("average", "train-\nweighted"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("worst group [95 %]", overflow="fold")
-    for column in ("gap", "EOD"):
-        table.add_column(column, justify="right", no_wrap=True)
+    for name in ("average", "train_weighted_average"):
+        table.add_column(FIGURES[name].short.replace("-", "-\n"), justify="right", no_wrap=True)
+    table.add_column(f"{FIGURES['worst_group'].short} [95 %]", overflow="fold")
+    for name in ("gap", "eod"):
+        table.add_column(FIGURES[name].short, justify="right", no_wrap=True)
     for name, report in rows:
         worst = report.worst
         table.add_row(
             Text(clean(name)),
-            percent(report.average),
-            percent(report.train_weighted_average),
-            f"{percent(worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
+            bare(report.average),
+            bare(report.train_weighted_average),
+            f"{bare(worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
             f"{clean(worst.name)}, n={worst.n}{' (small)' if worst.small else ''}",
-            percent(report.gap),
-            percent(report.eod),
+            bare(report.gap),
+            bare(report.eod),
         )
     return table
 
@@ -87,27 +79,29 @@ def _plain(text: str) -> Text:
 
 def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """MaxSkew of each prompt before and after."""
-    table = Table(title=f"{title}: MaxSkew@{rows[0]['k']}", title_justify="left", box=box.SIMPLE_HEAD)
+    title = f"{title}: {RETRIEVAL['max_skew'].label}@{rows[0]['k']}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in ("prompt", "zero-shot", "FairerCLIP"):
         table.add_column(column, justify="left" if column == "prompt" else "right")
     for row in rows:
-        table.add_row(Text(clean(row["prompt"])), f"{row['before']:.3f}", f"{row['after']:.3f}")
+        table.add_row(Text(clean(row["prompt"])), number(row["before"]), number(row["after"]))
     return table
 
 
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
     """The trade-off along a path, with a bar for the worst group; the chosen point is marked."""
     constant = len({row["tau_z"] for row in rows}) == 1
-    columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), "average", "worst", "gap", "EOD"]
+    shown = ("average", "worst_group", "gap", "eod")
+    columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), *(FIGURES[name].short for name in shown)]
     bars = out.width >= WIDE
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, justify="left" if column == "criterion" else "right", no_wrap=True)
     if bars:
-        table.add_column("worst group, 0 to 100", no_wrap=True)
+        table.add_column(f"{FIGURES['worst_group'].short}, 0 to 100", no_wrap=True)
     for index, row in enumerate(rows):
-        strengths = [f"{row['tau']:.3g}", *([] if constant else [f"{row['tau_z']:.3g}"])]
-        figures = [percent(row[k]) for k in ("average", "worst_group", "gap", "eod")]
+        strengths = [setting(row["tau"]), *([] if constant else [setting(row["tau_z"])])]
+        figures = [bare(row[name]) for name in shown]
         worst = row["worst_group"]
         bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
         table.add_row("→" if index == mark else "", row["criterion"], *strengths, *figures, *bar)
@@ -121,22 +115,21 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         title = (
             f"Rankings tuned on {tuning['rows']} validation rows, the figures of which flatter; chosen first"
         )
-        body = [[f"{r['strength']:g}", f"{r['max_skew']:.3f}", f"{r['rank_correlation']:.2f}"] for r in rows]
-        out.print(plain_table(title, ["strength", "MaxSkew", "order kept inside groups"], body))
+        body = [[setting(r["strength"]), number(r["max_skew"]), number(r["rank_correlation"])] for r in rows]
+        heads = ["strength", RETRIEVAL["max_skew"].label, DRIFT["spearman_within"].label]
+        out.print(plain_table(title, heads, body))
         return
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
     title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}), whose figures flatter"
-    difference = ["eod"] if tuning["objective"] in ("eod", "equalized_odds") else []
+    shown = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
     body = []
     for row in rows:
         p = row["parameters"]
-        share = "default" if p["zero_shot"] is None else f"{p['zero_shot']:g}"
-        free = [str(p["class_weight"]), f"{p['tau']:g}", p["criterion"], share]
+        share = "default" if p["zero_shot"] is None else setting(p["zero_shot"])
+        free = [str(p["class_weight"]), setting(p["tau"]), p["criterion"], share]
         figures = [
-            f"{percent(row[name])} [{percent(row['intervals'][name][0])}, {percent(row['intervals'][name][1])}]"
-            if row[name] is not None
-            else "-"
-            for name in ("average", "worst_group", *difference)
+            NOTHING if row[name] is None else with_spread(row[name], None, row["intervals"][name])
+            for name in shown
         ]
         body.append([*free, *figures])
     header = [
@@ -144,9 +137,7 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         "τ",
         "criterion",
         "zero-shot share",
-        "average",
-        "worst group",
-        *(["EOD"] * len(difference)),
+        *(FIGURES[name].short for name in shown),
     ]
     out.print(plain_table(title, header, body))
     if len(tuning["held_out"]) > 1:

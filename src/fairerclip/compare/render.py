@@ -9,6 +9,8 @@ from typing import Any
 from fairerclip.compare.methods import BUDGET, GRADIENT_FITS
 from fairerclip.extras import require
 from fairerclip.files import atomic_file
+from fairerclip.metrics.names import FIGURES
+from fairerclip.numbers import NOTHING, number, significant, with_spread
 from fairerclip.report.document import Document, DocumentTable
 
 Results = Mapping[str, Any]
@@ -17,12 +19,10 @@ TOLD = {
     "target": "With target labels in training",
     "all": "With target and true sensitive labels in training",
 }
+SHOWN = ("average", "worst_group", "gap", "eod")
 COLUMNS = (
     "method",
-    "average",
-    "worst group",
-    "gap",
-    "EOD",
+    *(FIGURES[name].short for name in SHOWN),
     "fit, s",
     "tuning, s",
     "parameters",
@@ -43,9 +43,9 @@ def document(results: Results) -> Document:
         "worst group, and the others by the shrunken worst group. "
         f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
-        f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most {settings['max_seconds']:g} s each; "
-        f"the others up to {BUDGET} fits. All points of one factorisation are one fit. Times are of one core, "
-        "with other runs beside it.",
+        f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most "
+        f"{significant(settings['max_seconds'], 6)} s each; the others up to {BUDGET} fits. All points of one "
+        "factorisation are one fit. Times are of one core, with other runs beside it.",
     ]
     notes += [f"Left out: {key}, because {reason}." for key, reason in results["left_out"].items()]
     tables = [
@@ -65,24 +65,19 @@ def _cells(row: Results) -> list[str]:
     figures = row["figures"]
     if figures is None:
         return [row["title"], f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 2)]
-    shown = [_figure(figures[name]) for name in ("average", "worst_group", "gap", "eod")]
-    numbers = [_number(row[name], digits) for name, digits in (("seconds", 2), ("seconds_in_all", 1))]
-    size = "–" if row["parameters"] is None else f"{row['parameters']:.0f}"
+    shown = [_figure(figures[name]) for name in SHOWN]
+    times = [number(row[name], digits) for name, digits in (("seconds", 2), ("seconds_in_all", 1))]
     title = row["title"] + (
         f" ({len(row['errors'])} of {len(row['runs'])} runs failed)" if row["errors"] else ""
     )
-    return [title, *shown, *numbers, size, _number(row["peak_mb"], 0)]
+    return [title, *shown, *times, number(row["parameters"], 0), number(row["peak_mb"], 0)]
 
 
 def _figure(figure: Results | None) -> str:
     if figure is None:
-        return "–"
-    spread = f" ± {100 * figure['sd']:.1f}" if figure["seeds"] > 1 else ""
-    return f"{100 * figure['mean']:.1f}{spread} [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+        return NOTHING
+    sd = figure["sd"] if figure["seeds"] > 1 else None
+    return with_spread(figure["mean"], sd, (figure["low"], figure["high"]))
 
 
 def draw_front(results: Results, path: Path, *, overwrite: bool = False) -> None:
@@ -106,8 +101,8 @@ def draw_front(results: Results, path: Path, *, overwrite: bool = False) -> None
             row["title"], (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6.5, parse_math=False
         )
     axes.set(
-        xlabel="average accuracy, %",
-        ylabel="worst group accuracy, % [95 %]",
+        xlabel=FIGURES["average"].axis,
+        ylabel=f"{FIGURES['worst_group'].axis} [95 %]",
         title="○ no labels   □ labels   ◇ labels and true S",
     )
     with atomic_file(path, overwrite=overwrite) as handle:

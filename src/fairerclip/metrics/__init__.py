@@ -11,7 +11,7 @@ from typing import Any
 _HOMES = {
     "DependenceResult": "dependence_intervals",
     "Estimate": "estimate",
-    "FIGURES": "figures",
+    "FIGURES": "names",
     "GroupReport": "groups",
     "PairedEstimate": "estimate",
     "PairedReport": "paired",

@@ -7,35 +7,13 @@ that a group figure needs, so one evaluation, a thousand bootstrap replicates an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairerclip.errors import ShapeError
 from fairerclip.metrics._inputs import FloatArray
-
-
-class Figure(NamedTuple):
-    """How a figure is called, and which way is better."""
-
-    label: str
-    better: str | None
-
-
-FIGURES = {
-    "average": Figure("Average accuracy", "higher"),
-    "train_weighted_average": Figure("Average weighted by training groups", "higher"),
-    "worst_group": Figure("Worst group accuracy", "higher"),
-    "gap": Figure("Gap: average − worst group", "lower"),
-    "eod": Figure("Equal opportunity difference (EOD)", "lower"),
-    "eod_signed": Figure("EOD with its sign", None),
-    "eod_mean": Figure("EOD, mean over classes", "lower"),
-    "eod_mean_signed": Figure("EOD with its sign, mean over classes", None),
-    "equalized_odds_difference": Figure("Equalized odds difference", "lower"),
-    "demographic_parity_difference": Figure("Demographic parity difference", "lower"),
-}
-"""All group figures, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fairerclip.metrics._inputs import FloatArray, Names
 from fairerclip.metrics.cells import confusion_counts
-from fairerclip.metrics.figures import FIGURES, Rates, positive_classes, signed_weights
+from fairerclip.metrics.figures import Rates, positive_classes, signed_weights
 from fairerclip.metrics.groups import (
     GroupReport,
     assemble,
@@ -28,6 +28,7 @@ from fairerclip.metrics.groups import (
     train_counts,
 )
 from fairerclip.metrics.intervals import clopper_pearson, per_side
+from fairerclip.metrics.names import FIGURES
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class PairedReport:
         changes = [
             {
                 "figure": c.name,
-                **FIGURES[c.name]._asdict(),
+                "label": FIGURES[c.name].label,
+                "better": FIGURES[c.name].better,
                 **{k: v for k, v in vars(c).items() if k != "name"},
             }
             for c in self.changes

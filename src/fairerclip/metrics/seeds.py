@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fairerclip.errors import ParameterError
-from fairerclip.metrics.figures import FIGURES
 from fairerclip.metrics.groups import GroupReport
+from fairerclip.metrics.names import FIGURES
 
 REPLICATES = 1000
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
+from fairerclip.numbers import interval, number, setting
 from fairerclip.report import yaml_text
+from fairerclip.report.estimates import STAGES, estimate_of, stages
 from fairerclip.report.markdown import (
-    FIGURES,
     GIVEN,
     SIMULATED,
     accuracy_by_group,
     confidence,
-    figure_of,
     how_made,
     presentable,
     summary_figures,
     trade_off,
 )
 from fairerclip.report.markdown_sections import probes, retrieval
-from fairerclip.report.markdown_text import STAGES, block, clean, escape, number, stages, table
+from fairerclip.report.markdown_text import block, clean, escape, table
 from fairerclip.report.page_parts import is_given
 
 Results = Mapping[str, Any]
@@ -42,8 +43,6 @@ LABELS = {
     "all": "target and sensitive labels",
 }
 METRIC_TYPES = {"average": "accuracy", "train_weighted_average": "accuracy", "worst_group": "accuracy"}
-NOT_RANKED = ("eod_signed", "eod_mean_signed")
-"""Figures of which neither more nor less is better, and so no metric."""
 LATEST_FIRST = ("after", "before")
 """Who takes the first value of a kind for that of the model shall have the right one."""
 
@@ -95,10 +94,11 @@ def _dataset(results: Results, split: str | None) -> dict[str, Any]:
 def _classification(results: Results) -> dict[str, Any]:
     section = results["groups"]
     metrics = []
-    for figure, label in FIGURES.items():
-        for stage in LATEST_FIRST if figure not in NOT_RANKED else ():
-            found = figure_of(section[stage], figure) if stage in stages(section) else None
-            metrics += _metric(results, METRIC_TYPES.get(figure, figure), f"{label}, {STAGES[stage]}", found)
+    for name, figure in FIGURES.items():
+        for stage in LATEST_FIRST if figure.better else ():  # of a signed one neither more nor less is better
+            found = estimate_of(section[stage], name) if stage in stages(section) else None
+            told = f"{figure.label}, {STAGES[stage]}"
+            metrics += _metric(results, METRIC_TYPES.get(name, name), figure, told, found)
     task = {"type": "zero-shot-image-classification", "name": "Zero-Shot Image Classification"}
     return {"task": task, "dataset": _dataset(results, results["settings"]["split"]), "metrics": metrics}
 
@@ -107,21 +107,26 @@ def _search(results: Results) -> dict[str, Any]:
     section = results["retrieval"]
     there = stages(section["mean"] if section else None)
     metrics = []
-    for name, label in (("max_skew", "MaxSkew"), ("ndkl", "NDKL")):
+    for name in ("max_skew", "ndkl"):
+        figure = RETRIEVAL[name]
         for stage in LATEST_FIRST if section else ():
             found = section["mean"][stage][name] if stage in there else None
-            shown = f"{label}@{section['k']}, mean over prompts, {STAGES[stage]}"
-            metrics += _metric(results, name, shown, found)
+            told = f"{figure.label}@{section['k']}, mean over prompts, {STAGES[stage]}"
+            metrics += _metric(results, name, figure, told, found)
     task = {"type": "image-feature-extraction", "name": "Text-to-Image Retrieval"}
     split = section["split"] if section else None
     return {"task": task, "dataset": _dataset(results, split), "metrics": metrics}
 
 
-def _metric(results: Results, kind: str, name: str, found: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _metric(
+    results: Results, kind: str, figure: Figure, name: str, found: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """One entry of the metadata; its value is the number of the results, its name holds the interval as text."""
     if found is None or found["value"] is None:
         return []
     if found["low"] is not None and found["high"] is not None:
-        name += f", {confidence(results)} interval [{found['low']:.4g}, {found['high']:.4g}]"
+        unit = {"percent": " %", "gap": " points"}.get(figure.kind, "")
+        name += f", {confidence(results)} interval {interval(found['low'], found['high'], figure.kind)}{unit}"
     return [{"type": kind, "name": name, "value": found["value"]}]
 
 
@@ -156,7 +161,7 @@ def _details(results: Results) -> list[str]:
             "less on the sensitive attribute. How far they do, and for which groups, is told under Evaluation.",
             "",
             f"- Method: [FairerCLIP (Dehdashtian, Wang and Boddeti, ICLR 2024)]({PAPER})",
-            f"- Strength: τ {number(model['tau'])}, τ_z {number(model['tau_z'])}, {escape(model['criterion'])}",
+            f"- Strength: τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}",
             f"- {GIVEN.capitalize()}"
             if is_given(results)
             else f"- Fitted with {LABELS.get(model['labels'], 'labels')}",

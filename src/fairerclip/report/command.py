@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip.report.number_text import typed
+from fairerclip.numbers import typed
 from fairerclip.report.text import clean
 
 MISSING = "The command is missing: what the results hold in its place is not a fairerclip command."

@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fairerclip.metrics.names import DEPENDENCE, DRIFT, FIGURES, PROBE, REPRESENTATION, RETRIEVAL, figure_of
+from fairerclip.report.estimates import estimate_of, stages
 from fairerclip.report.folder import write_folder
-from fairerclip.report.markdown import FIGURES, figure_of
-from fairerclip.report.markdown_text import stages
 from fairerclip.tables import csv_bytes
 
 Row = dict[str, Any]
@@ -52,15 +52,15 @@ def _groups(results: Results) -> list[Row]:
 def _figures(results: Results) -> list[Row]:
     section = results["groups"]
     return [
-        {"stage": stage, "figure": figure, **(figure_of(section[stage], figure) or NO_ESTIMATE)}
+        {"stage": stage, "figure": name, "label": figure.label, **estimate_of(section[stage], name)}
         for stage in stages(section)
-        for figure in FIGURES
+        for name, figure in FIGURES.items()
     ]
 
 
 def _changes(results: Results) -> list[Row]:
     columns = ("figure", "label", "better", "before", "after", "difference", "low", "high")
-    return _listed(_inside(results["groups"], "changes"), columns)
+    return [_named(row) for row in _listed(_inside(results["groups"], "changes"), columns)]
 
 
 def _group_changes(results: Results) -> list[Row]:
@@ -91,7 +91,13 @@ def _confusion(results: Results) -> list[Row]:
 def _seeds(results: Results) -> list[Row]:
     seeds = _inside(results["groups"], "seeds")
     columns = ("figure", "label", "mean", "sd", "smallest", "largest", "sampling_se")
-    return [{"seeds": seeds["n"], **row} for row in _listed(seeds["figures"], columns)] if seeds else []
+    return (
+        [{"seeds": seeds["n"], **_named(row)} for row in _listed(seeds["figures"], columns)] if seeds else []
+    )
+
+
+def _named(row: Row) -> Row:
+    return {**row, "label": figure_of(row["figure"], row["label"]).label}
 
 
 def _scores(results: Results) -> list[Row]:
@@ -173,9 +179,16 @@ def _retrieval(results: Results) -> list[Row]:
 
 def _measures(about: Row, found: Mapping[str, Any], key: str) -> list[Row]:
     return [
-        {**about, "measure": name, "value": estimate[key], "low": estimate["low"], "high": estimate["high"]}
-        for name, estimate in found.items()
-        if isinstance(estimate, Mapping)
+        {
+            **about,
+            "measure": name,
+            "label": figure.label,
+            "value": found[name][key],
+            "low": found[name]["low"],
+            "high": found[name]["high"],
+        }
+        for name, figure in (RETRIEVAL | DRIFT).items()
+        if found.get(name) is not None
     ]
 
 
@@ -199,13 +212,14 @@ def _retrieval_groups(results: Results) -> list[Row]:
 
 
 def _probes(results: Results) -> list[Row]:
-    columns = ("attribute", "probe", "stage", "value", "low", "high", "chance", "n", "folds")
-    return _listed(results["probes"], columns)
+    columns = ("attribute", "probe", "stage", "label", "value", "low", "high", "chance", "n", "folds")
+    return _listed([{**probe, "label": PROBE.label} for probe in results["probes"] or ()], columns)
 
 
 def _dependence(results: Results) -> list[Row]:
-    columns = ("stage", "of", "attribute", "given", "measure", "value", "low", "high", "p_value")
-    return _listed(results["dependence"], (*columns, "permutations", "n"))
+    columns = ("stage", "of", "attribute", "given", "measure", "label", "value", "low", "high", "p_value")
+    rows = [{**row, "label": DEPENDENCE[row["measure"]].label} for row in results["dependence"] or ()]
+    return _listed(rows, (*columns, "permutations", "n"))
 
 
 def _wording(results: Results) -> list[Row]:
@@ -218,6 +232,7 @@ def _wording(results: Results) -> list[Row]:
             "used": i == section["used"],
             "worst_name": t["worst_name"],
             "measure": name,
+            "label": FIGURES[name].label,
             **(t[name] or NO_ESTIMATE),
         }
         for i, t in enumerate(section["templates"])
@@ -227,9 +242,16 @@ def _wording(results: Results) -> list[Row]:
 
 def _representation(results: Results) -> list[Row]:
     return [
-        {"stage": r["stage"], "space": r["space"], "measure": name[:-2], "with": name[-1], **r[name]}
+        {
+            "stage": r["stage"],
+            "space": r["space"],
+            "measure": name[:-2],
+            "with": name[-1],
+            "label": figure.label,
+            **r[name],
+        }
         for r in results["representation"] or []
-        for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")
+        for name, figure in REPRESENTATION.items()
         if r[name] is not None
     ]
 

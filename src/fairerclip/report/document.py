@@ -16,11 +16,10 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from fairerclip.errors import ParameterError
+from fairerclip.numbers import NOTHING, significant
 from fairerclip.report.document_charts import curves_svg, heatmap_svg
 from fairerclip.report.markdown_text import escape, table
 from fairerclip.report.text import cleaned
-
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class Document:
 
 
 def shown(cell: Any) -> str:
-    """A cell as text: None is a dash, a number has at most four digits after the first.
+    """A cell as text: None is a dash, a number has four significant digits at most.
 
     Examples
     --------
@@ -176,7 +175,7 @@ def shown(cell: Any) -> str:
     """
     if cell is None:
         return NOTHING
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return significant(cell, 4) if isinstance(cell, float) else str(cell)
 
 
 def _listed(value: Any) -> Any:

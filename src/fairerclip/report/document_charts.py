@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from fairerclip.numbers import number, significant
+
 LEFT, TOP, CELL_W, CELL_H = 70, 10, 46, 26
 WIDTH, HEIGHT = 560, 300
 MARKS = 8
@@ -21,7 +23,7 @@ def heatmap_svg(chart: Mapping[str, Any]) -> Markup:
     parts = [_open(width, height, chart["title"])]
     for i, row in enumerate(values):
         top = TOP + i * CELL_H
-        parts.append(_text(LEFT - 8, top + 17, f"{y[i]:.3g}", "end"))
+        parts.append(_text(LEFT - 8, top + 17, significant(y[i]), "end"))
         for j, value in enumerate(row):
             if value is None:
                 continue
@@ -32,9 +34,9 @@ def heatmap_svg(chart: Mapping[str, Any]) -> Markup:
                 f'fill-opacity="{shade:.3f}"/>'
             )
             strong = "number strong" if shade > 0.55 else "number"
-            parts.append(_text(left + CELL_W / 2, top + 17, f"{value:.1f}", "middle", strong))
+            parts.append(_text(left + CELL_W / 2, top + 17, number(value, 1), "middle", strong))
     bottom = TOP + CELL_H * len(y) + 16
-    parts += [_text(LEFT + (j + 0.5) * CELL_W, bottom, f"{at:.3g}", "middle") for j, at in enumerate(x)]
+    parts += [_text(LEFT + (j + 0.5) * CELL_W, bottom, significant(at), "middle") for j, at in enumerate(x)]
     parts.append(_text(LEFT + CELL_W * len(x) / 2, bottom + 20, chart["x_title"], "middle"))
     parts.append(_text(8, TOP + CELL_H * len(y) + 16, chart["y_title"], "start"))
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - numbers, and text escaped in _text
@@ -54,20 +56,20 @@ def curves_svg(chart: Mapping[str, Any]) -> Markup:
     parts = [_open(WIDTH + 240, HEIGHT, chart["title"])]
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - 50}H{WIDTH - 20}"/>')
     for at in (x_low, (x_low + x_high) / 2, x_high):
-        parts.append(_text(place((at, y_low))[0], HEIGHT - 32, f"{at:.3g}", "middle"))
+        parts.append(_text(place((at, y_low))[0], HEIGHT - 32, significant(at), "middle"))
     for at in (y_low, (y_low + y_high) / 2, y_high):
-        parts.append(_text(LEFT - 8, place((x_low, at))[1] + 4, f"{at:.3g}", "end"))
+        parts.append(_text(LEFT - 8, place((x_low, at))[1] + 4, significant(at), "end"))
     parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 10, chart["x_title"], "middle"))
     parts.append(_text(8, HEIGHT - 10, chart["y_title"], "start"))
-    for number, (name, series) in enumerate(chart["series"].items()):
-        mark = f"mark-{number % MARKS}"
+    for index, (name, series) in enumerate(chart["series"].items()):
+        mark = f"mark-{index % MARKS}"
         placed = [place(point) for point in series]
         if len(placed) > 1:
             line = "L".join(f"{a:.1f} {b:.1f}" for a, b in placed)
             parts.append(f'<path class="line {mark}" d="M{line}"/>')
         parts += [f'<circle class="dot {mark}" cx="{a:.1f}" cy="{b:.1f}" r="3.5"/>' for a, b in placed]
-        parts.append(f'<circle class="dot {mark}" cx="{WIDTH}" cy="{TOP + 12 + 16 * number}" r="4"/>')
-        parts.append(_text(WIDTH + 10, TOP + 16 + 16 * number, name[:40], "start"))
+        parts.append(f'<circle class="dot {mark}" cx="{WIDTH}" cy="{TOP + 12 + 16 * index}" r="4"/>')
+        parts.append(_text(WIDTH + 10, TOP + 16 + 16 * index, name[:40], "start"))
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - numbers, and text escaped in _text
 
 

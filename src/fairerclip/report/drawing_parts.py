@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairerclip.extras import require
-from fairerclip.report.markdown_text import STAGES, clean
+from fairerclip.report.estimates import STAGES
+from fairerclip.report.markdown_text import clean
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths in inches."""
@@ -21,7 +22,7 @@ STAGE_STYLES: dict[str, dict[str, Any]] = {
     "after": {"color": AFTER, "marker": "o", "markerfacecolor": AFTER},
 }
 PART_STYLES: dict[str, dict[str, Any]] = {
-    "worst group": {"color": "#CC79A7", "marker": "s", "markerfacecolor": "#CC79A7"},
+    "worst_group": {"color": "#CC79A7", "marker": "s", "markerfacecolor": "#CC79A7"},
     "average": {"color": "#009E73", "marker": "D", "markerfacecolor": "white"},
 }
 OFFSETS = (-0.15, 0.15)

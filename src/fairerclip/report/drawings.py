@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fairerclip.metrics.names import CHANCE, DEPENDENCE, FIGURES, PROBE, PROBES, RETRIEVAL
 from fairerclip.report.drawing_parts import (
     COLOURS,
     COLUMN,
@@ -26,8 +27,8 @@ from fairerclip.report.drawing_parts import (
 )
 from fairerclip.report.drawings_picture import draw_picture
 from fairerclip.report.drawings_plane import draw_front, draw_plane
+from fairerclip.report.estimates import EMBEDDINGS, STAGES, estimate, stages
 from fairerclip.report.markdown import confidence
-from fairerclip.report.markdown_text import EMBEDDINGS, STAGES, number, stages
 
 Results = Mapping[str, Any]
 THRESHOLD = {"color": "#555555", "linestyle": ":", "linewidth": 0.9}
@@ -63,7 +64,9 @@ def draw_groups(results: Results) -> Any:
         )
     axes.set_xlabel(f"accuracy, % [{confidence(results)} interval]")
     axes.set_title(left_out(len(rows), len(every), "groups, those of lowest accuracy"))
-    stage_legend(figure, there, {"average": line(color="#555555", linestyle="--", linewidth=0.8)})
+    stage_legend(
+        figure, there, {FIGURES["average"].short: line(color="#555555", linestyle="--", linewidth=0.8)}
+    )
     return figure
 
 
@@ -138,9 +141,8 @@ def draw_retrieval(results: Results) -> Any:
 def _said(skew: Mapping[str, Any] | None) -> str:
     if skew is None or skew["value"] is None:
         return ""
-    whole = skew["low"] is not None and skew["high"] is not None
-    interval = f" [{number(skew['low'])}, {number(skew['high'])}]" if whole else ""
-    return f"MaxSkew {number(skew['value'])}{interval}"
+    figure = RETRIEVAL["max_skew"]
+    return f"{figure.label} {estimate(skew, figure.kind)}"
 
 
 def _stacked(axes: Any, bars: Sequence[tuple[str, Sequence[float], str]], shifts: Sequence[float]) -> None:
@@ -183,12 +185,12 @@ def draw_probes(results: Results) -> Any:
     shown = list(rows)[:MOST_ROWS]
     figure = new_figure(COLUMN, 0.8 + 0.34 * len(shown))
     axes = figure.add_subplot()
-    dots(axes, [(folded(f"{key[0]}, {key[1]} probe"), rows[key]) for key in shown])
+    dots(axes, [(folded(f"{key[0]}, {PROBES[key[1]]}"), rows[key]) for key in shown])
     for place, key in enumerate(shown):
         axes.plot([100 * chances[key]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
-    axes.set_xlabel(f"balanced accuracy, % [{confidence(results)} interval]")
+    axes.set_xlabel(f"{PROBE.axis} [{confidence(results)} interval]")
     there = [stage for stage in STAGES if any(stage in row for row in rows.values())]
-    stage_legend(figure, there, {"chance": line(**THRESHOLD)}, EMBEDDINGS)
+    stage_legend(figure, there, {CHANCE.label: line(**THRESHOLD)}, EMBEDDINGS)
     return figure
 
 
@@ -207,7 +209,7 @@ def draw_dependence(results: Results) -> Any:
     for (axes,), (measure, rows) in zip(grid, panels.items(), strict=True):
         shown = list(rows.items())[:MOST_ROWS]
         dots(axes, [(folded(label, 28), stage) for label, stage in shown], scale=1.0)
-        axes.set_xlabel(f"{measure.upper() if measure != 'dep' else 'Dep'} [{confidence(results)} interval]")
+        axes.set_xlabel(f"{DEPENDENCE[measure].axis} [{confidence(results)} interval]")
     there = [s for s in STAGES if any(s in row for rows in panels.values() for row in rows.values())]
     stage_legend(figure, there)
     return figure
@@ -224,14 +226,15 @@ def draw_wording(results: Results) -> Any:
     rows: list[Row] = [
         (
             folded(f"{t['template']}{' (used)' if i == used else ''}", 28),
-            {"worst group": t["worst_group"], "average": t["average"]},
+            {name: t[name] for name in PART_STYLES},
         )
         for i, t in enumerate(shown)
     ]
     dots(axes, rows, PART_STYLES)
     axes.set_xlabel(f"zero-shot accuracy, % [{confidence(results)} interval]")
     axes.set_title(left_out(len(shown), len(templates), "templates"))
-    legend(figure, [line(markersize=4, **style) for style in PART_STYLES.values()], list(PART_STYLES))
+    handles = [line(markersize=4, **style) for style in PART_STYLES.values()]
+    legend(figure, handles, [FIGURES[name].short for name in PART_STYLES])
     return figure
 
 

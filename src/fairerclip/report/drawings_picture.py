@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.report.drawing_parts import COLOURS, COLUMN, MOST_LINES, PAGE, legend, line, new_figure, short
-from fairerclip.report.markdown_text import EMBEDDINGS, stages
+from fairerclip.report.estimates import EMBEDDINGS, stages
 
 SHARES = (0.9, 0.5)
 """What part of a group's rows its lines enclose, the outer one first."""

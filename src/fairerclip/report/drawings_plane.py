@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairerclip.metrics.names import FIGURES
+from fairerclip.numbers import setting
 from fairerclip.report.drawing_parts import (
     AFTER,
     BEFORE,
@@ -18,14 +20,15 @@ from fairerclip.report.drawing_parts import (
     short,
     whisker,
 )
+from fairerclip.report.estimates import estimate
 from fairerclip.report.markdown import confidence, worst_of
-from fairerclip.report.markdown_text import percent, with_interval
 
 Results = Mapping[str, Any]
 CHOSEN: dict[str, Any] = {"color": AFTER, "marker": "*", "markersize": 9, "markeredgecolor": "white"}
 BASELINE: dict[str, Any] = {"color": BEFORE, "marker": "D", "markersize": 4.5, "markeredgecolor": "white"}
 FRONT: dict[str, Any] = {"color": AFTER, "marker": "o", "markersize": 2.5}
 MOST_PANELS = 4
+AVERAGE, WORST = FIGURES["average"], FIGURES["worst_group"]
 
 
 def worst_estimate(plane: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,8 +70,8 @@ def draw_front(results: Results) -> Any:
         whisker(axes, worst_estimate(plane, point), 100 * point["average"], style, upright=True)
         whisker(axes, average_estimate(results, point), 100 * point["worst_group"], style)
     axes.grid()
-    axes.set_xlabel(f"average accuracy, %, {short(plane['split'], 20)} split")
-    axes.set_ylabel(f"worst-group accuracy, % [{confidence(results)}]")
+    axes.set_xlabel(f"{AVERAGE.axis}, {short(plane['split'], 20)} split")
+    axes.set_ylabel(f"{WORST.axis} [{confidence(results)}]")
     dot = line(linestyle="none", marker=".", markersize=4, color=FAINT)
     handles = [dot, line(**FRONT), *(line(linestyle="none", **style) for _, style in named.values())]
     legend(figure, handles, ["(τ, τ_z)", "front", *named])
@@ -126,7 +129,7 @@ def _heatmaps(results: Results) -> Any:
             row, column = divmod(plane["chosen"] % size, shape[1])
             axes.plot([column], [row], linestyle="none", **{**CHOSEN, "color": BEFORE, "markersize": 11})
     bar = figure.colorbar(image, ax=panels, pad=0.02, aspect=25)
-    bar.set_label(f"worst-group accuracy, %, {short(plane['split'], 20)} split")
+    bar.set_label(f"{WORST.axis}, {short(plane['split'], 20)} split")
     _name_chosen(figure, results)
     return figure
 
@@ -134,15 +137,14 @@ def _heatmaps(results: Results) -> Any:
 def _ticks(setter: Any, values: Sequence[float], most: int = 6) -> None:
     step = max(1, -(-(len(values) - 1) // (most - 1)))
     places = list(range(0, len(values), step))
-    setter(places, [f"{values[i]:.2g}" for i in places])
+    setter(places, [setting(values[i]) for i in places])
 
 
 def _name_chosen(figure: Any, results: Results) -> None:
     plane = results["plane"]
     chosen = plane["points"][plane["chosen"]]
-    worst = worst_estimate(plane, chosen)
-    shown = with_interval(percent(worst["value"]), worst["low"], worst["high"])
-    said = f"{_chosen_name(plane)}: τ {chosen['tau']:.3g}, τ_z {chosen['tau_z']:.3g}, worst group {shown} %"
+    at = f"τ {setting(chosen['tau'])}, τ_z {setting(chosen['tau_z'])}"
+    said = f"{_chosen_name(plane)}: {at}, {WORST.short} {estimate(worst_estimate(plane, chosen), WORST.kind)}"
     handles, labels = [line(linestyle="none", **{**CHOSEN, "color": BEFORE})], [said]
     if any(point["failure"] is not None for point in plane["points"]):
         handles.append(line(linestyle="none", marker="s", color="#dddddd"))
@@ -178,11 +180,11 @@ def _curves(results: Results) -> Any:
             line(color=colour, marker=".", markersize=3),
             line(color=colour, linestyle="--", linewidth=0.9),
         ]
-        labels += [f"worst group, {short(criterion, 20)}", f"average, {short(criterion, 20)}"]
+        labels += [f"{figure.short}, {short(criterion, 20)}" for figure in (WORST, AVERAGE)]
     chosen = plane["points"][plane["chosen"]]
     whisker(axes, worst_estimate(plane, chosen), chosen["tau"], CHOSEN, upright=True)
     axes.grid()
-    axes.set_xlabel(f"τ (τ_z = {plane['tau_zs'][0]:.3g})")
+    axes.set_xlabel(f"τ (τ_z = {setting(plane['tau_zs'][0])})")
     axes.set_ylabel(f"accuracy, % [{confidence(results)}], {short(plane['split'], 20)}")
     legend(figure, [*handles, line(linestyle="none", **CHOSEN)], [*labels, _chosen_name(plane)], 2)
     return figure

@@ -5,39 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fairerclip.metrics.names import FIGURES, figure_of
+from fairerclip.numbers import NOTHING, measured, number, setting, significant, with_interval
 from fairerclip.report import markdown_sections as sections
 from fairerclip.report.command import MISSING, filled, known_command
-from fairerclip.report.markdown_text import (
-    NOTHING,
-    STAGES,
-    block,
-    change,
-    code,
-    escape,
-    number,
-    percent,
-    share,
-    stages,
-    table,
-    with_interval,
-    with_unit,
-)
+from fairerclip.report.estimates import STAGES, difference, estimate, estimate_of, stages
+from fairerclip.report.markdown_text import block, code, escape, table
 from fairerclip.report.page_parts import fewest_rows, how_chosen, is_given
 from fairerclip.report.text import cleaned, with_short_names
 
 Results = Mapping[str, Any]
-FIGURES = {
-    "average": "Average accuracy",
-    "train_weighted_average": "Average accuracy, weighted as the training groups",
-    "worst_group": "Worst-group accuracy",
-    "gap": "Gap between average and worst group",
-    "eod": "Equal-opportunity difference",
-    "eod_signed": "Equal-opportunity difference, signed",
-    "eod_mean": "Equal-opportunity difference, mean over classes",
-    "eod_mean_signed": "Equal-opportunity difference, mean over classes, signed",
-    "equalized_odds_difference": "Equalized-odds difference",
-    "demographic_parity_difference": "Demographic-parity difference",
-}
+PLANE_FIGURES = ("average", "worst_group", "gap", "eod")
 GIVEN = "a given model; how it was fitted is not known"
 SIMULATED = "The embeddings are simulated: these figures say nothing about any real model."
 
@@ -84,7 +62,7 @@ def _opening(results: Results) -> list[str]:
 
 def confidence(results: Results) -> str:
     """How sure the intervals are, as text."""
-    return f"{100 * results['settings']['confidence']:g} %"
+    return f"{significant(100 * results['settings']['confidence'], 6)} %"
 
 
 def accuracy_by_group(results: Results) -> list[str]:
@@ -99,10 +77,10 @@ def accuracy_by_group(results: Results) -> list[str]:
     rows = []
     for key, group in every.items():
         row = [escape(group["name"]), f"{group['n']}{' (small)' if group['small'] else ''}"]
-        row += [share(stage.get(key), "accuracy") for stage in cells]
-        rows.append([*row, *([change(changes.get(key))] if changes else [])])
-    header = ["group", "n", *(f"{STAGES[stage]}, %" for stage in there)]
-    lines = table([*header, *(["difference, points"] if changes else [])], rows)
+        row += [estimate(stage.get(key), key="accuracy") for stage in cells]
+        rows.append([*row, *([difference(changes.get(key))] if changes else [])])
+    header = ["group", "n", *(STAGES[stage] for stage in there)]
+    lines = table([*header, *(["change, points"] if changes else [])], rows)
     if any(group["small"] for group in every.values()):
         lines += [f"Small: fewer than {results['settings']['small']} rows; its interval says little.", ""]
     return lines
@@ -115,32 +93,16 @@ def summary_figures(results: Results) -> list[str]:
     if not there:
         return []
     changes = {c["figure"]: c for c in section["changes"] or []}
-    names = dict(FIGURES) | {c["figure"]: c["label"] for c in changes.values()}
     rows = []
-    for figure, label in names.items():
-        found = [figure_of(section[stage], figure) for stage in there]
-        if any(f is not None and f["value"] is not None for f in found) or figure in changes:
-            row = [escape(label), *(_shown(figure, estimate) for estimate in found)]
-            rows.append([*row, *([change(changes.get(figure))] if changes else [])])
+    for name, figure in FIGURES.items():
+        found = [estimate_of(section[stage], name) for stage in there]
+        if any(f["value"] is not None for f in found) or name in changes:
+            row = [figure.label, *(estimate(f, figure.kind) for f in found)]
+            rows.append([*row, *([difference(changes.get(name))] if changes else [])])
     header = ["figure", *(STAGES[stage] for stage in there)]
-    lines = table([*header, *(["difference, points"] if changes else [])], rows)
+    lines = table([*header, *(["change, points"] if changes else [])], rows)
     positive = section[there[-1]].get("positive")
     return lines if positive is None else [*lines, f"Equal opportunity is about {escape(positive)}.", ""]
-
-
-def _shown(figure: str, estimate: Mapping[str, Any] | None) -> str:
-    if estimate is None:
-        return NOTHING
-    return with_interval(with_unit(figure, estimate["value"]), estimate["low"], estimate["high"])
-
-
-def figure_of(report: Mapping[str, Any], figure: str) -> dict[str, Any] | None:
-    """A figure of a report with its interval; None for one that the report does not have."""
-    value = report["worst"]["accuracy"] if figure == "worst_group" else report.get(figure)
-    if figure not in FIGURES:
-        return None
-    low, high = report["intervals"].get(figure, (None, None))
-    return {"value": value, "low": low, "high": high}
 
 
 def _groups(results: Results) -> list[str]:
@@ -159,7 +121,7 @@ def _recalls(report: Mapping[str, Any], stage: str) -> list[str]:
     if not report["differences"]:
         return []
     rows = [
-        [escape(d["y"]), f"{escape(d['s'])} {NOTHING} {escape(d['reference'])}", change(d)]
+        [escape(d["y"]), f"{escape(d['s'])} {NOTHING} {escape(d['reference'])}", difference(d)]
         for d in report["differences"]
     ]
     return [f"### Differences in recall, {stage}", "", *table(["class", "between", "points"], rows, left=2)]
@@ -179,13 +141,12 @@ def _seeds(seeds: Mapping[str, Any] | None) -> list[str]:
     if seeds is None:
         return []
     columns = ("mean", "sd", "smallest", "largest", "sampling_se")
-    rows = [
-        [
-            escape(f["label"]),
-            *(with_unit("gap" if c in ("sd", "sampling_se") else f["figure"], f[c]) for c in columns),
-        ]
-        for f in seeds["figures"]
-    ]
+    rows = []
+    for found in seeds["figures"]:
+        figure = figure_of(found["figure"], found["label"])
+        kinds = [("gap" if c in ("sd", "sampling_se") else figure.kind) for c in columns]
+        cells = [measured(found[c], kind) for c, kind in zip(columns, kinds, strict=True)]
+        rows.append([escape(figure.label), *cells])
     header = ["figure", "mean", "standard deviation", "smallest", "largest", "sampling error"]
     note = f"Fitted with {seeds['n']} seeds; the sampling error is that of the test rows and is not part of this."
     return ["### Spread over seeds", "", note, "", *table(header, rows)]
@@ -212,19 +173,22 @@ def trade_off(results: Results) -> list[str]:
     rows = [["zero-shot", "", "", "", *_plane_row(plane, plane["baseline"])]] if plane["baseline"] else []
     for g in sorted({*plane["front"], plane["chosen"]}, key=lambda g: (points[g]["average"], g)):
         point = points[g]
-        at = [f"{point['tau']:.3g}", f"{point['tau_z']:.3g}", escape(point["criterion"])]
+        at = [setting(point["tau"]), setting(point["tau_z"]), escape(point["criterion"])]
         rows.append(["→" if g == plane["chosen"] else "", *at, *_plane_row(plane, point)])
-    header = ["", "τ", "τ_z", "criterion", "average, %", "worst group, %", "in", "gap, points", "EOD, points"]
+    average, worst, gap, eod = (FIGURES[name].column for name in PLANE_FIGURES)
+    header = ["", "τ", "τ_z", "criterion", average, worst, "in", gap, eod]
     return [note, "", *table(header, rows), *_command(plane["command"] and filled(plane["command"], chosen))]
 
 
 def _plane_row(plane: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
     worst = worst_of(plane, point)
-    shown = percent(point["worst_group"])
-    if worst is not None:
-        shown = with_interval(shown, *plane["intervals"][worst][str(point["correct"][worst])])
+    ends = (None, None) if worst is None else plane["intervals"][worst][str(point["correct"][worst])]
+    shown = with_interval(point["worst_group"], *ends)
     name = NOTHING if worst is None else escape(plane["groups"][worst]["name"])
-    return [percent(point["average"]), shown, name, percent(point["gap"]), percent(point["eod"])]
+    average, gap, eod = (
+        measured(point[figure], FIGURES[figure].column_kind) for figure in ("average", "gap", "eod")
+    )
+    return [average, shown, name, gap, eod]
 
 
 def worst_of(plane: Mapping[str, Any], point: Mapping[str, Any]) -> int | None:
@@ -251,7 +215,7 @@ def how_made(results: Results) -> list[str]:
     lines += [f"- seed {settings['seed']}{permuted}; {confidence(results)} intervals"]
     if model is None:
         return [*lines, ""]
-    at = f"τ {number(model['tau'])}, τ_z {number(model['tau_z'])}, {escape(model['criterion'])}"
+    at = f"τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}"
     how = GIVEN if is_given(results) else f"labels used: {escape(model['labels'])}; {escape(model['source'])}"
     lines += [f"- {at}; {how}"]
     values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model["parameters"].items())

@@ -6,34 +6,21 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from fairerclip.report.markdown_text import (
-    EMBEDDINGS,
-    NOTHING,
-    STAGES,
-    change,
-    escape,
-    number,
-    percent,
-    plain,
-    share,
-    stages,
-    table,
+from fairerclip.metrics.names import (
+    CHANCE,
+    DEPENDENCE,
+    DRIFT,
+    FIGURES,
+    PROBE,
+    PROBES,
+    REPRESENTATION,
+    RETRIEVAL,
 )
+from fairerclip.numbers import NOTHING, count, number, percent
+from fairerclip.report.estimates import EMBEDDINGS, STAGES, difference, estimate, stages, with_p_value
+from fairerclip.report.markdown_text import escape, table
 
 Results = Mapping[str, Any]
-MEASURES = {
-    "max_skew": "MaxSkew",
-    "min_skew": "MinSkew",
-    "ndkl": "NDKL",
-    "precision": "Precision, %",
-    "recall": "Recall, %",
-}
-DRIFTS = {
-    "spearman": "Rank correlation, before with after",
-    "spearman_within": "The same within groups, mean",
-    "overlap": "Share of the top k that stays",
-}
-DEPENDENCES = {"dep": "Dep", "hsic": "HSIC", "kcc": "KCC"}
 
 
 def scores(results: Results) -> list[str]:
@@ -49,7 +36,7 @@ def scores(results: Results) -> list[str]:
     if not rows:
         return []
     note = f"{escape(section['label'])}; read from a histogram, so to within the width of a bin."
-    header = ["group", "", "n", "10 %", "median", "90 %", "right of the threshold, %"]
+    header = ["group", "", "n", "10 %", "median", "90 %", "right of the threshold"]
     return [note, "", *table(header, rows, left=2)]
 
 
@@ -101,7 +88,9 @@ def retrieval(results: Results) -> list[str]:
         lines += [f"### {escape(query['name'])}", "", escape(query["prompt"]), ""]
         lines += [*_shown(section, query), *_skews(query)]
         if query["drift"]:
-            drift = [[label, plain(query["drift"][name])] for name, label in DRIFTS.items()]
+            drift = [
+                [figure.label, estimate(query["drift"][name], figure.kind)] for name, figure in DRIFT.items()
+            ]
             lines += table(["what moved", "[interval]"], drift)
     return [*lines, *(["### Mean over prompts", "", *_skews(section["mean"])] if section["queries"] else [])]
 
@@ -109,32 +98,25 @@ def retrieval(results: Results) -> list[str]:
 def _shown(section: Mapping[str, Any], query: Mapping[str, Any]) -> list[str]:
     there = stages(query)
     rows = [
-        [escape(group), percent(share_), *(number(query[stage]["counts"][g], 1) for stage in there)]
+        [escape(group), percent(share_), *(count(query[stage]["counts"][g]) for stage in there)]
         for g, (group, share_) in enumerate(zip(section["groups"], section["shares"], strict=True))
     ]
-    header = ["group", "of all, %", *(f"shown, {STAGES[stage]}" for stage in there)]
+    header = ["group", "of all", *(f"shown, {STAGES[stage]}" for stage in there)]
     return table(header, rows) if there else []
 
 
 def _skews(part: Mapping[str, Any]) -> list[str]:
     there = stages(part)
     rows = []
-    for name, label in MEASURES.items():
+    for name, figure in RETRIEVAL.items():
         found = [part[stage][name] for stage in there]
         if any(found):
-            show = share if label.endswith("%") else plain
-            row = [label, *map(show, found)]
-            changed = (part["changes"] or {}).get(name)
+            row = [figure.label, *(estimate(f, figure.kind) for f in found)]
             if part["changes"]:
-                moved = change(changed) if label.endswith("%") else _difference(changed)
-                row.append(moved)
+                row.append(difference(part["changes"].get(name), figure.change_kind))
             rows.append(row)
-    header = ["", *(STAGES[stage] for stage in there), *(["difference"] if part["changes"] else [])]
+    header = ["", *(STAGES[stage] for stage in there), *(["change"] if part["changes"] else [])]
     return table(header, rows) if rows else []
-
-
-def _difference(changed: Mapping[str, Any] | None) -> str:
-    return plain(changed, "difference")
 
 
 def probes(results: Results) -> list[str]:
@@ -142,15 +124,15 @@ def probes(results: Results) -> list[str]:
     rows = [
         [
             escape(p["attribute"]),
-            escape(p["probe"]),
+            PROBES[p["probe"]],
             EMBEDDINGS[p["stage"]],
-            share(p),
+            estimate(p, PROBE.kind),
             percent(p["chance"]),
             str(p["n"]),
         ]
         for p in results["probes"] or []
     ]
-    header = ["attribute", "probe", "embeddings", "balanced accuracy, %", "by chance, %", "n"]
+    header = ["attribute", "probe", "embeddings", PROBE.label, CHANCE.label, "n"]
     note = "How well a classifier reads the attribute from the embeddings, on rows it was not fitted on."
     return [note, "", *table(header, rows, left=3)] if rows else []
 
@@ -163,8 +145,8 @@ def dependence(results: Results) -> list[str]:
             d["of"],
             escape(d["attribute"]),
             NOTHING if d["given"] is None else escape(d["given"]),
-            DEPENDENCES[d["measure"]],
-            plain(d),
+            DEPENDENCE[d["measure"]].label,
+            with_p_value(d, DEPENDENCE[d["measure"]].kind),
             str(d["n"]),
         ]
         for d in results["dependence"] or []
@@ -179,25 +161,30 @@ def wording(results: Results) -> list[str]:
     section = results["wording"]
     if section is None or not section["templates"]:
         return []
+    average, worst, eod = (FIGURES[name] for name in ("average", "worst_group", "eod"))
     rows = [
         [
             f"{'→ ' if i == section['used'] else ''}{escape(t['template'])}",
-            share(t["average"]),
-            share(t["worst_group"]),
+            estimate(t["average"], average.column_kind),
+            estimate(t["worst_group"], worst.column_kind),
             escape(t["worst_name"]),
-            share(t["eod"]),
+            estimate(t["eod"], eod.column_kind),
         ]
         for i, t in enumerate(section["templates"])
     ]
     note = f"Zero-shot with other words, on the {escape(section['split'])} split; → is what the task uses."
-    return [note, "", *table(["template", "average, %", "worst group, %", "in", "EOD, points"], rows)]
+    return [note, "", *table(["template", average.column, worst.column, "in", eod.column], rows)]
 
 
 def representation(results: Results) -> list[str]:
     """HSIC and KCC of each space with the target and the sensitive attribute."""
-    measures = {"hsic_y": "HSIC with Y", "hsic_s": "with S", "kcc_y": "KCC with Y", "kcc_s": "with S"}
     rows = [
-        [EMBEDDINGS[r["stage"]], escape(r["space"]), *(plain(r[name]) for name in measures)]
+        [
+            EMBEDDINGS[r["stage"]],
+            escape(r["space"]),
+            *(with_p_value(r[name], figure.kind) for name, figure in REPRESENTATION.items()),
+        ]
         for r in results["representation"] or []
     ]
-    return table(["", "space", *measures.values()], rows, left=2) if rows else []
+    header = ["", "space", *(figure.label for figure in REPRESENTATION.values())]
+    return table(header, rows, left=2) if rows else []

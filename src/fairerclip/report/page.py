@@ -17,7 +17,9 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
-from fairerclip.report import number_text, page_parts
+from fairerclip import numbers
+from fairerclip.metrics import names
+from fairerclip.report import page_parts
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.text import clean, cleaned, shorten, with_short_names
 
@@ -53,6 +55,8 @@ def render_page(results: Results, *, title: str | None = None) -> str:
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
         data=Markup(_embedded(whole)),  # noqa: S704 - escaped for a script element there
+        shown_figures=SCRIPTED,
+        names=Markup(_embedded(_script_names())),  # noqa: S704 - likewise
         **_parts(brief),
         **_commands(results, brief),
     )
@@ -99,7 +103,10 @@ def _asset(name: str) -> str:
     return (files(__package__) / "templates" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
-FILTERS = ("percent", "points", "gap", "measured", "number", "signed", "interval", "setting", "shown")
+FILTERS = ("percent", "points", "measured", "number", "significant", "interval", "setting", "count", "shown")
+NAMES = ("FIGURES", "RETRIEVAL", "DRIFT", "DEPENDENCE", "REPRESENTATION", "PROBE", "CHANCE", "PROBES")
+SCRIPTED = ("average", "worst_group", "eod", "gap")
+"""Figures that the script shows."""
 
 
 def _environment() -> Environment:
@@ -111,12 +118,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        **{name: getattr(number_text, name) for name in FILTERS},
+        **{name: getattr(numbers, name) for name in FILTERS},
         "short": shorten,
         "bound": lambda text: text.replace(" %", "\u00a0%"),
-        "brief": lambda x: f"{x:.6g}",
-        "grouped": lambda n: number_text.NOTHING if n is None else f"{n:,}".replace(",", "\u202f"),
+        "grouped": lambda n: numbers.NOTHING if n is None else f"{n:,}".replace(",", "\u202f"),
     }
+    environment.globals |= {name: getattr(names, name) for name in NAMES}
     return environment
 
 
@@ -130,6 +137,20 @@ def _policy(style: str, script: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _script_names() -> Json:
+    """What the script calls figures and probes."""
+    figures = {name: names.FIGURES[name] for name in SCRIPTED}
+    return {
+        "figures": {
+            name: {**figure._asdict(), "column": figure.column, "column_kind": figure.column_kind}
+            for name, figure in figures.items()
+        },
+        "probes": names.PROBES,
+        "probe": names.PROBE.label,
+        "chance": names.CHANCE.label,
+    }
 
 
 def _embedded(results: Json) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairerclip.metrics.figures import FIGURES
-from fairerclip.report.number_text import figure_kind
+from fairerclip.metrics.names import FIGURES, RETRIEVAL, figure_of
+from fairerclip.report.estimates import estimate_of
 
 Json = Any
 Results = Mapping[str, Any]
@@ -23,12 +23,8 @@ HOW_CHOSEN = {
     "row does not decide",
 }
 """How a point was chosen, by the name that the results give it; names that nobody knows are left as they are."""
-_HEADLINE = {
-    "average": "Average accuracy",
-    "worst_group": "Worst-group accuracy",
-    "eod": "Equal opportunity difference",
-}
-_SKEWS = {"max_skew": "MaxSkew, mean over queries", "ndkl": "NDKL, mean over queries"}
+_HEADLINE = ("average", "worst_group", "eod")
+_SKEWS = ("max_skew", "ndkl")
 _EXPLAINED = {
     "average": "Share of all rows that are classified right.",
     "worst_group": "The same share in the group where it is lowest.",
@@ -107,7 +103,7 @@ def trade(results: Results, cards: Sequence[dict[str, Json]]) -> list[tuple[str,
     groups = results["groups"] or {}
     for item in groups.get("changes") or ():
         if item["figure"] == "train_weighted_average" and _tone("higher", item) == "worse":
-            paid.append({"label": item["label"], "change": item, "change_kind": "points"})
+            paid.append({"label": FIGURES[item["figure"]].label, "change": item, "change_kind": "points"})
     worse = [
         item
         for item in groups.get("group_changes") or ()
@@ -122,15 +118,16 @@ def trade(results: Results, cards: Sequence[dict[str, Json]]) -> list[tuple[str,
 def _group_cards(groups: Results) -> list[dict[str, Json]]:
     changes = {row["figure"]: row for row in groups["changes"] or ()}
     cards = []
-    for figure, label in _HEADLINE.items():
-        stages = {stage: _figure(groups[stage], figure) for stage in STAGES}
+    for name in _HEADLINE:
+        stages = {stage: _figure(groups[stage], name) for stage in STAGES}
         if not any(stages.values()):
             continue
-        change = changes.get(figure)
-        better = change["better"] if change else "lower" if figure == "eod" else "higher"
-        tone = _tone(better, change)
-        kinds = {"kind": figure_kind(figure), "change_kind": "points", "help": _explained(figure, groups)}
-        cards.append({"figure": figure, "label": label, **stages, "change": change, "tone": tone, **kinds})
+        figure, moved = FIGURES[name], changes.get(name)
+        tone = _tone(figure.better, moved)
+        kinds = {"kind": figure.kind, "change_kind": figure.change_kind, "help": _explained(name, groups)}
+        cards.append(
+            {"figure": name, "label": figure.label, **stages, "change": moved, "tone": tone, **kinds}
+        )
     return cards
 
 
@@ -175,13 +172,12 @@ def figure_rows(results: Results) -> list[dict[str, Json]]:
     groups = results["groups"]
     changes = {row["figure"]: row for row in groups["changes"] or ()}
     rows = []
-    for figure, about in FIGURES.items():
-        stages = {stage: _figure(groups[stage], figure) for stage in STAGES}
-        change = changes.get(figure)
+    for name, figure in FIGURES.items():
+        stages = {stage: _figure(groups[stage], name) for stage in STAGES}
+        change = changes.get(name)
         if not any(stages.values()) and change is None:
             continue
-        label, better = (change["label"], change["better"]) if change else about
-        row = {"label": label, "better": better or "nearer to 0", "kind": figure_kind(figure)}
+        row = {"label": figure.label, "better": figure.better or "nearer to 0", "kind": figure.kind}
         rows.append({**row, **stages, "change": change})
     return rows
 
@@ -189,7 +185,13 @@ def figure_rows(results: Results) -> list[dict[str, Json]]:
 def seed_rows(results: Results) -> list[dict[str, Json]]:
     """The spread of each figure over seeds, with the unit of the figure."""
     seeds = results["groups"] and results["groups"]["seeds"]
-    return [{**row, "kind": figure_kind(row["figure"])} for row in seeds["figures"]] if seeds else []
+    if not seeds:
+        return []
+    figures = [figure_of(row["figure"], row["label"]) for row in seeds["figures"]]
+    return [
+        {**row, "label": figure.label, "kind": figure.kind}
+        for row, figure in zip(seeds["figures"], figures, strict=True)
+    ]
 
 
 def count_rows(results: Results) -> list[dict[str, Json]]:
@@ -231,24 +233,23 @@ def _figure(report: Results | None, figure: str) -> dict[str, Json] | None:
     """Value and interval of one figure of a group report."""
     if report is None:
         return None
-    worst = report["worst"] if figure == "worst_group" else None
-    value = worst["accuracy"] if worst else report[figure]
-    if value is None:
+    found = estimate_of(report, figure)
+    if found["value"] is None:
         return None
-    ends = report["intervals"].get(figure) or ([worst["low"], worst["high"]] if worst else [None, None])
-    return {"value": value, "low": ends[0], "high": ends[1], "name": worst["name"] if worst else None}
+    return {**found, "name": report["worst"]["name"] if figure == "worst_group" else None}
 
 
 def _retrieval_cards(retrieval: Results | None) -> list[dict[str, Json]]:
     if retrieval is None:
         return []
     mean, cards = retrieval["mean"], []
-    for figure, label in _SKEWS.items():
-        stages = {stage: _estimate(mean[stage], figure) for stage in STAGES}
-        change = (mean["changes"] or {}).get(figure)
-        kinds = {"kind": "number", "change_kind": "signed", "help": _EXPLAINED[figure]}
-        card = {"figure": figure, "label": label, **stages, "change": change, "tone": _tone("lower", change)}
-        cards.append({**card, **kinds})
+    for name in _SKEWS:
+        figure = RETRIEVAL[name]
+        stages = {stage: _estimate(mean[stage], name) for stage in STAGES}
+        change = (mean["changes"] or {}).get(name)
+        kinds = {"kind": figure.kind, "change_kind": figure.change_kind, "help": _EXPLAINED[name]}
+        card = {"figure": name, "label": f"{figure.label}, mean over prompts", **stages, "change": change}
+        cards.append({**card, "tone": _tone(figure.better, change), **kinds})
     return [card for card in cards if card["before"] or card["after"]]
 
 

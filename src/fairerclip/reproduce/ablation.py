@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fairerclip.numbers import setting
 from fairerclip.report.document import DocumentTable
 from fairerclip.reproduce.accuracy import COLUMNS, NAMES, cells, mean_figures, published_table
 from fairerclip.reproduce.context import Context, Outcome, job
@@ -102,7 +103,7 @@ def _rows(
             continue
         figures = mean_figures([a["report"] for a in good])
         points = [a["chosen"] for a in good]
-        shown = "; ".join(dict.fromkeys(f"{p['tau']:g}, {p['tau_z']:g}" for p in points))
+        shown = "; ".join(dict.fromkeys(f"{setting(p['tau'])}, {setting(p['tau_z'])}" for p in points))
         rows.append([title, *cells(figures), shown, str(len(good)), beside])
         results[key] = {"figures": figures, "chosen": points}
     return rows, results

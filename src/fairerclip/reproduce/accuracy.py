@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.metrics.names import FIGURES
+from fairerclip.numbers import with_spread
 from fairerclip.report.document import DocumentTable
 from fairerclip.reproduce.context import Context, Outcome, job
 from fairerclip.reproduce.fits import fit_preset
@@ -20,9 +22,15 @@ WITH = ("probe", *GRADIENT, "fairerclip-target")
 CAPPED = "stopped: max_seconds"
 """What a training by gradient notes that had no time to end."""
 LABELS = {"none": "none", "target": "Y", "all": "Y and S"}
-COLUMNS = ("average", "train-weighted", "worst group [95 %]", "gap", "EOD [95 %]")
-AS_RELEASED = "EOD on the negative class, as the released code counts it"
-NAMES = {"average": "Avg", "worst_group": "WG", "gap": "Gap", "eod": "EOD"}
+COLUMNS = (
+    FIGURES["average"].short,
+    FIGURES["train_weighted_average"].short,
+    f"{FIGURES['worst_group'].short} [95 %]",
+    FIGURES["gap"].short,
+    f"{FIGURES['eod'].short} [95 %]",
+)
+AS_RELEASED = f"{FIGURES['eod'].short} on the negative class, as the released code counts it"
+NAMES = {name: FIGURES[name].short for name in ("average", "worst_group", "gap", "eod")}
 PRESETS = {
     "waterbirds": ("waterbirds", (("paper", ""), ("released", "ViT-L/14"), ("released", "RN50"))),
     "blond": ("celeba", (("paper", ""), ("released", "ViT-L/14"), ("released", "RN50"))),
@@ -68,25 +76,9 @@ def mean_figures(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def percent(value: float | None, sd: float | None = None) -> str | None:
-    """A share in per cent, with the spread over seeds where it is known.
-
-    Examples
-    --------
-    >>> percent(0.5), percent(0.5, 0.01)
-    ('50.0', '50.0 ± 1.0')
-    """
-    if value is None:
-        return None
-    return f"{100 * value:.1f}" + ("" if sd is None else f" ± {100 * sd:.1f}")
-
-
-def with_ends(value: float | None, sd: float | None, ends: Sequence[float] | None) -> str | None:
-    """The same with its interval."""
-    text = percent(value, sd)
-    if text is None or ends is None:
-        return text
-    return f"{text} [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]"
+def cell(value: float | None, sd: float | None = None, ends: Sequence[float] | None = None) -> str | None:
+    """A share in per cent, with the spread over seeds and the interval where they are known."""
+    return None if value is None else with_spread(value, sd, ends)
 
 
 def cells(figures: Mapping[str, Any]) -> list[str | None]:
@@ -95,11 +87,11 @@ def cells(figures: Mapping[str, Any]) -> list[str | None]:
         name: figures.get(f"{name}_sd") for name in ("average", "train_weighted", "worst_group", "gap", "eod")
     }
     return [
-        percent(figures["average"], sd["average"]),
-        percent(figures["train_weighted"], sd["train_weighted"]),
-        with_ends(figures["worst_group"], sd["worst_group"], figures["worst_ends"]),
-        percent(figures["gap"], sd["gap"]),
-        with_ends(figures["eod"], sd["eod"], figures["eod_ends"]),
+        cell(figures["average"], sd["average"]),
+        cell(figures["train_weighted"], sd["train_weighted"]),
+        cell(figures["worst_group"], sd["worst_group"], figures["worst_ends"]),
+        cell(figures["gap"], sd["gap"]),
+        cell(figures["eod"], sd["eod"], figures["eod_ends"]),
     ]
 
 
@@ -178,7 +170,7 @@ def accuracy_table(
             lines.append([row["title"], LABELS[row["labels"]], f"failed: {row['error']}", *blank, *beside])
             continue
         figures = row["figures"]
-        extra = [percent(figures["eod_negative"], figures["eod_negative_sd"])] if released else []
+        extra = [cell(figures["eod_negative"], figures["eod_negative_sd"])] if released else []
         lines.append(
             [row["title"], LABELS[row["labels"]], *cells(figures), *extra, str(figures["seeds"]), *beside]
         )
@@ -202,7 +194,7 @@ def _beside(table: str, dataset: str, row: Mapping[str, Any], backbone: str) -> 
         return None
     kind = found[0].average_kind
     return found[0].text(NAMES) + (
-        f" (Avg {kind.split()[0]})" if kind.split()[0] in ("plain", "train-weighted") else ""
+        f" ({NAMES['average']} {kind.split()[0]})" if kind.split()[0] in ("plain", "train-weighted") else ""
     )
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fairerclip.compare.methods import chosen_methods, make
 from fairerclip.compare.run import fit_arguments
 from fairerclip.metrics import max_skew, min_skew, ranking_drift
+from fairerclip.metrics.names import DRIFT, RETRIEVAL
+from fairerclip.numbers import number
 from fairerclip.report.document import DocumentTable
 from fairerclip.reproduce.accuracy import published_table
 from fairerclip.reproduce.context import Context, Outcome, job
@@ -153,33 +155,37 @@ def _mean(answers: Sequence[Mapping[str, Any]], kind: str) -> float | None:
 
 def _table(one: SourceTask, attribute: str, methods: Mapping[str, Any]) -> DocumentTable:
     backbones = ("ViT-B/32", "ViT-L/14")
-    columns = ["method", *CONVENTIONS.values(), "Spearman inside groups"]
+    columns = ["method", *CONVENTIONS.values(), DRIFT["spearman_within"].label]
     columns += [f"published, CLIP {b}" for b in backbones]
     rows: list[list[Any]] = []
     k, prompts = None, []
     for method, answers in methods.items():
         good = [answer for answer in answers if "error" not in answer]
         told = [_beside(method, attribute, backbone) for backbone in backbones]
-        beside = [None if figure is None else f"{figure:.3f}" for figure in told]
+        beside = [None if figure is None else number(figure) for figure in told]
         if not good:
             rows.append([TITLES[method], f"failed: {answers[0]['error']}", *[None] * 4, *beside])
             continue
         k, prompts = good[0]["k"], [p for answer in good for p in answer["prompts"]]
         means = [_mean(good, kind) for kind in CONVENTIONS]
         within = [v for answer in good for v in answer["spearman_within"] if v is not None]
-        shown = ["unbounded" if m is None else f"{m:.3f}" for m in means]
+        shown = ["unbounded" if m is None else number(m) for m in means]
         failed = (
             f" ({len(answers) - len(good)} of {len(answers)} pairs failed)"
             if len(good) < len(answers)
             else ""
         )
-        rows.append([TITLES[method] + failed, *shown, f"{np.mean(within):.3f}" if within else None, *beside])
+        rows.append(
+            [TITLES[method] + failed, *shown, number(float(np.mean(within))) if within else None, *beside]
+        )
     note = (
         f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| counts a group that is shown too seldom; it is "
-        "unbounded where a group is not shown at all. Spearman inside groups is with zero-shot, mean over prompts: 1 "
-        "is the same order. " + " / ".join(one.task.target_prompts[:2]) + " …"
+        "unbounded where a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
+        "order. " + " / ".join(one.task.target_prompts[:2]) + " …"
     )
-    return DocumentTable(f"{one.title}: MaxSkew@{k} by {attribute}", columns, rows, note)
+    return DocumentTable(
+        f"{one.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note
+    )
 
 
 def _beside(method: str, attribute: str, backbone: str) -> float | None:
@@ -201,6 +207,6 @@ def _identified(one: SourceTask, summary: Mapping[str, Mapping[str, Any]]) -> li
         nearest = min(there, key=lambda kind: abs(there[kind] - target))
         told.append(
             f"{one.encoder}, {attribute}: of the conventions, {CONVENTIONS[nearest]} comes nearest to the published "
-            f"zero-shot figure ({there[nearest]:.3f} against {target:.3f})."
+            f"zero-shot figure ({number(there[nearest])} against {number(target)})."
         )
     return told

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairerclip.metrics.names import FIGURES
+from fairerclip.numbers import number, setting, significant
 from fairerclip.report.document import Curves, DocumentTable, Heatmap
 from fairerclip.reproduce.accuracy import (
     COLUMNS,
     NAMES,
     accuracy_table,
+    cell,
     cells,
     compared_rows,
     mean_figures,
-    percent,
     preset_jobs,
     published_table,
 )
@@ -72,7 +74,7 @@ def cfd(context: Context) -> Outcome:
 
 def _front_table(one: SourceTask, fronts: dict[str, Any]) -> DocumentTable:
     rows = [
-        [name, f"{p['tau']:g}", *(percent(p[k]) for k in ("average", "worst_group", "gap", "eod"))]
+        [name, setting(p["tau"]), *(cell(p[k]) for k in NAMES)]
         for name, points in fronts.items()
         for p in points
     ]
@@ -80,7 +82,7 @@ def _front_table(one: SourceTask, fronts: dict[str, Any]) -> DocumentTable:
         "Test rows, labels, one seed, the paper's method with balanced classes, τ_z .7: what can be had, not a choice "
         "of a point."
     )
-    columns = ["criterion", "τ", "average", "worst group", "gap", "EOD"]
+    columns = ["criterion", "τ", *NAMES.values()]
     return DocumentTable(f"{one.title}: the front of FairerCLIP over τ", columns, rows, note)
 
 
@@ -96,7 +98,12 @@ def _front_chart(one: SourceTask, rows: list[dict[str, Any]], fronts: dict[str, 
             figures = row["figures"]
             title = f"{row['title']}{'' if row['labels'] == 'target' else ', no labels'}"
             series[title] = [(100 * figures["worst_group"], 100 * figures["average"])]
-    return Curves(f"{one.title}: worst group against average", "worst group, %", "average, %", series)
+    return Curves(
+        f"{one.title}: worst group against average",
+        FIGURES["worst_group"].axis,
+        FIGURES["average"].axis,
+        series,
+    )
 
 
 def data_size(context: Context) -> Outcome:
@@ -110,7 +117,7 @@ def data_size(context: Context) -> Outcome:
             job(
                 experiment,
                 fit_share,
-                f"{one.dataset}, {100 * share:g} %",
+                f"{one.dataset}, {significant(100 * share, 6)} %",
                 share=share,
                 parameters=_quick(context),
                 seed=seed,
@@ -124,7 +131,7 @@ def data_size(context: Context) -> Outcome:
         for share in shares:
             mine = [a for (s, _), a in zip(wanted, answers, strict=True) if s == share]
             rows.append(_share_row(one, share, mine))
-            kept[f"{share:g}"] = [a.get("report", a) for a in mine]
+            kept[significant(share, 6)] = [a.get("report", a) for a in mine]
         columns = ["training rows", "n", *COLUMNS, "seeds", "published (backbone not stated)"]
         outcome.tables.append(DocumentTable(one.title, columns, rows, SHARE_NOTE))
         outcome.results[f"{one.dataset} {one.encoder}"] = kept
@@ -142,8 +149,10 @@ SHARE_NOTE = (
 
 def _share_row(one: SourceTask, share: float, answers: list[dict[str, Any]]) -> list[Any]:
     good = [a for a in answers if "error" not in a]
-    name = f"{100 * share:g} %"
-    beside = next((p.text(NAMES) for p in published("data-size", one.dataset, f"{100 * share:g}")), None)
+    name = f"{significant(100 * share, 6)} %"
+    beside = next(
+        (p.text(NAMES) for p in published("data-size", one.dataset, f"{significant(100 * share, 6)}")), None
+    )
     if not good:
         return [name, f"failed: {answers[0]['error']}", *[None] * (len(COLUMNS) + 1), beside]
     figures = mean_figures([a["report"] for a in good])
@@ -151,13 +160,13 @@ def _share_row(one: SourceTask, share: float, answers: list[dict[str, Any]]) -> 
 
 
 def _share_chart(one: SourceTask, kept: dict[str, Any]) -> Curves:
-    series: dict[str, list[tuple[float, float]]] = {"average": [], "worst group": []}
+    series: dict[str, list[tuple[float, float]]] = {NAMES[k]: [] for k in ("average", "worst_group")}
     for share, reports in kept.items():
         good = [r for r in reports if "error" not in r]
         if good:
             figures = mean_figures(good)
-            series["average"].append((100 * float(share), 100 * figures["average"]))
-            series["worst group"].append((100 * float(share), 100 * figures["worst_group"]))
+            for figure in ("average", "worst_group"):
+                series[NAMES[figure]].append((100 * float(share), 100 * figures[figure]))
     return Curves(
         f"{one.title}: accuracy by share of the training rows", "training rows, %", "accuracy, %", series
     )
@@ -185,19 +194,19 @@ def heatmaps(context: Context) -> Outcome:
                 DocumentTable(one.title, ["part", "what happened"], [["plane", answer["error"]]])
             )
             continue
-        for figure, title in (("average", "average"), ("worst_group", "worst group")):
+        for figure in ("average", "worst_group"):
             found = {
                 (p["tau"], p["tau_z"]): None if p[figure] is None else 100 * p[figure]
                 for p in answer["points"]
             }
             values = [[found[tau, tau_z] for tau in steps] for tau_z in steps]
-            name = f"{one.title}: {title}, {answer['split']} rows, per cent"
+            name = f"{one.title}: {FIGURES[figure].label}, {answer['split']} rows, per cent"
             outcome.heatmaps.append(Heatmap(name, "τ", steps, "τ_z", steps, values))
             rows = [
-                [f"{z:g}", *(None if v is None else f"{v:.1f}" for v in line)]
+                [setting(z), *(None if v is None else number(v, 1) for v in line)]
                 for z, line in zip(steps, values, strict=True)
             ]
-            outcome.tables.append(DocumentTable(name, ["τ_z \\ τ", *(f"{t:g}" for t in steps)], rows))
+            outcome.tables.append(DocumentTable(name, ["τ_z \\ τ", *map(setting, steps)], rows))
         outcome.results[f"{one.dataset} {one.encoder}"] = answer["points"]
     return outcome
 

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from fairerclip.numbers import significant
+
 
 @dataclass(frozen=True)
 class Published:
@@ -35,8 +37,8 @@ class Published:
         for key, name in names.items():
             if key in self.figures:
                 spread = self.plus_minus.get(key)
-                margin = "" if not spread else f" ± {spread:g}"
-                shown.append(f"{name} {self.figures[key]:g}{margin}")
+                margin = "" if not spread else f" ± {significant(spread, 6)}"
+                shown.append(f"{name} {significant(self.figures[key], 6)}{margin}")
         return ", ".join(shown)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairerclip.metrics.names import REPRESENTATION
 from fairerclip.model import FairerCLIP
+from fairerclip.numbers import number, significant
 from fairerclip.parameters import PRESETS
 from fairerclip.report.document import DocumentTable
+from fairerclip.report.estimates import estimate
 from fairerclip.reproduce.accuracy import (
     COLUMNS,
     GRADIENT,
@@ -33,10 +36,10 @@ def training_time(context: Context) -> Outcome:
     """Seconds of the chosen fit and of all that were tried, in a process with one core."""
     outcome = Outcome(
         notes=[
-            f"Training by gradient was stopped at the end of the epoch in which {context.max_seconds:g} s had passed: "
-            "seconds near that are those of the cap. Each run has one core; what else the machine does slows it. "
-            "Published seconds are of other rows and another machine. FairerCLIP's settings are those of its own "
-            "search."
+            f"Training by gradient was stopped at the end of the epoch in which "
+            f"{significant(context.max_seconds, 6)} s had passed: seconds near that are those of the cap. Each run has "
+            "one core; what else the machine does slows it. Published seconds are of other rows and another machine. "
+            "FairerCLIP's settings are those of its own search."
         ]
     )
     for one in context.tasks("waterbirds", "blond"):
@@ -48,10 +51,9 @@ def training_time(context: Context) -> Outcome:
             if "error" in row:
                 lines.append([row["title"], f"failed: {row['error']}", None, None, None, told])
                 continue
-            size = None if row["parameters"] is None else f"{row['parameters']:.0f}"
-            memory = None if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"
-            seconds = [f"{row[name]:.2f}" for name in ("seconds", "seconds_in_all")]
-            lines.append([row["title"], *seconds, size, memory, told])
+            seconds = [number(row[name], 2) for name in ("seconds", "seconds_in_all")]
+            sizes = [number(row[name], 0) for name in ("parameters", "peak_mb")]
+            lines.append([row["title"], *seconds, *sizes, told])
         columns = [
             "method",
             "seconds, one fit",
@@ -96,7 +98,7 @@ def implementation(context: Context) -> Outcome:
 
 
 def _setting(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return significant(value, 6) if isinstance(value, float) else str(value)
 
 
 def information(context: Context) -> Outcome:
@@ -122,26 +124,19 @@ def information(context: Context) -> Outcome:
             lines.append([one.title, f"failed: {answer['error']}", *[None] * 4])
             continue
         for stage in answer["stages"]:
-            found = [_estimate(stage[name]) for name in ("hsic_y", "kcc_y", "hsic_s", "kcc_s")]
+            found = [estimate(stage[name], figure.kind) for name, figure in REPRESENTATION.items()]
             lines.append([one.title, stage["space"], *found])
         outcome.results[f"{one.dataset} {one.encoder}"] = answer["stages"]
-    columns = ["task", "representation", "HSIC (X, Y)", "KCC (X, Y)", "HSIC (X, S)", "KCC (X, S)"]
+    columns = ["task", "representation", *(figure.label for figure in REPRESENTATION.values())]
     note = (
         f"[ ] 95 % intervals, over {limit} test rows at most. Both measures are biased upward on few rows and depend "
         "on kernels that the paper does not state: compare figures of one table. FairerCLIP has labels and is the "
         "paper's method with balanced classes."
     )
     outcome.tables.append(DocumentTable("Dependence of representations on Y and S", columns, lines, note, 2))
-    names = {"hsic_y": "HSIC(X,Y)", "kcc_y": "KCC(X,Y)", "hsic_s": "HSIC(X,S)", "kcc_s": "KCC(X,S)"}
+    names = {name: figure.label for name, figure in REPRESENTATION.items()}
     outcome.tables.append(published_table("information", names))
     return outcome
-
-
-def _estimate(found: dict[str, Any] | None) -> str | None:
-    if found is None or found["value"] is None:
-        return None
-    ends = "" if found["low"] is None else f" [{found['low']:.4f}, {found['high']:.4f}]"
-    return f"{found['value']:.4f}{ends}"
 
 
 def models(context: Context) -> Outcome:

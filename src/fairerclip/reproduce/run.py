@@ -15,6 +15,7 @@ from fairerclip.audit.made import made
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.files import atomic_file, check_free
+from fairerclip.numbers import significant
 from fairerclip.report.document import Document, DocumentTable
 from fairerclip.reproduce.context import Context, Outcome, ReproduceOptions
 from fairerclip.reproduce.entries import Entry
@@ -136,7 +137,7 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
         f"{entry.where} of Dehdashtian et al. 2024 (arXiv:2403.15593).",
         *outcome.notes,
         f"Seeds: {settings['seeds']}; {settings['gradient_seeds']} for methods trained by gradient, whose training is "
-        f"capped at {settings['max_seconds']:g} s per setting."
+        f"capped at {significant(settings['max_seconds'], 6)} s per setting."
         + (" Quick: few methods and settings." if settings["quick"] else ""),
         *context.source.notes,
     ]

@@ -17,6 +17,7 @@ from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, 
 from fairerclip.inputs import check_rows, prompt_groups, sensitive_prompts
 from fairerclip.labels import Encoded, encode, sensitive_columns, zero_shot
 from fairerclip.metrics import group_report
+from fairerclip.numbers import number, setting
 from fairerclip.path import encode_groups
 from fairerclip.targets import zero_shot_share
 from fairerclip.tuning.choose import choose, choose_by_scorer
@@ -113,8 +114,8 @@ def tune(
     shown = _shown(best, offsets, named, pool.classes, tuned)
     if accuracy_floor is not None and shown["average"] < accuracy_floor:
         warnings.warn(
-            f"the chosen model reaches an average accuracy of {shown['average']:.3f} on the validation rows, below the "
-            f"accuracy_floor of {accuracy_floor:g}: lower the floor, or search more widely",
+            f"the chosen model reaches an average accuracy of {number(shown['average'])} on the validation rows, below "
+            f"the accuracy_floor of {setting(accuracy_floor)}: lower the floor, or search more widely",
             AccuracyFloorWarning,
             stacklevel=3,
         )

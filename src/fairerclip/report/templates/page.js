@@ -8,6 +8,8 @@
   // Long names are shortened for display alone; the whole of them stays in the JSON.
   const results = JSON.parse(document.getElementById("results").textContent, (key, value) => (typeof value === "string" && key !== "command" ? brief(value) : value));
   const byId = (id) => document.getElementById(id);
+  // What figures and probes are called: the same table as everywhere.
+  const NAMES = JSON.parse(byId("names").textContent);
   document.documentElement.classList.add("js");
 
   // The beginning and the end of a long name; different names stay different.
@@ -33,20 +35,26 @@
   const NOTHING = "–";
   const missing = (x) => x === null || x === undefined;
 
-  function fixed(x, digits) {
-    const text = Math.abs(x).toFixed(digits);
-    return x < 0 && Number(text) !== 0 ? "−" + text : text;
+  // x × 10^shift with a fixed count of decimals. 12 significant digits first, which drops the noise of binary
+  // arithmetic, then halves away from zero, both in decimal: the rule of fairerclip/numbers.py.
+  function fixed(x, digits, shift = 0) {
+    const [mantissa, power] = Math.abs(x).toExponential(11).split("e");
+    const all = mantissa.replace(".", "");
+    const kept = 1 + Number(power) + shift + digits;
+    const whole = kept < 0 ? 0n : BigInt(all.slice(0, kept).padEnd(kept, "0") || "0") + (all[kept] >= "5" ? 1n : 0n);
+    const text = String(whole).padStart(digits + 1, "0");
+    const sign = x < 0 && whole > 0n ? "−" : "";
+    return sign + (digits ? `${text.slice(0, -digits)}.${text.slice(-digits)}` : text);
   }
 
-  const percent = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1) + "\u00a0%");
-  const gap = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1) + "\u00a0points");
-  const bare = (x) => (missing(x) ? NOTHING : fixed(x * 100, 1));
-  // Differences of shares are in points.
-  const measured = (figure, x) => (figure === "eod" || figure === "gap" ? gap(x) : percent(x));
+  const trimmed = (x, digits, shift = 0) => fixed(x, digits, shift).replace(/\.?0+$/, "");
+  const bare = (x) => (missing(x) ? NOTHING : fixed(x, 1, 2));
+  const percent = (x) => (missing(x) ? NOTHING : bare(x) + "\u00a0%");
+  const gap = (x) => (missing(x) ? NOTHING : bare(x) + "\u00a0points");
   const number = (x) => (missing(x) ? NOTHING : fixed(x, 3));
   const typed = (x) => String(Number(x.toPrecision(12)));
-  const setting = (x) => String(Number(x.toFixed(4)));
-  const interval = (low, high) => (missing(low) || missing(high) ? "" : `[${fixed(low * 100, 1)}, ${fixed(high * 100, 1)}]`);
+  const setting = (x) => trimmed(x, 4);
+  const interval = (low, high) => (missing(low) && missing(high) ? "" : `[${bare(low)}, ${bare(high)}]`);
   const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   // Both ends of a text that has no room: groups often differ at the end alone.
   function shorten(text, length) {
@@ -133,7 +141,7 @@
     return found;
   }
 
-  const tickText = (x) => Number((x * 100).toFixed(6)) + "\u00a0%";
+  const tickText = (x) => trimmed(x, 6, 2) + "\u00a0%";
   const shapes = [
     (x, y, r) => `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0z`,
     (x, y, r) => `M${x},${y - 1.3 * r}L${x + 1.2 * r},${y + 0.8 * r}L${x - 1.2 * r},${y + 0.8 * r}z`,
@@ -221,10 +229,9 @@
 
   const plane = results.plane;
   const picked = { tau: 0, tauZ: 0, criterion: 0, figure: "worst_group", axis: "worst_group" };
-  const FIGURES = {
-    worst_group: { name: "worst group", better: "higher" }, average: { name: "average", better: "higher" },
-    eod: { name: "EOD", better: "lower" }, gap: { name: "gap", better: "lower" },
-  };
+  const FIGURES = NAMES.figures;
+  const measured = (figure, x) => ({ percent, gap })[FIGURES[figure].kind](x);
+  const inColumn = (figure, x) => ({ percent, bare })[FIGURES[figure].column_kind](x);
   const chosenPoint = plane && plane.chosen_by === "given" ? "the parameters as given" : "the chosen point";
   const repaint = [];
 
@@ -274,7 +281,7 @@
   }
 
   const pointText = (point) => `τ ${setting(point.tau)}, τ_z ${setting(point.tau_z)}, ${point.criterion}: ` +
-    (point.failure ? `no model. ${point.failure}` : `average ${percent(point.average)}, worst group ${percent(point.worst_group)}, EOD ${gap(point.eod)}`);
+    (point.failure ? `no model. ${point.failure}` : ["average", "worst_group", "eod"].map((figure) => `${FIGURES[figure].short} ${measured(figure, point[figure])}`).join(", "));
 
   // The plane as a heat map; one value of tau_z makes it a strip.
   function heatRange() {
@@ -311,20 +318,20 @@
       if (missing(point[picked.figure])) rect.setAttribute("fill", failed);
       else rect.style.setProperty("fill", heatColour(point[picked.figure], range));
       draw(rect, "title", {}, pointText(point));
-      if (box.width >= 42 && box.height >= 22) draw(svg, "text", { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle", class: "cell-text" }, missing(point[picked.figure]) ? "" : fixed(point[picked.figure] * 100, 1));
+      if (box.width >= 42 && box.height >= 22) draw(svg, "text", { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle", class: "cell-text" }, missing(point[picked.figure]) ? "" : bare(point[picked.figure]));
     }));
   }
 
   function heatAxes(svg, at, width) {
     const every = Math.max(1, Math.ceil(38 / at.cell));
-    plane.taus.forEach((tau, i) => i % every === 0 && draw(svg, "text", { x: at.left + (i + 0.5) * at.cell, y: at.bottom + 15, "text-anchor": "middle", class: "muted" }, String(Number(tau.toFixed(2)))));
+    plane.taus.forEach((tau, i) => i % every === 0 && draw(svg, "text", { x: at.left + (i + 0.5) * at.cell, y: at.bottom + 15, "text-anchor": "middle", class: "muted" }, trimmed(tau, 2)));
     draw(svg, "text", { x: at.left + (plane.taus.length * at.cell) / 2, y: at.bottom + 32, "text-anchor": "middle", class: "strong" }, "τ");
     if (plane.tau_zs.length < 2) {
       draw(svg, "text", { x: width, y: at.bottom + 32, "text-anchor": "end", class: "muted" }, `τ_z = ${setting(plane.tau_zs[0])}`);
       return;
     }
     const skip = Math.max(1, Math.ceil(18 / at.tall));
-    plane.tau_zs.forEach((tauZ, i) => i % skip === 0 && draw(svg, "text", { x: at.left - 6, y: cellBox(at, 0, i).y + at.tall / 2 + 4, "text-anchor": "end", class: "muted" }, String(Number(tauZ.toFixed(2)))));
+    plane.tau_zs.forEach((tauZ, i) => i % skip === 0 && draw(svg, "text", { x: at.left - 6, y: cellBox(at, 0, i).y + at.tall / 2 + 4, "text-anchor": "end", class: "muted" }, trimmed(tauZ, 2)));
     const middle = (at.top + at.bottom) / 2;
     draw(svg, "text", { x: 12, y: middle, class: "strong", transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, "τ_z");
   }
@@ -347,7 +354,7 @@
   function heatLegend(svg, at, width) {
     const [low, high] = heatRange();
     const y = at.bottom + 46;
-    const { name, better } = FIGURES[picked.figure];
+    const { short, better } = FIGURES[picked.figure];
     const span = Math.min(180, width - at.left - 10);
     const beside = width - at.left - span > 190;
     for (let i = 0; i < 30; i += 1) {
@@ -356,13 +363,13 @@
     }
     draw(svg, "text", { x: at.left, y: y + 25, class: "muted" }, measured(picked.figure, low));
     draw(svg, "text", { x: at.left + span, y: y + 25, class: "muted", "text-anchor": "end" }, measured(picked.figure, high));
-    draw(svg, "text", { x: beside ? at.left + span + 10 : at.left, y: beside ? y + 10 : y + 43, class: "muted" }, `${name}, ${better} is better`);
+    draw(svg, "text", { x: beside ? at.left + span + 10 : at.left, y: beside ? y + 10 : y + 43, class: "muted" }, `${short}, ${better} is better`);
     return beside ? y + 30 : y + 48;
   }
 
   function drawPlane() {
     const host = byId("plot-plane");
-    const title = () => `${FIGURES[picked.figure].name} over τ and τ_z, ${plane.criteria[picked.criterion]}, ${plane.split} rows`;
+    const title = () => `${FIGURES[picked.figure].label} over τ and τ_z, ${plane.criteria[picked.criterion]}, ${plane.split} rows`;
     const describe = () => `Heat map from ${measured(picked.figure, heatRange()[0])} to ${measured(picked.figure, heatRange()[1])}. Picked: ${pointText(pickedPoint())}`;
     repaint.push(chart(host, title, describe, (svg, width) => {
       const at = heatLayout(width);
@@ -424,9 +431,9 @@
       draw(svg, "line", { x1: 58, x2: width - 10, y1: at.y(tick), y2: at.y(tick), class: "grid" });
       draw(svg, "text", { x: 52, y: at.y(tick) + 4, "text-anchor": "end", class: "muted" }, picked.axis === "eod" ? tickText(tick).replace("\u00a0%", "") : tickText(tick));
     }
-    draw(svg, "text", { x: width / 2 + 20, y: height - 8, "text-anchor": "middle", class: "strong" }, "average (right is better)");
+    draw(svg, "text", { x: width / 2 + 20, y: height - 8, "text-anchor": "middle", class: "strong" }, `${FIGURES.average.label} (right is better)`);
     const middle = (height - 44) / 2;
-    const name = picked.axis === "eod" ? "EOD, points (lower is better)" : "worst group (higher is better)";
+    const name = `${FIGURES[picked.axis].column} (${FIGURES[picked.axis].better} is better)`;
     draw(svg, "text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle", class: "strong" }, name);
   }
 
@@ -475,7 +482,7 @@
 
   function drawFront() {
     const host = byId("plot-front");
-    const title = () => `Average against ${FIGURES[picked.axis].name} of all points, ${plane.split} rows`;
+    const title = () => `${FIGURES.average.label} against ${FIGURES[picked.axis].label} of all points, ${plane.split} rows`;
     const describe = () => `Scatter plot of ${plane.points.length} points, ${plane.front.length} of them on the front. Picked: ${pointText(pickedPoint())}`;
     repaint.push(chart(host, title, describe, (svg, width) => {
       const height = frontHeight();
@@ -493,11 +500,11 @@
 
   // What follows the picked point.
   function showReadout(point) {
-    const forms = { tau: setting, tau_z: setting, lambda_eff: number, average: percent, worst_group: percent, eod: gap, gap };
+    const forms = { tau: setting, tau_z: setting, lambda_eff: number };
     for (const field of byId("readout").querySelectorAll("[data-field]")) {
       const name = field.dataset.field;
       if (name === "criterion") field.replaceChildren(addName(document.createDocumentFragment(), point.criterion));
-      else field.textContent = forms[name](point[name]);
+      else field.textContent = name in FIGURES ? measured(name, point[name]) : forms[name](point[name]);
     }
     const failure = byId("failure");
     failure.hidden = !point.failure;
@@ -576,10 +583,11 @@
   }
 
   function allPointsTable(host) {
-    const head = ["Criterion", "τ", "τ_z", "λ_eff", "Average", "Worst group", "EOD, points", "Gap, points", "No model because"];
+    const figures = Object.keys(FIGURES);
+    const head = ["Criterion", "τ", "τ_z", "λ_eff", ...figures.map((figure) => FIGURES[figure].column), "No model because"];
     lazyTable(host, head, () => plane.points.map((point) => [
       point.criterion, setting(point.tau), setting(point.tau_z), number(point.lambda_eff),
-      percent(point.average), percent(point.worst_group), bare(point.eod), bare(point.gap), point.failure || "",
+      ...figures.map((figure) => inColumn(figure, point[figure])), point.failure || "",
     ]));
   }
 
@@ -844,12 +852,12 @@
     if (!byId("plot-probes")) return;
     const rows = new Map();
     for (const probe of results.probes) {
-      const label = `${probe.attribute}, ${probe.probe} probe`;
+      const label = `${probe.attribute}, ${NAMES.probes[probe.probe]}`;
       if (!rows.has(label)) rows.set(label, { label, marks: [], line: probe.chance });
       const before = probe.stage === "before";
       rows.get(label).marks.push({ ...probe, style: probe.stage, shape: before ? shapes[0] : shapes[2], name: SPACES[probe.stage] });
     }
-    dotRows(byId("plot-probes"), "Balanced accuracy of probes for S; the dashed line is chance", [...rows.values()]);
+    dotRows(byId("plot-probes"), `${NAMES.probe} of probes for S; the dashed line: ${NAMES.chance}`, [...rows.values()]);
   }
 
   function drawWording() {
@@ -857,11 +865,11 @@
     const rows = results.wording.templates.map((one, i) => ({
       label: one.template + (i === results.wording.used ? " (used)" : ""),
       marks: [
-        { ...one.average, style: "before", shape: shapes[0], name: "average" },
-        { ...one.worst_group, style: "before", shape: diamond, name: "worst group" },
+        { ...one.average, style: "before", shape: shapes[0], name: FIGURES.average.label },
+        { ...one.worst_group, style: "before", shape: diamond, name: FIGURES.worst_group.label },
       ],
     }));
-    dotRows(byId("plot-wording"), "Average and worst group of zero-shot for each wording", rows);
+    dotRows(byId("plot-wording"), `${FIGURES.average.label} and ${FIGURES.worst_group.label} of zero-shot for each wording`, rows);
   }
 
   // ---- Theme -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""What every figure is called, in which unit it is written, and which way is better: the one table of names.
+
+The page and its script, the terminal, Markdown, CSV, the card, drawings and the tables of comparisons take names
+from here and nowhere else. `Figure.label` is the name; `Figure.short` is for the head of a narrow column or an axis.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """How a figure is called and written.
+
+    Attributes
+    ----------
+    label, short : the name, and a shorter one.
+    kind : how `fairerclip.numbers.measured` writes it; "percent" for a share, "gap" or "points" for a difference.
+    better : "higher", "lower", or None where 0 is best.
+    """
+
+    label: str
+    short: str
+    kind: str
+    better: str | None
+
+    @property
+    def change_kind(self) -> str:
+        """How `fairerclip.numbers.change` writes a change of it."""
+        return "signed" if self.kind in ("number", "fine") else "points"
+
+    @property
+    def column(self) -> str:
+        """Head of a narrow column: a difference has its unit there, a share in the cells.
+
+        Examples
+        --------
+        >>> FIGURES["eod"].column, FIGURES["worst_group"].column
+        ('EOD, points', 'Worst group')
+        """
+        return self.short if self.column_kind == self.kind else f"{self.short}, points"
+
+    @property
+    def column_kind(self) -> str:
+        """How the cells of such a column are written."""
+        return "bare" if self.kind == "gap" else self.kind
+
+    @property
+    def axis(self) -> str:
+        """Label of an axis whose ticks are bare numbers."""
+        unit = {"percent": ", %", "gap": ", points", "points": ", points"}.get(self.kind, "")
+        return f"{self.label}{unit}"
+
+
+FIGURES = {
+    "average": Figure("Average accuracy", "Average", "percent", "higher"),
+    "train_weighted_average": Figure(
+        "Average accuracy, weighted by training groups", "Train-weighted", "percent", "higher"
+    ),
+    "worst_group": Figure("Worst-group accuracy", "Worst group", "percent", "higher"),
+    "gap": Figure("Gap between average and worst group", "Gap", "gap", "lower"),
+    "eod": Figure("Equal opportunity difference (EOD)", "EOD", "gap", "lower"),
+    "eod_signed": Figure("EOD with its sign", "Signed EOD", "points", None),
+    "eod_mean": Figure("EOD, mean over classes", "Mean EOD", "gap", "lower"),
+    "eod_mean_signed": Figure("EOD with its sign, mean over classes", "Signed mean EOD", "points", None),
+    "equalized_odds_difference": Figure("Equalized odds difference", "Equalized odds", "gap", "lower"),
+    "demographic_parity_difference": Figure(
+        "Demographic parity difference", "Demographic parity", "gap", "lower"
+    ),
+}
+"""All group figures, in the order in which they are shown."""
+RETRIEVAL = {
+    "max_skew": Figure("MaxSkew", "MaxSkew", "number", "lower"),
+    "min_skew": Figure("MinSkew", "MinSkew", "number", "higher"),
+    "ndkl": Figure("NDKL", "NDKL", "number", "lower"),
+    "precision": Figure("Precision", "Precision", "percent", "higher"),
+    "recall": Figure("Recall", "Recall", "percent", "higher"),
+}
+"""Figures of the top k of a ranking, in the order in which they are shown."""
+DRIFT = {
+    "spearman": Figure("Rank correlation with zero-shot", "Rank correlation", "number", "higher"),
+    "spearman_within": Figure(
+        "Rank correlation with zero-shot inside groups", "Inside groups", "number", "higher"
+    ),
+    "overlap": Figure("Share of the top k that stays", "Top k kept", "percent", "higher"),
+}
+"""How far a ranking moved."""
+DEPENDENCE = {
+    "dep": Figure("Dep", "Dep", "fine", "lower"),
+    "hsic": Figure("HSIC", "HSIC", "fine", "lower"),
+    "kcc": Figure("KCC", "KCC", "fine", "lower"),
+}
+"""Measures of dependence."""
+REPRESENTATION = {
+    "hsic_y": Figure("HSIC with Y", "HSIC with Y", "fine", "higher"),
+    "hsic_s": Figure("HSIC with S", "HSIC with S", "fine", "lower"),
+    "kcc_y": Figure("KCC with Y", "KCC with Y", "fine", "higher"),
+    "kcc_s": Figure("KCC with S", "KCC with S", "fine", "lower"),
+}
+"""What a space holds of the class and of the sensitive attribute."""
+PROBE = Figure("Balanced accuracy", "Balanced accuracy", "percent", "lower")
+"""How well a probe reads the sensitive attribute."""
+CHANCE = Figure("Chance", "Chance", "percent", None)
+"""What a probe that knows nothing reaches."""
+PROBES = {"linear": "linear probe", "kernel": "kernel probe"}
+"""Kinds of probe."""
+
+
+def figure_of(name: str, label: str | None = None) -> Figure:
+    """A group figure by its name in the results; one that this version does not know keeps the file's ``label``."""
+    return FIGURES[name] if name in FIGURES else Figure(label or name, label or name, "percent", None)
