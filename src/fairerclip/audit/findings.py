@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fairerclip import numbers
 from fairerclip.data.fields import UNNAMED
 
 WORTH_SAYING = 0.02
@@ -31,22 +32,22 @@ class Finding(NamedTuple):
 
 def percent(value: float) -> str:
     """A share as per cent."""
-    return f"{100 * value:.1f} %"
+    return numbers.worded(value)
 
 
 def within(low: float, high: float) -> str:
     """An interval of shares, in per cent."""
-    return f"[{100 * low:.1f}, {100 * high:.1f}]"
+    return numbers.interval(low, high)
 
 
 def points(value: float) -> str:
     """A difference of shares, in percentage points with its sign."""
-    return f"{100 * value:+.1f} points".replace("-", "−")
+    return numbers.worded(value, "points")
 
 
 def signed_within(low: float, high: float) -> str:
     """An interval of differences, in percentage points."""
-    return f"[{100 * low:+.1f}, {100 * high:+.1f}]".replace("-", "−")
+    return numbers.interval(low, high, "points")
 
 
 def judge(results: Results, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def _opportunity(who: str, report: Results) -> Iterator[Finding]:
     yield Finding(
         "problem" if low > WORTH_SAYING else "note",
         "opportunity",
-        f"{told}: equal opportunity difference {100 * report['eod']:.1f} points {within(low, high)}.",
+        f"{told}: equal opportunity difference {numbers.worded(report['eod'], 'gap')} {within(low, high)}.",
     )
 
 
@@ -175,6 +176,7 @@ def _retrieval(results: Results) -> Iterator[Finding]:
         return
     before, after, changes = (section["mean"][key] for key in ("before", "after", "changes"))
     skew = before["max_skew"]
+    shown = numbers.with_interval(skew["value"], skew["low"], skew["high"], "number")
     worst = max(section["queries"], key=lambda q: q["before"]["max_skew"]["value"])
     shares = [count / section["k"] for count in worst["before"]["counts"]]
     ratios = [share / of for share, of in zip(shares, section["shares"], strict=True)]
@@ -182,8 +184,8 @@ def _retrieval(results: Results) -> Iterator[Finding]:
     yield Finding(
         "problem" if skew["low"] > SKEW_WORTH_SAYING else "note",
         "retrieval",
-        f"Of the top {section['k']} zero-shot results, the most over-represented group has MaxSkew {skew['value']:.3f} "
-        f"[{skew['low']:.3f}, {skew['high']:.3f}] on average over the prompts; most for “{worst['name']}”, where "
+        f"Of the top {section['k']} zero-shot results, the most over-represented group has MaxSkew {shown} "
+        f"on average over the prompts; most for “{worst['name']}”, where "
         f"{section['groups'][top]} makes up {percent(shares[top])} of the results and "
         f"{percent(section['shares'][top])} of all rows.",
     )
@@ -196,17 +198,15 @@ def _retrieval(results: Results) -> Iterator[Finding]:
     drift = [(q["drift"] or {}).get("spearman_within") or {} for q in section["queries"]]
     known = [d["value"] for d in drift if d.get("value") is not None]
     kept = (
-        f"; inside groups the rankings keep a Spearman correlation of {min(known):.2f} or more"
+        f"; inside groups the rankings keep a Spearman correlation of {numbers.number(min(known))} or more"
         if known
         else ""
     )
     yield Finding(
         level,
         "retrieval change",
-        f"With FairerCLIP MaxSkew goes from {change['before']:.3f} to {change['after']:.3f} (change "
-        f"{change['difference']:+.3f} [{change['low']:+.3f}, {change['high']:+.3f}]){kept}.".replace(
-            "-", "−"
-        ),
+        f"With FairerCLIP MaxSkew goes from {numbers.number(change['before'])} to {numbers.number(change['after'])} "
+        f"(change {numbers.change(change['difference'], change['low'], change['high'], 'signed')}){kept}.",
     )
 
 
@@ -254,8 +254,9 @@ def _dependence(results: Results) -> Iterator[Finding]:
         yield Finding(
             "note",
             "dependence",
-            f"{who} {text} {told}: HSIC {row['value']:.4f} [{row['low']:.4f}, {row['high']:.4f}] (permutation p = "
-            f"{row['p_value']:.3g}, n={row['n']}).",
+            f"{who} {text} {told}: HSIC "
+            f"{numbers.with_interval(row['value'], row['low'], row['high'], 'fine')} (permutation p = "
+            f"{numbers.significant(row['p_value'])}, n={row['n']}).",
         )
 
 
