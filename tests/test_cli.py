@@ -8,6 +8,8 @@ import pytest
 
 from fairerclip import FairerCLIP, __version__
 from fairerclip.data import save_task, simulate
+from fairerclip.numbers import number
+from fairerclip.workflow import Experiment
 
 FAST = ("--set", "n_features=150")
 
@@ -155,6 +157,97 @@ def test_apply_writes_predictions_for_each_kind_of_file(run, task, tmp_path):
     rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
     assert [r["prediction"] for r in rows] == expected.tolist()
     assert [r["id"] for r in rows] == [str(i) for i in range(len(X))]
+    scores = FairerCLIP.load(tmp_path / "m").scores(X)
+    for column, name in enumerate(("landbird", "waterbird")):
+        np.testing.assert_allclose([float(r[f"score: {name}"]) for r in rows], scores[:, column])
+
+
+@pytest.fixture(scope="module")
+def ranking(tmp_path_factory):
+    """A model fitted to rank, and the gallery it was fitted on, with ids."""
+    folder = tmp_path_factory.mktemp("ranking")
+    task = simulate("gallery", scale=0.2, width=48)
+    experiment = Experiment.of(task, ["sex"], task.class_names[:4])
+    model = experiment.tune(FairerCLIP(n_features=150, random_state=0), "none", "max_skew")
+    model.save(folder / "m")
+    ids = np.array([f"face {i}.jpg" for i in range(len(task.test))])
+    ids[3] = "=cmd()"
+    np.savez(folder / "faces.npz", embeddings=task.test.X, ids=ids)
+    return folder, model, task.test.X, ids
+
+
+def test_a_ranking_model_ranks_and_predicts_nothing(run, ranking, tmp_path):
+    folder, model, X, ids = ranking
+    assert model.diagnostics_["tuning"]["objective"] == "max_skew"
+    code, out, _ = run("apply", folder / "m", folder / "faces.npz", "-o", tmp_path / "o.csv")
+    assert code == 0
+    assert "predict" not in out
+    rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["row", "id"] + [
+        f"{kind}: {name}" for kind in ("rank", "score") for name in model.classes_
+    ]
+    assert rows[3]["id"] == "'=cmd()"
+    for name in model.classes_:
+        expected = model.rank(name, X)
+        places = np.array([int(r[f"rank: {name}"]) for r in rows])
+        np.testing.assert_array_equal(places.argsort(), expected.indices)
+        np.testing.assert_allclose(
+            [float(r[f"score: {name}"]) for r in rows], model.scores(X)[:, _place(model, name)]
+        )
+        assert f"{name}: the first 10 of {len(X)} rows" in out
+        assert ids[expected.indices[0]] in out
+        assert number(expected.scores[9], 4) in out
+
+
+def _place(model, name):
+    return model.classes_.tolist().index(name)
+
+
+def test_the_top_of_a_ranking_is_as_long_as_asked_and_machines_get_it_too(run, ranking, tmp_path):
+    folder, model, X, ids = ranking
+    name = model.classes_[1]
+    call = ("apply", folder / "m", folder / "faces.npz", "-o", tmp_path / "o.npz", "--json")
+    code, out, _ = run(*call, "--top", "3", "--prompt", name)
+    assert code == 0
+    found = json.loads(out)
+    assert set(found) == {"rows", "output", "top", "warnings"}
+    expected = model.rank(name, X, 3)
+    assert [row["row"] for row in found["top"][name]] == expected.indices.tolist()
+    assert [row["id"] for row in found["top"][name]] == ids[expected.indices].tolist()
+    assert [row["score"] for row in found["top"][name]] == pytest.approx(expected.scores)
+    with np.load(tmp_path / "o.npz") as written:
+        assert set(written) == {"id", "rank", "score", "names", "embedding"}
+        assert written["names"].tolist() == [name]
+        assert written["rank"].shape == (len(X), 1)
+
+
+def test_a_classifier_ranks_when_it_is_asked_to(run, task, tmp_path):
+    run("fit", task, "-o", tmp_path / "m", *FAST)
+    model, X = FairerCLIP.load(tmp_path / "m"), simulate("waterbirds", scale=0.1, width=48).test.X
+    code, out, _ = run("apply", tmp_path / "m", task, "-o", tmp_path / "o.csv", "--top", "5")
+    assert code == 0
+    assert "predict" not in out
+    for name in ("landbird", "waterbird"):
+        assert f"{name}: the first 5 of {len(X)} rows" in out
+    rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
+    best = model.rank("waterbird", X, 1).indices[0]
+    assert [r["row"] for r in rows if r["rank: waterbird"] == "1"] == [str(best)]
+    code, out, _ = run("apply", tmp_path / "m", task, "-o", tmp_path / "p.csv", "--json")
+    assert set(json.loads(out)["predicted"]) == {"landbird", "waterbird"}
+
+
+def test_apply_refuses_rankings_that_cannot_be(run, task, ranking, tmp_path):
+    folder, model, X, _ = ranking
+    out = tmp_path / "o.csv"
+    call = ("apply", folder / "m", folder / "faces.npz", "-o", out)
+    assert refused(run(*call, "--prompt", "a goose"), "'a goose' is not a prompt", model.classes_[0])
+    for top in (len(X) + 1, 0, -1):
+        assert refused(run(*call, "--top", top), f"between 1 and {len(X)}", str(top))
+    run("fit", task, "-o", tmp_path / "m", *FAST)
+    assert refused(
+        run("apply", tmp_path / "m", task, "-o", out, "--prompt", "waterbird"), "--prompt", "--top K"
+    )
+    assert not out.exists()
 
 
 def test_demo_tells_the_whole_story_and_leaves_a_model_and_a_page(run, tmp_path, monkeypatch):

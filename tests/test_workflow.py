@@ -97,7 +97,40 @@ def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):
     result = apply_model(model, birds.test.X, ids=np.arange(len(birds.test)))
     assert result["prediction"].tolist() == model.predict(birds.test.X).tolist()
     assert result["embedding"].shape == (len(birds.test), 1)
-    assert result["id"].shape == result["score"].shape == (len(birds.test),)
+    assert result["id"].shape == (len(birds.test),)
+    assert result["names"].tolist() == ["landbird", "waterbird"]
+    np.testing.assert_allclose(result["score"], model.scores(birds.test.X))
+
+
+def test_applying_a_model_as_a_ranking_gives_the_places_of_rank(birds):
+    model = Experiment.of(birds).fit(small(), "target")
+    X = birds.test.X[:60]
+    result = apply_model(model, X, rank=True, prompts=["waterbird"])
+    assert "prediction" not in result
+    assert result["names"].tolist() == ["waterbird"]
+    expected = model.rank("waterbird", X)
+    order = result["rank"][:, 0].argsort()
+    np.testing.assert_array_equal(order, expected.indices)
+    np.testing.assert_allclose(result["score"][order, 0], expected.scores)
+    assert sorted(result["rank"][:, 0]) == list(range(1, 61))
+    with pytest.raises(
+        ParameterError, match="'goose' is not a prompt of this model; it has landbird, waterbird"
+    ):
+        apply_model(model, X, rank=True, prompts=["goose"])
+    with pytest.raises(ParameterError, match="rank=True"):
+        apply_model(model, X, prompts=["waterbird"])
+
+
+def test_rows_whose_scores_tie_are_ranked_in_their_order(birds):
+    model = Experiment.of(birds).fit(small(), "target")
+    X = np.repeat(birds.test.X[:1], 4, axis=0)
+    assert apply_model(model, X, rank=True)["rank"].tolist() == [[1, 1], [2, 2], [3, 3], [4, 4]]
+
+
+def test_classes_that_read_alike_keep_columns_of_their_own(birds):
+    model = Experiment.of(birds).fit(small(), "target")
+    model.classes_ = np.array([1, "1"], dtype=object)
+    assert apply_model(model, birds.test.X[:5])["names"].tolist() == ["1", "'1'"]
 
 
 def test_lambda_eff_is_all_that_two_classes_depend_on(birds):

@@ -58,7 +58,7 @@ def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as CSV; text that a spreadsheet would run as a formula is quoted with an apostrophe."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
-    writer.writeheader()
+    writer.writerow({name: _cell(name) for name in writer.fieldnames})
     writer.writerows({k: _cell(v) for k, v in row.items()} for row in rows)
     return text.getvalue().encode()
 
@@ -83,24 +83,25 @@ def check_predictions_path(path: Path, overwrite: bool) -> None:
 
 
 def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
-    """Write what `apply_model` gave: everything as ``.npz``, or predictions and scores as ``.csv``."""
+    """Write what `apply_model` gave: everything as ``.npz``, or a row per image as ``.csv``.
+
+    The columns of scores and ranks of a table carry the names of the prompts.
+    """
     check_predictions_path(path, overwrite)
     if path.suffix == ".npz":
         plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
         write_npz(path, plain, overwrite=overwrite)
         return
-    scores = np.atleast_2d(result["score"].T).T  # (n, 1) or (n, c)
-    names = ["score"] if scores.shape[1] == 1 else [f"score_{k}" for k in range(scores.shape[1])]
-    ids = result.get("id")
-    rows = [
-        {
-            "row": i,
-            **({} if ids is None else {"id": str(ids[i])}),
-            "prediction": _plain(label),
-            **{name: float(v) for name, v in zip(names, scores[i], strict=True)},
-        }
-        for i, label in enumerate(result["prediction"])
-    ]
+    columns: dict[str, list[Any]] = {"row": list(range(len(result["score"])))}
+    if "id" in result:
+        columns["id"] = [str(i) for i in result["id"]]
+    if "prediction" in result:
+        columns["prediction"] = [_plain(label) for label in result["prediction"]]
+    for kind in ("rank", "score"):
+        if kind in result:
+            names = [f"{kind}: {name}" for name in result["names"]]
+            columns |= zip(names, result[kind].T.tolist(), strict=True)
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     write_table(rows, path, overwrite=overwrite)
 
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fairerclip.metrics.names import DRIFT, FIGURES, RETRIEVAL
+from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.numbers import NOTHING, bare, interval, number, setting, with_spread
 from fairerclip.report.text import clean, shorten
 
@@ -63,9 +63,9 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     return table
 
 
-def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def plain_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of text: the first column to the left, the others to the right; nothing in it is markup."""
-    table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=None if title is None else _plain(title), title_justify="left", box=box.SIMPLE_HEAD)
     for place, column in enumerate(columns):
         table.add_column(_plain(column), justify="right" if place else "left", overflow="fold")
     for row in rows:
@@ -116,7 +116,7 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
             f"Rankings tuned on {tuning['rows']} validation rows, the figures of which flatter; chosen first"
         )
         body = [[setting(r["strength"]), number(r["max_skew"]), number(r["rank_correlation"])] for r in rows]
-        heads = ["strength", RETRIEVAL["max_skew"].label, DRIFT["spearman_within"].label]
+        heads = ["strength", RETRIEVAL["max_skew"].label, "order kept inside groups"]
         out.print(plain_table(title, heads, body))
         return
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
