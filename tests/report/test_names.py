@@ -1,10 +1,12 @@
 """One results dict, every form of it: a figure has the same name and its numbers the same text everywhere."""
 
+import ast
 import copy
 import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 import sample
@@ -13,6 +15,7 @@ from rich.console import Console
 from test_page import Reader
 
 from fairerclip.cli.audit_tables import tables as terminal_tables
+from fairerclip.metrics import names
 from fairerclip.metrics.names import (
     CHANCE,
     DEPENDENCE,
@@ -30,7 +33,7 @@ from fairerclip.report.csv_tables import tables as csv_tables
 from fairerclip.report.markdown import render_markdown
 from fairerclip.tables import csv_bytes
 
-HEAD = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
+DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
 
 def squeezed(text):
@@ -61,7 +64,7 @@ def forms(results):
     for table in terminal_tables(results):
         console.print(table)
     made = csv_tables(results)
-    page = Reader(HEAD.sub("", render_page(results)))
+    page = Reader(DATA.sub("", render_page(results)))
     return {
         "page": squeezed(
             " ".join(page.section(name) for name in ("summary", "groups", "retrieval", "reading"))
@@ -96,7 +99,7 @@ def test_rankings_probes_and_dependence_have_their_names_in_every_form(forms):
 
 
 def test_narrow_columns_have_the_short_names_of_the_table(results, forms):
-    page = squeezed(Reader(HEAD.sub("", render_page(results))).section("explorer"))
+    page = squeezed(Reader(DATA.sub("", render_page(results))).section("explorer"))
     heads = " ".join(FIGURES[name].column for name in ("average", "worst_group", "eod", "gap"))
     assert heads in page
     for form in ("markdown", "terminal", "page"):
@@ -153,10 +156,10 @@ def test_tables_for_machines_keep_the_numbers_and_add_the_name(results):
 def test_the_script_is_given_the_names_of_the_table(results):
     text = render_page(results)
     (body,) = re.findall(r'<script type="application/json" id="names">(.*?)</script>', text, re.DOTALL)
-    names = json.loads(body)
-    for name, shown in names["figures"].items():
+    given = json.loads(body)
+    for name, shown in given["figures"].items():
         assert {key: shown[key] for key in FIGURES[name]._fields} == FIGURES[name]._asdict()
-    assert names["probes"] == PROBES
+    assert given["probes"] == PROBES
 
 
 def test_names_of_figures_that_nobody_knows_are_those_of_the_file(results):
@@ -164,3 +167,61 @@ def test_names_of_figures_that_nobody_knows_are_those_of_the_file(results):
     other["groups"]["seeds"]["figures"][0] |= {"figure": "of_a_later_version", "label": "A later figure"}
     for text in (render_page(other), render_markdown(other)):
         assert "A later figure" in text
+
+
+def test_comparisons_and_drawings_have_the_names_of_the_table(results):
+    from fairerclip.compare.render import COLUMNS
+    from fairerclip.reproduce import accuracy
+
+    shown = [FIGURES[name].short for name in ("average", "worst_group", "gap", "eod")]
+    assert list(COLUMNS[1:5]) == shown
+    assert list(accuracy.NAMES.values()) == shown
+    heads = [head.removesuffix(" [95 %]") for head in accuracy.COLUMNS]
+    assert heads == [f.short for f in list(FIGURES.values())[:5]]
+    pytest.importorskip("matplotlib")
+    from fairerclip.report.drawings import DRAWINGS
+
+    (axes,) = DRAWINGS["front"](results).axes
+    assert axes.get_xlabel().startswith(FIGURES["average"].axis)
+    assert axes.get_ylabel().startswith(FIGURES["worst_group"].axis)
+    (axes,) = DRAWINGS["probes"](results).axes
+    assert axes.get_xlabel().startswith(PROBE.axis)
+    drawn = [axes.get_xlabel().split(" [")[0] for axes in DRAWINGS["dependence"](results).axes]
+    assert set(drawn) <= {figure.label for figure in DEPENDENCE.values()}
+
+
+def literal_texts(file):
+    """Texts that a module writes out, without its docstrings and the names that results have."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.value
+
+
+def test_nobody_else_names_a_figure():
+    every = [*FIGURES.values(), *RETRIEVAL.values(), *DRIFT.values(), *DEPENDENCE.values(), PROBE]
+    every += REPRESENTATION.values()
+    texts = {text for figure in every for text in (figure.label, figure.short)}
+    own = {text.casefold() for text in texts if not text.isalpha() or text[1:] != text[1:].lower()}
+    assert {"eod", "worst group", "maxskew", "worst-group accuracy", "hsic with s"} <= own
+    keys = {
+        *FIGURES,
+        *RETRIEVAL,
+        *DRIFT,
+        *DEPENDENCE,
+        "train-weighted",
+    }  # the last: a kind of published average
+    package = Path(names.__file__).parents[1]
+    found = [
+        (file.name, text)
+        for file in sorted(package.rglob("*.py"))
+        if file != Path(names.__file__)
+        for text in literal_texts(file)
+        if text.casefold() in own and text not in keys
+    ]
+    assert found == []
+    page = (package / "report" / "templates" / "page.html.j2").read_text(encoding="utf-8")
+    assert [text for text in re.findall(r">([^<>{}]+)<", page) if text.strip().casefold() in own] == []
+    script = (package / "report" / "templates" / "page.js").read_text(encoding="utf-8")
+    assert [text for text in re.findall(r"[\"'`]([^\"'`]+)[\"'`]", script) if text in texts] == []

@@ -25,6 +25,8 @@ from fairerclip.reproduce.published import published
 from fairerclip.workflow import Experiment
 
 TIMED = ("probe", *GRADIENT, "fairerclip-target")
+INFORMATION = ("hsic_y", "kcc_y", "hsic_s", "kcc_s")
+"""In the order of the published table."""
 SHOWN = (
     *("n_features", "n_components", "tau", "tau_z", "tau_text", "tau_z_text", "gamma", "gamma_text"),
     *("bandwidth", "zero_shot", "decision", "refine"),
@@ -124,17 +126,17 @@ def information(context: Context) -> Outcome:
             lines.append([one.title, f"failed: {answer['error']}", *[None] * 4])
             continue
         for stage in answer["stages"]:
-            found = [estimate(stage[name], figure.kind) for name, figure in REPRESENTATION.items()]
+            found = [estimate(stage[name], REPRESENTATION[name].kind) for name in INFORMATION]
             lines.append([one.title, stage["space"], *found])
         outcome.results[f"{one.dataset} {one.encoder}"] = answer["stages"]
-    columns = ["task", "representation", *(figure.label for figure in REPRESENTATION.values())]
+    names = {name: REPRESENTATION[name].label for name in INFORMATION}
+    columns = ["task", "representation", *names.values()]
     note = (
         f"[ ] 95 % intervals, over {limit} test rows at most. Both measures are biased upward on few rows and depend "
         "on kernels that the paper does not state: compare figures of one table. FairerCLIP has labels and is the "
         "paper's method with balanced classes."
     )
     outcome.tables.append(DocumentTable("Dependence of representations on Y and S", columns, lines, note, 2))
-    names = {name: figure.label for name, figure in REPRESENTATION.items()}
     outcome.tables.append(published_table("information", names))
     return outcome
 
