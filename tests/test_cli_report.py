@@ -52,9 +52,9 @@ def test_an_audit_says_findings_first_and_tables_after(task, run):
     finding, table = out.index("problem: Zero-shot is right for"), out.index("Accuracy by group")
     assert finding < table
     for title in (
-        "Figures, per cent",
+        "Figures [interval]",
         "Top 145 of",
-        "balanced accuracy",
+        "Balanced",
         "Dependence on",
         "Representation",
         "wordings",

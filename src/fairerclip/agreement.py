@@ -22,6 +22,7 @@ from fairerclip.errors import (
     UninformativePromptsWarning,
 )
 from fairerclip.labels import cosine_blocks, prototypes
+from fairerclip.numbers import worded
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -147,8 +148,8 @@ def check_order(
     if found.prefers_another_order:
         shown = ", ".join(f"{name!r}: …" for name in list(names)[:10])
         message = (
-            f"the prompts of {what} contradict its labels: read zero-shot, they find {found.given:.0%} of the rows "
-            f"of a class on average; in another order they would find {found.best:.0%}"
+            f"the prompts of {what} contradict its labels: read zero-shot, they find {worded(found.given)} of the rows "
+            f"of a class on average; in another order they would find {worded(found.best)}"
         )
         if by_position:
             raise PromptError(
@@ -159,8 +160,8 @@ def check_order(
     elif found.is_chance:
         warnings.warn(
             f"the prompts of {what} say no more of its labels than chance: read zero-shot, they find "
-            f"{found.given:.0%} of the rows of a class on average (chance: {found.chance:.0%}). Check that prompts, "
-            "labels and image embeddings belong together and come from one model",
+            f"{worded(found.given)} of the rows of a class on average (chance: {worded(found.chance)}). Check that "
+            "prompts, labels and image embeddings belong together and come from one model",
             UninformativePromptsWarning,
             stacklevel=depth + 1,
         )
@@ -190,8 +191,8 @@ def check_swapped(
         return
     lead = other.best - own.given
     message = (
-        f"sensitive_text tells the labels y better than text does ({other.best:.0%} against {own.given:.0%} of the "
-        "rows of a class, on average)"
+        f"sensitive_text tells the labels y better than text does ({worded(other.best)} against {worded(own.given)} of "
+        "the rows of a class, on average)"
     )
     if s is not None:
         read, told = agreement(X, text, s), agreement(X, sensitive_text, s)
@@ -200,7 +201,7 @@ def check_swapped(
         if lead > 0 and read.best - told.given > ORDER_MARGIN:
             raise PromptError(
                 f"text and sensitive_text seem to be swapped: {message}, and text tells the sensitive values better "
-                f"than sensitive_text does ({read.best:.0%} against {told.given:.0%}). Exchange them"
+                f"than sensitive_text does ({worded(read.best)} against {worded(told.given)}). Exchange them"
             )
         return
     if lead > max(SWAP_MARGIN, SWAP_ERRORS * own.error):
