@@ -4,6 +4,9 @@ Each error is a `FairerClipError` and the natural builtin, so both ``except Fair
 ``except ValueError`` work. Messages say what was expected, what came, and what to do.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class FairerClipError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -99,6 +102,23 @@ class MissingExtraError(FairerClipError, ImportError):
 
 class OutputExistsError(FairerClipError, FileExistsError):
     """The output path is taken and overwriting was not asked for."""
+
+
+class LostWorkerError(FairerClipError, RuntimeError):
+    """A process that worked for us ended without an answer."""
+
+
+class WorkFailedError(FairerClipError, RuntimeError):
+    """Every part of some work failed, or one that was asked for by name.
+
+    Attributes
+    ----------
+    results : what there is all the same, ready for JSON.
+    """
+
+    def __init__(self, message: str, results: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.results = dict(results or {})
 
 
 class FairerClipWarning(UserWarning):

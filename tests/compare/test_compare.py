@@ -176,12 +176,12 @@ def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
     assert {file.name for file in tmp_path.iterdir()} == {"zero-shot-0.json", "orth-proj-0.json"}
     (tmp_path / "orth-proj-0.json").write_text("{ damaged")
     seen = []
-    submit = study.ProcessPoolExecutor.submit
+    run_calls = study.run_calls
     monkeypatch.setattr(
-        study.ProcessPoolExecutor,
-        "submit",
-        lambda self, function, method, *rest: (
-            seen.append(method.key) or submit(self, function, method, *rest)
+        study,
+        "run_calls",
+        lambda calls, *rest, **options: (
+            seen.extend(call.arguments["method"].key for call in calls) or run_calls(calls, *rest, **options)
         ),
     )
     again = compare(experiment, options, work=tmp_path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+from fairerclip.cli.signals import kept_when_stopped
 
 WIDE = 120
+SHOWN_REASONS = 3
 
 
 def compare(
@@ -37,18 +40,19 @@ def compare(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Tune and test every method on the same rows, with seeds and intervals."""
+    """Tune and test every method on the same rows, with seeds and intervals.
+
+    A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, or
+    where one named with --methods has none.
+    """
     from fairerclip.audit.models import check_plot
     from fairerclip.cli import show
-    from fairerclip.compare.methods import METHODS
-    from fairerclip.compare.render import COLUMNS, document, draw_front
+    from fairerclip.compare.render import document, draw_front
     from fairerclip.compare.study import CompareOptions, write_comparison
     from fairerclip.compare.study import compare as run
-    from fairerclip.metrics.names import FIGURES
 
     if methods == "list":
-        for method in METHODS:
-            show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
+        _list(json)
         return
     if plot is not None:
         check_plot(plot, overwrite)
@@ -61,15 +65,60 @@ def compare(
         max_seconds=max_seconds,
         source=str(task),
     )
-    with show.progress("compare") as advance:
-        results = run(experiment, what, work=None if output is None else output / "runs", progress=advance)
-    if output is not None:
-        write_comparison(results, document(results), output)
-    if plot is not None:
-        draw_front(results, plot, overwrite=overwrite)
+    work = None if output is None else output / "runs"
+    with kept_when_stopped(work):
+        with show.progress("compare") as advance:
+            results = run(experiment, what, work=work, progress=advance)
+        if output is not None:
+            write_comparison(results, document(results), output)
+        if plot is not None:
+            draw_front(results, plot, overwrite=overwrite)
+    if not json:
+        _print(results, output)
+    _check(results, keys)
     if json:
         show.print_json(results)
+
+
+def _list(json: bool) -> None:
+    from fairerclip.cli import show
+    from fairerclip.compare.methods import METHODS
+
+    if json:
+        names = ("key", "title", "labels", "gradient", "needs")
+        show.print_json({"methods": [{name: getattr(m, name) for name in names} for m in METHODS]})
         return
+    for method in METHODS:
+        show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
+
+
+def _check(results: Mapping[str, Any], named: list[str] | None) -> None:
+    """Tell of methods and runs that failed; raise where none has a figure, or one that was asked for by name."""
+    from fairerclip.cli import show
+    from fairerclip.errors import WorkFailedError
+
+    rows = results["rows"]
+    failed = [row for row in rows if row["figures"] is None]
+    partly = [row for row in rows if row["errors"] and row not in failed]
+    if failed:
+        told = f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"
+        if named is not None or len(failed) == len(rows):
+            raise WorkFailedError(told, results)
+        show.warn(told)
+    if partly:
+        show.warn(f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})")
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    first = [f"{row['method']}: {row['errors'][0]}" for row in rows[:SHOWN_REASONS]]
+    return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
+
+
+def _print(results: Mapping[str, Any], output: Path | None) -> None:
+    from fairerclip.cli import show
+    from fairerclip.compare.render import COLUMNS, document
+    from fairerclip.metrics.names import FIGURES
+
     shown = document(results)
     # Memory, parameters and the gap are in the files; a terminal has room for what is looked at first.
     first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")

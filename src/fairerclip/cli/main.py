@@ -1,67 +1,89 @@
-"""`fairerclip`: the command line's entry point."""
+"""`fairerclip`: the command line's entry point.
+
+It imports nothing at first but what it takes to be interrupted in order: the commands' imports take seconds.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-import typer
+from fairerclip.cli.signals import Stopped, Stops
 
-from fairerclip import __version__
-from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, task
-from fairerclip.errors import FairerClipError
-
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What a wrong option or argument raises; typer brings its own click, so it is reached through typer."""
-
-app = typer.Typer(
-    name="fairerclip",
-    help="Measure and mitigate bias and spurious correlation in CLIP-like models.",
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("demo")(demo.demo)
-app.command("embed")(embed.embed)
-app.add_typer(task.app, name="task")
-app.command("audit")(audit.audit)
-app.command("fit")(fit.fit)
-app.command("path")(path.path)
-app.command("apply")(apply.apply)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("reproduce")(reproduce.reproduce)
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"fairerclip {__version__}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version."
-    ),
-) -> None:
-    """Measure and mitigate bias and spurious correlation in CLIP-like models."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+WORK_FAILED, BAD_INPUT = 1, 2
+"""Exit codes; after a signal it is 128 and the signal's number, 130 for Ctrl-C and 143 for SIGTERM."""
 
 
 def main() -> None:
-    """Run a command; bad input is one line on standard error and exit code 2."""
+    """Run a command and end the process with its exit code; an error or a signal is one line on standard error."""
+    stops = Stops()
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except UsageError as error:
-        _fail(f"{getattr(error, 'format_message', error.__str__)()} (--help shows how it is called)")
-    except (FairerClipError, OSError, MemoryError) as error:
-        _fail(str(error) or type(error).__name__)
-    except (KeyboardInterrupt, typer.Abort):
-        typer.echo("fairerclip: interrupted", err=True)
-        sys.exit(130)
+        stops.heed()
+        from fairerclip.cli.app import app
+
+        code = app(standalone_mode=False) or 0
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - after a signal, an import broken off may say ImportError
+        stops.ignore()
+        if stops.arrived or isinstance(error, KeyboardInterrupt):
+            code = _stopped(stops.arrived, error)
+        else:
+            code = _failed(error)
+    finally:
+        stops.ignore()
+    sys.exit(code)
 
 
-def _fail(message: str) -> None:
-    typer.echo(f"fairerclip: {' '.join(message.split())}", err=True)
-    sys.exit(2)
+def _stopped(arrived: list[int], error: BaseException) -> int:
+    number = arrived[0] if arrived else signal.SIGINT
+    word = "interrupted" if number == signal.SIGINT else "terminated"
+    notes = getattr(error, "__notes__", ()) if isinstance(error, Stopped) else ()
+    return _tell("; ".join([word, *notes]), word.capitalize(), 128 + number)
+
+
+def _failed(error: BaseException) -> int:
+    """Tell of an error that the user can act on; any other is a fault of ours and goes on, with its traceback."""
+    import typer
+
+    from fairerclip.cli.app import UsageError
+    from fairerclip.errors import FairerClipError, WorkFailedError
+
+    kind = type(error).__name__
+    if isinstance(error, UsageError):
+        shown = getattr(error, "format_message", error.__str__)()
+        return _tell(f"{shown} (--help shows how it is called)", kind, BAD_INPUT)
+    if isinstance(error, typer.Abort):
+        return _stopped([], error)
+    if isinstance(error, WorkFailedError):
+        return _tell(str(error), kind, WORK_FAILED, error.results)
+    if isinstance(error, MemoryError):
+        return _tell(f"memory ran out: {error}", kind, WORK_FAILED)
+    if isinstance(error, FairerClipError | OSError):
+        return _tell(str(error) or kind, kind, BAD_INPUT)
+    _print_json(kind, str(error), WORK_FAILED)
+    raise error
+
+
+def _tell(message: str, kind: str, code: int, results: Mapping[str, Any] | None = None) -> int:
+    """One line on standard error; with --json also a document on standard output, with the results there are."""
+    line = " ".join(message.split())
+    _print_json(kind, line, code, results)
+    sys.stderr.write(f"fairerclip: {line}\n")
+    return code
+
+
+def _print_json(kind: str, message: str, code: int, results: Mapping[str, Any] | None = None) -> None:
+    if "--json" not in sys.argv[1:]:
+        return
+    import json
+
+    told = {"error": {"type": kind, "message": message, "exit_code": code}, **(results or {})}
+    try:
+        sys.stdout.write(json.dumps(told, indent=2, allow_nan=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # Ctrl-C also ends a program that reads from us; Python would fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

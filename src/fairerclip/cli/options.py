@@ -51,7 +51,7 @@ Criterion = Annotated[
     str | None, typer.Option(help="marginal, or conditional: dependence on S inside each class.")
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random. Default: the preset's, else 0.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables, errors too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
 

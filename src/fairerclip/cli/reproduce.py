@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+from fairerclip.cli.signals import kept_when_stopped
 
 if TYPE_CHECKING:
     from fairerclip.reproduce.source import Source
@@ -52,7 +54,11 @@ def reproduce(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Run the paper's tables and figures on real images, on task files, or (default) on simulated tasks."""
+    """Run the paper's tables and figures on real images, on task files, or (default) on simulated tasks.
+
+    A part that is missing or fails is reported and does not stop the others. The exit code is 1 where no table or
+    figure has a result, or where one that was named has none.
+    """
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
     from fairerclip.reproduce.context import ReproduceOptions
@@ -77,17 +83,35 @@ def reproduce(
     command = _command(names, data, model, suite, told)
     if not json:
         show.say(source.sentence)
-    with show.progress(", ".join(names)) as advance:
+    how = "the same command goes on, with --overwrite where it asks for that"
+    with kept_when_stopped(output / "runs", how), show.progress(", ".join(names)) as advance:
         results = run(
             entries, source, output, told, command=command, overwrite=overwrite, progress=lambda name: advance
         )
+    if not json:
+        for result in results:
+            missing = f"; {len(result['failures'])} parts missing or failed" if result["failures"] else ""
+            show.say(f"{result['name']}: {output / result['name']}.md{missing}")
+        show.say(f"overview: {output / 'index.html'}")
+    found = {"source": source.sentence, "results": results}
+    _check(found, names)
     if json:
-        show.print_json({"source": source.sentence, "results": results})
-        return
-    for result in results:
-        missing = f"; {len(result['failures'])} parts missing or failed" if result["failures"] else ""
-        show.say(f"{result['name']}: {output / result['name']}.md{missing}")
-    show.say(f"overview: {output / 'index.html'}")
+        show.print_json(found)
+
+
+def _check(found: dict[str, Any], names: Sequence[str]) -> None:
+    """Tell of parts that failed; raise where no entry has a result, or one that was asked for by name."""
+    from fairerclip.cli import show
+    from fairerclip.errors import WorkFailedError
+
+    results = found["results"]
+    failed = [result for result in results if result["failed"]]
+    parts = [f"{result['name']}: {text}" for result in results for text in result["failures"]]
+    if len(failed) == len(results) or any(result["name"] in names for result in failed):
+        why = "; ".join(f"{result['name']}: {' '.join(result['failures'][:1])}" for result in failed[:3])
+        raise WorkFailedError(f"{len(failed)} of {len(results)} tables and figures failed ({why})", found)
+    if parts:
+        show.warn(f"{len(parts)} parts missing or failed (first: {parts[0]})")
 
 
 def _command(

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.numbers import NOTHING, bare, interval, number, setting, with_spread
 from fairerclip.report.text import clean, shorten
@@ -153,6 +154,11 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def warn(text: str) -> None:
+    """One line on standard error about what the reader should know of a result."""
+    err.print(f"warning: {' '.join(clean(text).split())}", style="yellow", soft_wrap=True, markup=False)
+
+
 @contextmanager
 def warnings_as_lines() -> Iterator[list[str]]:
     """Collect warnings and print each once, as a line on standard error."""
@@ -161,7 +167,10 @@ def warnings_as_lines() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         try:
             yield lines
+        except Stopped:
+            caught.clear()  # the line that says so is all there is to say
+            raise
         finally:
             lines += dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
             for line in lines:
-                err.print(f"warning: {line}", style="yellow", soft_wrap=True, markup=False)
+                warn(line)

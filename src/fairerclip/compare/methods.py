@@ -51,6 +51,18 @@ class Method:
     needs_text: bool = True
     needs_sensitive: bool = False
 
+    @property
+    def needs(self) -> list[str]:
+        """What a task and an installation must have for it, as words for machines."""
+        parts = {
+            "target_labels": self.labels != "none",
+            "sensitive_labels": self.labels == "all",
+            "class_prompts": self.needs_text,
+            "sensitive_prompts": self.needs_sensitive and self.labels != "all",
+            "torch": self.gradient,
+        }
+        return [name for name, needed in parts.items() if needed]
+
     def why_not(self, experiment: Experiment) -> str | None:
         """Why a task does not allow it; None where it does."""
         task = experiment.task

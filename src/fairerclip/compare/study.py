@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +17,9 @@ from fairerclip.audit.mitigation import base_name
 from fairerclip.audit.task import digest
 from fairerclip.compare.methods import Method, chosen_methods
 from fairerclip.compare.run import run_method
+from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import FairerClipError, ParameterError, ResultsFileError
+from fairerclip.errors import ParameterError, ResultsFileError
 from fairerclip.files import atomic_file
 from fairerclip.tuning.search import search_space
 from fairerclip.workflow import Experiment
@@ -151,44 +149,26 @@ def _run_all(
             runs[method.key, seed] = found
     progress(len(runs), len(wanted))
     todo = [(method, seed) for method, seed in wanted if (method.key, seed) not in runs]
-    jobs = min(options.jobs or os.cpu_count() or 1, max(len(todo), 1))
+
+    def keep(number: int, run: Answer) -> None:
+        method, seed = todo[number]
+        if "error" in run:
+            run = {"seed": seed, **run}
+        elif work is not None:
+            _write(work, method, seed, data, options, run)
+        runs[method.key, seed] = run
+        progress(len(runs), len(wanted))
+
+    calls = [
+        Call(
+            run_method,
+            {"method": m, "experiment": experiment, "seed": seed, "max_seconds": options.max_seconds},
+        )
+        for m, seed in todo
+    ]
     # A process per run: its peak memory is its own, and a crash takes nothing else along.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
-    with pool:
-        futures = {
-            pool.submit(_one, method, experiment, seed, options.max_seconds): (method, seed)
-            for method, seed in todo
-        }
-        try:
-            for future in as_completed(futures):
-                method, seed = futures[future]
-                try:
-                    run = future.result()
-                except Exception as error:  # noqa: BLE001 - one failing method does not stop the rest
-                    run = {"seed": seed, "error": f"{type(error).__name__}: {error}"}
-                if work is not None and "error" not in run:
-                    _write(work, method, seed, data, options, run)
-                runs[method.key, seed] = run
-                progress(len(runs), len(wanted))
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    run_calls(calls, keep, processes=options.jobs, calls_per_process=1)
     return runs
-
-
-def _one(method: Method, experiment: Experiment, seed: int, max_seconds: float) -> dict[str, Any]:
-    """One run in a process of its own, on one core."""
-    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
-
-    with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            run = run_method(method, experiment, seed, max_seconds=max_seconds)
-        except (FairerClipError, ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
-            return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
-    said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
-    return {**run, "notes": [*run["notes"], *said]}
 
 
 def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any]:

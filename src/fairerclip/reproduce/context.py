@@ -48,7 +48,17 @@ class Outcome:
 
 @dataclass
 class Context:
-    """One run of one entry."""
+    """One run of one entry.
+
+    Attributes
+    ----------
+    source, options : where tasks come from, and what was asked for.
+    work : folder for kept runs.
+    progress : called with (runs done, runs in all).
+    used : tasks that were used, by dataset and encoder.
+    failures : what is missing or failed.
+    asked, answered : methods and jobs that were to run, and those that have figures.
+    """
 
     source: Source
     options: ReproduceOptions
@@ -56,6 +66,8 @@ class Context:
     progress: Callable[[int, int], None] = lambda done, total: None
     used: dict[str, SourceTask] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    asked: int = 0
+    answered: int = 0
 
     @property
     def seeds(self) -> int:
@@ -115,6 +127,8 @@ class Context:
             work = self.work / f"compare-{digest(experiment.task).rpartition(':')[2][:16]}"
             done = compare(experiment, options, work=work, progress=self.progress)
             rows |= {row["method"]: row for row in done["rows"]}
+        self.asked += len(rows)
+        self.answered += sum(row["figures"] is not None for row in rows.values())
         self.failures += [
             f"{experiment.task.name}: {row['title']}: {error}"
             for row in rows.values()
@@ -127,7 +141,9 @@ class Context:
 
     def run(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
         """Answers of jobs; what failed is told, and its answer holds ``error``."""
-        answers = run_jobs(jobs, self.work / "jobs", self.options.jobs)
+        answers = run_jobs(jobs, self.work / "jobs", self.options.jobs, self.progress)
+        self.asked += len(answers)
+        self.answered += sum("error" not in answer for answer in answers)
         for job, answer in zip(jobs, answers, strict=True):
             if "error" in answer:
                 self.failures.append(f"{job.key.get('title', job.call.__name__)}: {answer['error']}")

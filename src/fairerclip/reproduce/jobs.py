@@ -1,19 +1,16 @@
-"""Calculations of their own, each a file, so that what was done is not done again."""
+"""Cached jobs, one JSON file per answer, so that what was done is not done again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from fairerclip import __version__
+from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import ResultsFileError
 from fairerclip.files import atomic_file
@@ -56,50 +53,27 @@ class Job:
             handle.write(content.encode())
 
 
-def run_jobs(jobs: Sequence[Job], work: Path, processes: int | None = None) -> list[dict[str, Any]]:
+def run_jobs(
+    jobs: Sequence[Job],
+    work: Path,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Answer]:
     """Answers in order, those kept in ``work`` without calling; a failing job answers ``{"error": …}``."""
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, Answer] = {}
     for number, job in enumerate(jobs):
         found = job.read(work)
         if found is not None:
             answers[number] = found
+    progress(len(answers), len(jobs))
     todo = [number for number in range(len(jobs)) if number not in answers]
-    count = min(processes or os.cpu_count() or 1, len(todo))
-    if count <= 1:
-        for number in todo:
-            answers[number] = _kept(jobs[number], work, guarded(jobs[number].call, jobs[number].arguments))
-        return [answers[number] for number in range(len(jobs))]
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        futures = {n: pool.submit(guarded, jobs[n].call, jobs[n].arguments) for n in todo}
-        try:
-            for number, future in futures.items():
-                try:
-                    answer = future.result()
-                except Exception as error:  # noqa: BLE001 - a process that died does not stop the rest
-                    answer = {"error": f"{type(error).__name__}: {error}"}
-                answers[number] = _kept(jobs[number], work, answer)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+
+    def keep(place: int, answer: Answer) -> None:
+        number = todo[place]
+        if "error" not in answer:
+            jobs[number].write(work, answer)
+        answers[number] = answer
+        progress(len(answers), len(jobs))
+
+    run_calls([Call(jobs[n].call, jobs[n].arguments) for n in todo], keep, processes=processes)
     return [answers[number] for number in range(len(jobs))]
-
-
-def _kept(job: Job, work: Path, answer: dict[str, Any]) -> dict[str, Any]:
-    if "error" not in answer:
-        job.write(work, answer)
-    return answer
-
-
-def guarded(call: Callable[..., dict[str, Any]], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Call on one core; errors become an answer, warnings its notes."""
-    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
-
-    with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            answer = call(**arguments)
-        except Exception as error:  # noqa: BLE001 - one failing part is reported and does not stop the rest
-            return {"error": f"{type(error).__name__}: {error}"}
-    said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
-    return {**answer, "notes": [*answer.get("notes", ()), *said]}

@@ -82,7 +82,7 @@ def run_entry(
     command: str,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Run one entry; what fails is told in the result."""
+    """Run one entry; what fails is told in the result, as is whether no part has a figure (``failed``)."""
     context = Context(source, options, work, progress)
     reason = entry.why_not(source)
     if reason is not None:
@@ -95,6 +95,7 @@ def run_entry(
             outcome = Outcome()
             context.failures.append(f"{type(error).__name__}: {error}")
     failures = list(dict.fromkeys(context.failures))
+    failed = not outcome.results or 0 == context.answered < context.asked
     page = _document(entry, context, outcome, failures)
     return {
         "source": source.sentence,
@@ -108,6 +109,7 @@ def run_entry(
         "settings": context.settings(),
         "tasks": [one.about() for one in context.used.values()],
         "made": made(cores=os.cpu_count()),
+        "failed": failed,
         "failures": failures,
         "results": plain(outcome.results),
         "document": plain(page.as_dict()),

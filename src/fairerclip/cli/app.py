@@ -1,0 +1,46 @@
+"""All commands of `fairerclip`."""
+
+from __future__ import annotations
+
+import typer
+
+from fairerclip import __version__
+from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, task
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What a wrong option or argument raises; typer brings its own click, so it is reached through typer."""
+
+app = typer.Typer(
+    name="fairerclip",
+    help="Measure and mitigate bias and spurious correlation in CLIP-like models.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("demo")(demo.demo)
+app.command("embed")(embed.embed)
+app.add_typer(task.app, name="task")
+app.command("audit")(audit.audit)
+app.command("fit")(fit.fit)
+app.command("path")(path.path)
+app.command("apply")(apply.apply)
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"fairerclip {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Measure and mitigate bias and spurious correlation in CLIP-like models."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

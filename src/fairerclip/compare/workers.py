@@ -1,0 +1,263 @@
+"""Calls in processes of their own that never outlive the process that asked for them.
+
+`concurrent.futures` is not used: its pool waits for running calls when it is interrupted, and one process that dies
+takes the calls of all others along.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from typing import Any
+
+from fairerclip.errors import LostWorkerError
+
+Answer = dict[str, Any]
+ATTEMPTS = 2
+"""How often a call is started whose process dies."""
+GRACE = 1.0
+"""Seconds that the system may take to remove a killed process."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A module's function and its keyword arguments; both must pickle, and the answer too."""
+
+    function: Callable[..., Answer]
+    arguments: Mapping[str, Any]
+
+
+def run_calls(
+    calls: Sequence[Call],
+    answered: Callable[[int, Answer], None],
+    *,
+    processes: int | None = None,
+    calls_per_process: int | None = None,
+) -> None:
+    """Run calls on one core each and hand over every answer as it comes.
+
+    An exception, KeyboardInterrupt included, kills the processes at once and leaves through this function.
+
+    Parameters
+    ----------
+    calls : what to run.
+    answered : called here with a call's number and its answer, which is ``{"error": text}`` where the call failed.
+        A call whose process died is tried once more first; the other calls go on.
+    processes : how many at a time; None for one per core. One process is this one, unless `calls_per_process` is set.
+    calls_per_process : after how many calls a process is replaced; None for never.
+    """
+    count = min(processes or os.cpu_count() or 1, len(calls))
+    if count > 1 or (calls and calls_per_process is not None):
+        _Pool(calls, answered, count, calls_per_process).run()
+        return
+    for number, call in enumerate(calls):
+        answered(number, guarded(call))
+
+
+def guarded(call: Call) -> Answer:
+    """Run a call on one core; an error becomes the answer, warnings become its notes."""
+    import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+
+    with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            answer = call.function(**call.arguments)
+        except Exception as error:  # noqa: BLE001 - one failing call is reported and does not stop the rest
+            return failure(error)
+    said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
+    return {**answer, "notes": [*answer.get("notes", ()), *said]}
+
+
+def failure(error: Exception) -> Answer:
+    """The answer of a call that failed."""
+    return {"error": f"{type(error).__name__}: {error}"}
+
+
+class _Worker:
+    """A process and our end of its pipe. It says None when it is ready for its first call."""
+
+    def __init__(self, number: int) -> None:
+        context = get_context("spawn")
+        self.number = number
+        self.calls = 0
+        self.pipe, theirs = context.Pipe()
+        # Daemonic: Python kills it at exit where it would wait for another process.
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def send(self, call: Call) -> None:
+        self.calls += 1
+        self.pipe.send((call.function, call.arguments))
+
+
+class _Pool:
+    """The processes of one `run_calls`."""
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        answered: Callable[[int, Answer], None],
+        count: int,
+        calls_per_process: int | None,
+    ) -> None:
+        self.calls, self.answered = calls, answered
+        self.count, self.limit = count, calls_per_process
+        self.todo = deque(range(len(calls)))
+        self.losses = [0] * len(calls)
+        self.working: list[_Worker] = []
+        self.leaving: list[_Worker] = []
+
+    def run(self) -> None:
+        try:
+            while self.todo or self.working:
+                while self.todo and len(self.working) < self.count:
+                    self._start(self.todo.popleft())
+                for worker in _heard(self.working):
+                    self._listen(worker)
+        finally:
+            with _signals_held():
+                self._stop()
+
+    def _start(self, number: int) -> None:
+        # Signals wait until the process is in our list: one that is not could not be killed.
+        with _signals_held(), _interrupt_blocked():
+            self.working.append(_Worker(number))
+
+    def _listen(self, worker: _Worker) -> None:
+        """Take what a worker says, an answer or its end, and give it the next call."""
+        try:
+            if not worker.pipe.poll():
+                raise EOFError  # the process has ended, although somebody else keeps its pipe open
+            answer = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._lose(worker)
+            return
+        if answer is not None:
+            self.answered(worker.number, answer)
+            if not self.todo or worker.calls == self.limit:
+                self._retire(worker)
+                return
+            worker.number = self.todo.popleft()
+        try:
+            worker.send(self.calls[worker.number])
+        except OSError:
+            self._lose(worker)
+        except Exception as error:  # noqa: BLE001 - what cannot be pickled costs its own call
+            self._retire(worker)
+            self.answered(worker.number, failure(error))
+
+    def _lose(self, worker: _Worker) -> None:
+        self._retire(worker)
+        self.losses[worker.number] += 1
+        if self.losses[worker.number] < ATTEMPTS:
+            self.todo.appendleft(worker.number)
+        else:
+            self.answered(worker.number, failure(_lost(worker)))
+
+    def _retire(self, worker: _Worker) -> None:
+        self.working.remove(worker)
+        self.leaving.append(worker)
+        worker.pipe.close()  # a process that waits for a call ends now
+
+    def _stop(self) -> None:
+        """Kill what still runs; answers are kept by us, so that a worker has nothing to lose."""
+        workers = [*self.working, *self.leaving]
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            worker.process.join(GRACE)
+            worker.pipe.close()
+
+
+def _heard(workers: Sequence[_Worker]) -> list[_Worker]:
+    """Wait until a worker says something or ends."""
+    found = {*connection.wait([item for w in workers for item in (w.pipe, w.process.sentinel)])}
+    return [worker for worker in workers if found & {worker.pipe, worker.process.sentinel}]
+
+
+def _lost(worker: _Worker) -> LostWorkerError:
+    worker.process.join(GRACE)
+    code = worker.process.exitcode
+    how = f"exit code {code}" if code is None or code >= 0 else f"signal {-code}"
+    hint = "; the system kills processes when memory is short: fewer --jobs need less" if code == -9 else ""
+    return LostWorkerError(f"its process ended without an answer ({how}), {ATTEMPTS} times{hint}")
+
+
+def _serve(pipe: Any) -> None:
+    """What a worker does: answer calls until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides what an interrupt ends
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    pipe.send(None)
+    while True:
+        try:
+            function, arguments = pipe.recv()
+        except (EOFError, OSError):
+            return
+        except Exception as error:  # noqa: BLE001 - a call that cannot be unpickled fails alone
+            answer = failure(error)
+        else:
+            answer = guarded(Call(function, arguments))
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
+        except Exception as error:  # noqa: BLE001 - nor does an answer that cannot be pickled stop the rest
+            pipe.send(failure(error))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, however that ended."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals that have a handler in Python wait until the block is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread alone
+        return
+    arrived: list[int] = []
+    handlers: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda came, frame: arrived.append(came))
+        yield
+    finally:
+        for held, handler in handlers.items():
+            signal.signal(held, handler)
+        if arrived:
+            signal.raise_signal(arrived[0])
+
+
+@contextmanager
+def _interrupt_blocked() -> Iterator[None]:
+    """Let processes started in the block never see Ctrl-C, not even while Python starts in them.
+
+    A handler in the process itself would come too late. A blocked signal stays blocked in what this thread starts.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
