@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint bench coverage real clean
+.PHONY: demo test lint bench coverage interrupts real clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -42,6 +42,10 @@ bench: $(VENV)/dev.done
 # How often intervals hold the truth, in 1000 simulated data sets; docs/math.md#intervals.
 coverage: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py
+
+# Commands stopped by Ctrl-C and SIGTERM at random moments, twenty times each: how they end. Needs Linux.
+interrupts: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python tests/interrupts.py
 
 # Every method on resampled splits of real embeddings, the tables of docs/comparison.md; hours on two cores.
 RESAMPLED ?= resampled

@@ -1,10 +1,16 @@
 """`fairerclip compare` from the command line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from fairerclip.compare import study
+from fairerclip.compare.methods import METHODS
+from fairerclip.compare.workers import guarded
 from fairerclip.data import save_task, simulate
+
+BY_KEY = {method.key: method for method in METHODS}
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,85 @@ def test_methods_are_listed(task, run):
     code, out, _ = run("compare", task, "--methods", "list")
     assert code == 0
     assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in out
+
+
+def test_methods_are_listed_for_machines(task, run):
+    code, out, err = run("compare", task, "--methods", "list", "--json")
+    assert (code, err) == (0, "")
+    listed = {method["key"]: method for method in json.loads(out)["methods"]}
+    assert list(listed) == [method.key for method in METHODS]
+    assert listed["fairerclip-target"] == {
+        "key": "fairerclip-target",
+        "title": "FairerCLIP, labels",
+        "labels": "target",
+        "gradient": False,
+        "needs": ["target_labels", "sensitive_prompts"],
+    }
+    assert listed["adapter"]["needs"] == ["target_labels", "class_prompts", "torch"]
+
+
+@pytest.fixture
+def methods_of(monkeypatch):
+    """Let the task allow these methods; "bad" and "worse" always fail."""
+    broken = {
+        "bad": replace(BY_KEY["probe"], key="bad", candidates=[{"C": -1.0}]),
+        "worse": replace(BY_KEY["probe"], key="worse", candidates=[{"C": -2.0}]),
+    }
+
+    def allow(*keys):
+        monkeypatch.setattr(
+            study, "chosen_methods", lambda named: [{**BY_KEY, **broken}[key] for key in keys]
+        )
+
+    return allow
+
+
+def test_a_comparison_without_any_figure_has_failed(task, run, methods_of, tmp_path):
+    methods_of("bad", "worse")
+    code, out, err = run("compare", task, "--seeds", 1, "-o", tmp_path / "o")
+    assert code == 1
+    assert "failed: ParameterError" in out  # the table says so, too
+    assert err.count("\n") == 1
+    assert err.startswith(
+        "fairerclip: 2 of 2 methods failed (bad: ParameterError: C must be a positive number"
+    )
+    assert "worse: ParameterError" in err
+    assert (tmp_path / "o" / "comparison.json").is_file()
+    code, out, err = run("compare", task, "--seeds", 1, "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["error"] == {
+        "type": "WorkFailedError",
+        "message": err.removeprefix("fairerclip: ").rstrip("\n"),
+        "exit_code": 1,
+    }
+    assert [row["method"] for row in found["rows"]] == ["bad", "worse"]
+
+
+def test_a_method_that_fails_ends_in_failure_only_if_it_was_named(task, run, methods_of):
+    methods_of("zero-shot", "bad")
+    code, out, err = run("compare", task, "--seeds", 1, "--json")
+    assert code == 0
+    assert "error" not in json.loads(out)
+    assert err.startswith("warning: 1 of 2 methods failed (bad: ParameterError")
+    assert err.count("\n") == 1
+    code, out, err = run("compare", task, "--seeds", 1, "--json", "--methods", "zero-shot,bad")
+    assert code == 1
+    assert json.loads(out)["error"]["exit_code"] == 1
+    assert json.loads(out)["rows"][0]["figures"] is not None
+    assert err.startswith("fairerclip: 1 of 2 methods failed (bad: ParameterError")
+
+
+def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
+    def lose(calls, answered, **options):
+        for number, call in enumerate(calls):
+            answered(number, {"error": "LostWorkerError: gone"} if call.arguments["seed"] else guarded(call))
+
+    monkeypatch.setattr(study, "run_calls", lose)
+    code, out, err = run("compare", task, "--seeds", 2, "--methods", "dfr-validation", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"][0]["errors"] == ["LostWorkerError: gone"]
+    assert err == "warning: 1 of 1 methods lack some of their runs (dfr-validation: LostWorkerError: gone)\n"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 import fairerclip.audit.models as models_module
 from fairerclip.data.provenance import Provenance
+from fairerclip.reproduce import figures
 from fairerclip.reproduce.entries import ENTRIES
 from fairerclip.reproduce.source import backbone_of
 
@@ -93,6 +94,39 @@ def test_a_table_from_the_command_line(run, small, tmp_path):
     code, out, _ = run(*arguments, "--overwrite", "--json")
     assert code == 0
     assert [r["name"] for r in json.loads(out)["results"]] == ["implementation", "heatmaps"]
+
+
+def test_a_table_without_any_result_has_failed(run, tmp_path):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    code, out, err = run("reproduce", "fairface", "--suite", suite, "-o", tmp_path / "o", "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["error"]["exit_code"] == 1
+    assert err == f"fairerclip: {found['error']['message']}\n"
+    assert "1 of 1 tables and figures failed (fairface: cannot run on this source" in err
+    assert found["results"][0]["failed"] is True
+    arguments = ("reproduce", "fairface", "implementation", "--suite", suite, "-o", tmp_path / "p")
+    code, out, err = run(*arguments)
+    assert code == 1  # it was asked for by name
+    assert "1 of 2 tables and figures failed" in err
+    assert "implementation.md" in out
+    code, out, err = run("reproduce", "all", "--suite", suite, "-o", tmp_path / "q", "--json")
+    assert code == 0
+    assert [r["name"] for r in json.loads(out)["results"] if not r["failed"]] == ["implementation"]
+    assert err.startswith("warning: ")
+    assert err.count("\n") == 1
+
+
+def test_a_table_whose_every_part_failed_has_failed(run, small, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "plane", broken)
+    code, _, err = run("reproduce", "heatmaps", "-o", tmp_path, "--quick", "--jobs", "1")
+    assert code == 1
+    assert "heatmaps: blond, plane: ArithmeticError: no luck" in err
+
+
+def broken(**arguments):
+    raise ArithmeticError("no luck")
 
 
 def test_wrong_calls_are_one_line(run, tmp_path):

@@ -68,9 +68,16 @@ class Stops:
             sys.__unraisablehook__(told)
             return
         self._last = -math.inf
-        again = threading.Timer(LATER, _thread.interrupt_main, [self.arrived[-1]])
+        again = threading.Timer(LATER, _send, [self.arrived[-1]])
         again.daemon = True
         again.start()
+
+
+def _send(number: int) -> None:
+    if sys.platform == "win32":
+        _thread.interrupt_main(number)
+    else:  # this also ends a system call that the main thread waits in
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
 
 
 @contextmanager

@@ -1,0 +1,132 @@
+"""Processes that work for us: what they answer, how they fail alone, and that none of them stays."""
+
+import os
+import signal
+import threading
+import time
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from fairerclip.compare.workers import Call, run_calls
+
+
+def twice(number):
+    return {"value": 2 * number, "process": os.getpid()}
+
+
+def refuse(number):
+    raise ArithmeticError(f"not {number}")
+
+
+def unpicklable():
+    return {"value": lambda: None}
+
+
+def die(file, times):
+    """Kill the own process, so many times."""
+    lives = len(file.read_text()) if file.exists() else 0
+    if lives < times:
+        file.write_text("x" * (lives + 1))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"value": lives}
+
+
+def wait(seconds):
+    time.sleep(seconds)
+    return {"value": 0}
+
+
+def answers_of(calls, **options):
+    answers = {}
+    run_calls(calls, lambda number, answer: answers.update({number: answer}), **options)
+    return [answers[number] for number in range(len(calls))]
+
+
+@pytest.mark.parametrize(("options", "processes"), [({}, 2), ({"calls_per_process": 1}, 6)])
+def test_calls_are_answered_by_as_many_processes_as_asked_for(options, processes):
+    answers = answers_of([Call(twice, {"number": n}) for n in range(6)], processes=2, **options)
+    assert [answer["value"] for answer in answers] == [0, 2, 4, 6, 8, 10]
+    pids = {answer["process"] for answer in answers}
+    assert len(pids) <= processes
+    assert options == {} or len(pids) == processes
+    assert os.getpid() not in pids
+    assert not active_children()
+
+
+def test_one_process_is_this_one():
+    answers = answers_of([Call(twice, {"number": n}) for n in range(3)], processes=1)
+    assert {answer["process"] for answer in answers} == {os.getpid()}
+    assert answers_of([]) == []
+
+
+def test_a_call_that_fails_or_cannot_be_sent_fails_alone():
+    calls = [
+        Call(refuse, {"number": 3}),
+        Call(lambda: {}, {}),
+        Call(unpicklable, {}),
+        Call(twice, {"number": 1}),
+    ]
+    failed, unsent, unanswered, good = answers_of(calls, processes=2)
+    assert failed["error"] == "ArithmeticError: not 3"
+    assert "pickle" in unsent["error"]
+    assert "pickle" in unanswered["error"]
+    assert good["value"] == 2
+
+
+def test_a_process_that_dies_costs_its_own_call_alone_and_is_tried_once_more(tmp_path):
+    calls = [Call(twice, {"number": n}) for n in range(4)]
+    calls += [
+        Call(die, {"file": tmp_path / "once", "times": 1}),
+        Call(die, {"file": tmp_path / "ever", "times": 9}),
+    ]
+    *good, once, ever = answers_of(calls, processes=2)
+    assert [answer["value"] for answer in good] == [0, 2, 4, 6]
+    assert once["value"] == 1
+    assert ever["error"].startswith(
+        "LostWorkerError: its process ended without an answer (signal 9), 2 times"
+    )
+    assert (tmp_path / "ever").read_text() == "xx"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_error_in_what_takes_the_answers_ends_the_rest(processes):
+    calls = [Call(twice, {"number": 0}), Call(wait, {"seconds": 60})]
+
+    def full(number, answer):
+        raise OSError("no space left")
+
+    started = time.monotonic()
+    with pytest.raises(OSError, match="no space left"):
+        run_calls(calls, full, processes=processes)
+    assert time.monotonic() - started < 30
+    assert not active_children()
+
+
+def test_an_interrupt_ends_running_calls_at_once():
+    calls = [Call(twice, {"number": 0}), *[Call(wait, {"seconds": 60})] * 3]
+    noticed = []
+
+    def interrupt(number, answer):
+        noticed.append(time.monotonic())
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_calls(calls, interrupt, processes=2, calls_per_process=1)
+    assert time.monotonic() - noticed[0] < 5
+    assert not active_children()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+def test_workers_never_see_an_interrupt(tmp_path):
+    answer = answers_of([Call(blocked, {})], calls_per_process=1)[0]
+    assert answer["blocked"] & 1 << (signal.SIGINT - 1)
+    assert not answer["blocked"] & 1 << (signal.SIGTERM - 1)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def blocked():
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("SigBlk"))
+    return {"blocked": int(line.split()[1], 16)}
