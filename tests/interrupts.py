@@ -153,19 +153,18 @@ def at_random(name: str, output: Path, times: int, rng: random.Random) -> Counte
     """Stop a command so often, each time in the same folder until it is done there; count how it ended."""
     counts: Counter[str] = Counter()
     slowest = dict.fromkeys(("workers", "all"), 0.0)
-    usual = PATIENCE  # the first is let run, to know how long it takes
+    usual: float | None = None  # the first is let run, to know how long it takes
     while counts["stopped"] < times:
         folder = output / str(counts["done before the signal"])
         before = times_of(folder / "runs")
         command = Command(name, *COMMANDS[name].format(folder).split())
         command.until(command.heeds)
         started = time.monotonic()
-        moment = started + (rng.uniform(0, usual) if usual < PATIENCE else usual)
+        moment = started + (PATIENCE if usual is None else rng.uniform(0, usual))
         while time.monotonic() < moment and command.process.poll() is None:
             time.sleep(0.01)
         if command.process.poll() is not None:
             end = command.finish()
-            usual = time.monotonic() - started if usual == PATIENCE else usual
             counts["done before the signal"] += 1
             counts[f"failed: {end.err}"] += end.code != 0
         else:
@@ -175,6 +174,7 @@ def at_random(name: str, output: Path, times: int, rng: random.Random) -> Counte
             counts.update(end.faults(CODES[number]))
             counts[f"workers stay longer than {PROMPT:g} s"] += (end.workers or 0.0) > PROMPT
             slowest = {kind: max(slowest[kind], getattr(end, kind) or 0.0) for kind in slowest}
+        usual = usual or time.monotonic() - started
         after = times_of(folder / "runs")
         counts["runs taken over"] += len(before)
         counts["runs repeated"] += sum(after.get(file) != written for file, written in before.items())
