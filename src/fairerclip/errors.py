@@ -193,6 +193,10 @@ class AccuracyFloorWarning(FairerClipWarning):
     """No model of a search reaches the accuracy floor that was asked for."""
 
 
+class PositiveClassWarning(FairerClipWarning):
+    """Two classes have names, and none was given as the positive one: the second in sorted order was taken."""
+
+
 class LabelCycleWarning(FairerClipWarning):
     """Pseudo-labels came back to an earlier state and would repeat for ever."""
 

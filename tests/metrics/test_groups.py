@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
 
-from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
-from fairerclip.metrics import FIGURES, cell_accuracies, group_report, shrunken_worst_group
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError, PositiveClassWarning, ShapeError
+from fairerclip.metrics import FIGURES, cell_accuracies, group_report, paired_report, shrunken_worst_group
 from fairerclip.metrics.intervals import mover
 
 
@@ -211,16 +211,19 @@ def test_labels_may_be_strings_booleans_tuples_or_mixed():
     y, p, s = labels(4, k=3)
     plain = group_report(y, p, s)
     strings = group_report(
-        np.array(["cat", "dog"])[y], [("cat", "dog")[i] for i in p], np.array(list("abc"))[s]
+        np.array(["cat", "dog"])[y],
+        [("cat", "dog")[i] for i in p],
+        np.array(list("abc"))[s],
+        positive="dog",
     )
     assert [g.accuracy for g in strings.groups] == [g.accuracy for g in plain.groups]
     assert strings.groups[0].name == "cat × a"
     assert plain.groups[0].name == "y=0 × s=0"
     booleans = group_report(y == 1, (p == 1).astype(float), s)
-    assert booleans.eod == plain.eod
+    assert booleans.eod == strings.eod == plain.eod
     both = group_report(y, p, np.column_stack([s, s % 2]))
     assert both.sensitive == ((0, 0), (1, 1), (2, 0))
-    mixed = group_report(["a", 1, "a"], ["a", 1, 1], [0, 0, 0])
+    mixed = group_report(["a", 1, "a"], ["a", 1, 1], [0, 0, 0], positive="a")
     assert [(g.y, g.accuracy) for g in mixed.groups] == [(1, 1.0), ("a", 0.5)]
 
 
@@ -231,7 +234,7 @@ def test_names_are_given_as_lists_or_mappings():
     )
     names = [g.name for g in report.groups]
     assert names == ["landbird × land", "landbird × water", "waterbird × land", "waterbird × water"]
-    text = group_report(list("ab"), list("ab"), [0, 0], class_names=["first", "second"])
+    text = group_report(list("ab"), list("ab"), [0, 0], class_names=["first", "second"], positive="b")
     assert text.groups[0].name == "first × s=0"
 
 
@@ -240,6 +243,42 @@ def test_a_named_class_without_rows_is_empty_and_codes_are_not_shifted():
     assert [g.name for g in report.groups] == ["c × f", "c × m"]
     assert report.empty == ("a × f", "a × m", "b × f", "b × m")
     assert report.eod == 1.0
+
+
+def test_the_positive_class_that_names_do_not_say_is_warned_of_and_carried_along():
+    y, p, s = labels(4, k=3)
+    names = np.array(["blond", "dark"])  # blond, the one that matters, is first in sorted order
+    both = {name: group_report(names[y], names[p], s, positive=name) for name in names.tolist()}
+    assert both["blond"].eod != both["dark"].eod
+    with pytest.warns(PositiveClassWarning, match=r"EOD is taken on 'dark'.*positive='blond'") as caught:
+        taken = group_report(names[y], names[p], s)
+    assert caught[0].filename == __file__
+    assert taken == both["dark"]
+    assert taken.positive == taken.as_dict()["positive"] == "dark"
+    with pytest.warns(PositiveClassWarning, match="EOD is taken on 'dark'") as caught:
+        pair = paired_report(names[y], names[p], names[y], s)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert pair.as_dict()["before"]["positive"] == pair.as_dict()["after"]["positive"] == "dark"
+    change = paired_report(names[y], names[p], names[y], s, positive="blond").change("eod")
+    assert change.before == both["blond"].eod
+    assert change.before != pair.change("eod").before
+
+
+@pytest.mark.parametrize("move", [lambda y: y, lambda y: 2 * y - 1, lambda y: y == 1, lambda y: y / 1.0])
+def test_of_two_numbers_the_larger_is_the_positive_class_without_a_word(move):
+    y, p, s = labels(4, k=3)
+    report = group_report(move(y), move(p), s)
+    assert report.positive == move(np.array([1]))[0]
+    assert report.eod == group_report(y, p, s, positive=1).eod
+    assert report.bootstrap(5, random_state=0)["eod"].shape == (5,)
+
+
+def test_more_than_two_classes_have_no_positive_class_unless_given():
+    y, p, s = labels(5, c=4)
+    names = np.array(list("abcd"))
+    assert group_report(names[y], names[p], s).positive is None
+    assert group_report(names[y], names[p], s, positive="c").positive == "c"
 
 
 def test_names_that_do_not_fit_are_errors():
@@ -260,7 +299,7 @@ def test_rows_without_labels_are_dropped_and_counted_only_on_request():
     assert (report.n, report.dropped, report.classes) == (3, 2, (0, 1))
     assert group_report(y.astype(object), p, list(s), missing=-1) == report
     assert group_report(y, p, s).classes == (-1, 0, 1)
-    text = group_report(["-1", "a"], ["a", "a"], [0, 0], missing=-1)
+    text = group_report(["-1", "a"], ["a", "a"], [0, 0], missing=-1, positive="a")
     assert text.dropped == 0
     columns = group_report([0, 1], [0, 1], [[0, 1], [0, -1]], missing=-1)
     assert columns.dropped == 1
@@ -329,7 +368,8 @@ def test_a_report_is_frozen_and_ready_for_json():
     assert plain["worst"]["small"] is report.worst.small
     assert plain["groups"][0]["s"] == [0, 0]
     assert plain["intervals"]["gap"] == list(report.intervals["gap"])
-    odd = group_report([frozenset("a"), frozenset("b")], [frozenset("a")] * 2, [0, 1]).as_dict()
+    labels_of_sets = [frozenset("a"), frozenset("b")]
+    odd = group_report(labels_of_sets, [frozenset("a")] * 2, [0, 1], positive=frozenset("a")).as_dict()
     assert json.dumps(odd, allow_nan=False)
 
 

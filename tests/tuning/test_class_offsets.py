@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from tuning_inputs import labelled, noisy_scores, worst_accuracy
+from tuning_inputs import labelled, noisy_scores, value_of, worst_accuracy
 
 from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import OBJECTIVES, Objective, judge_scores
-from fairerclip.tuning.offsets import GAIN, LINE_POINTS, learn_offsets
+from fairerclip.tuning import offsets as module
+from fairerclip.tuning.objectives import OBJECTIVES, Objective
+from fairerclip.tuning.offsets import GAIN, LINE_SHARES
+
+
+def learn_offsets(judge, objective, scores):
+    """Value and offsets (c,) of one model's scores (n, c)."""
+    values, offsets = module.learn_offsets(judge, objective, scores[None])
+    return values[0], offsets[0]
 
 
 def biased(seed, n, n_classes=2, offset=None):
@@ -22,17 +29,42 @@ def biased(seed, n, n_classes=2, offset=None):
 def test_two_classes_get_the_best_of_the_candidates(name, n):
     judge, scores = biased(31, n, offset=np.array([0.0, 1.2]))
     objective = Objective(name)
-    difference = scores[:, 1] - scores[:, 0]
-    candidates = [0.0, *(-np.quantile(difference, q) for q in np.linspace(0.02, 0.98, LINE_POINTS))]
-    values = [judge_scores(judge, objective, scores + np.array([0.0, c])) for c in candidates]
+    order = np.sort(scores[:, 1] - scores[:, 0])
+    below = {round(share * n) for share in LINE_SHARES}
+    places = sorted(below | {n - m for m in below})
+    steps = [0.0, *(-(order[m - 1] + order[m]) / 2 for m in places if 0 < m < n)]
+    values = [value_of(judge, objective, scores + np.array([-step / 2, step / 2])) for step in steps]
     best = int(np.argmax(values))
     best = best if values[best] > values[0] + GAIN else 0
     value, offsets = learn_offsets(judge, objective, scores)
-    assert value == pytest.approx(values[best], abs=1e-9)
-    assert offsets[0] == 0
-    assert judge_scores(judge, objective, scores + offsets) == pytest.approx(values[best], abs=1e-9)
+    assert value == pytest.approx(values[best], abs=1e-6)
+    assert offsets.sum() == 0
+    assert value_of(judge, objective, scores + offsets) == pytest.approx(value, abs=1e-9)
     if name in ("worst_group", "worst_class"):
         assert best > 0  # the bias of the boundary is there to be found
+    assert np.abs(np.diff(scores + offsets)).min() > 1e-6  # no row lies on the boundary
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_rows_and_equal_rows_have_boundaries_between_them_alone(n):
+    y = np.arange(n) % 2
+    judge = Judge(y, np.zeros(n, dtype=np.int64), 2, 1)
+    for scores in (np.ones((n, 2)), noisy_scores(53, y, 2)):
+        value, offsets = learn_offsets(judge, Objective("average"), scores)
+        assert np.isfinite([value, *offsets]).all()
+    assert_array_equal(learn_offsets(judge, Objective("average"), np.ones((n, 2)))[1], [0.0, 0.0])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_models_learn_together_what_each_learns_alone(n_classes):
+    judge, first = biased(54, 80, n_classes, np.linspace(0, 1, n_classes))
+    scores = np.array([first, noisy_scores(55, judge.y, n_classes), 3 * first])
+    values, offsets = module.learn_offsets(judge, Objective("worst_group"), scores)
+    assert np.any(offsets)
+    for i, own in enumerate(scores):
+        value, learned = learn_offsets(judge, Objective("worst_group"), own)
+        assert value == pytest.approx(values[i], abs=1e-12)
+        assert_allclose(learned, offsets[i], atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -42,7 +74,7 @@ def test_where_nothing_is_gained_offsets_are_zero(name, n_classes):
     scores = 10.0 * np.eye(n_classes)[y] + 0.01 * np.random.default_rng(33).normal(size=(80, n_classes))
     value, offsets = learn_offsets(Judge(y, s, n_classes, 2), Objective(name), scores)
     assert_array_equal(offsets, np.zeros(n_classes))
-    assert value == pytest.approx(judge_scores(Judge(y, s, n_classes, 2), Objective(name), scores))
+    assert value == pytest.approx(value_of(Judge(y, s, n_classes, 2), Objective(name), scores))
 
 
 def test_scores_that_are_all_alike_get_no_offsets():
@@ -55,7 +87,7 @@ def test_scores_that_are_all_alike_get_no_offsets():
 def test_a_planted_shift_of_the_threshold_is_recovered(planted):
     judge, scores = biased(35, 400, offset=np.array([0.0, planted]))
     _, offsets = learn_offsets(judge, Objective("worst_group"), scores)
-    assert offsets[1] == pytest.approx(-planted, abs=0.6)
+    assert offsets[1] - offsets[0] == pytest.approx(-planted, abs=0.6)
     fresh, others = biased(36, 4000, offset=np.array([0.0, planted]))
     before = worst_accuracy(fresh.y, fresh.s, others.argmax(axis=1))
     after = worst_accuracy(fresh.y, fresh.s, (others + offsets).argmax(axis=1))
@@ -83,11 +115,11 @@ def test_offsets_never_lower_the_objective(n_classes, seed):
     judge, scores = biased(40 + seed, 60, n_classes, np.random.default_rng(seed + 70).normal(size=n_classes))
     for name in OBJECTIVES:
         objective = Objective(name)
-        plain = judge_scores(judge, objective, scores)
+        plain = value_of(judge, objective, scores)
         value, offsets = learn_offsets(judge, objective, scores)
-        assert value >= plain
+        assert value >= plain - 1e-12
         assert np.isfinite(offsets).all()
-        assert judge_scores(judge, objective, scores + offsets) == pytest.approx(value, abs=1e-9)
+        assert value_of(judge, objective, scores + offsets) == pytest.approx(value, abs=1e-9)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

@@ -6,53 +6,47 @@ from numpy.testing import assert_allclose
 from tuning_inputs import labelled, noisy_scores
 
 from fairerclip.errors import ParameterError
+from fairerclip.tuning import objectives
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import (
     AVERAGE_SHARE,
     OBJECTIVES,
     TIE_BREAK,
     Objective,
+    first_best,
+    judge_boundaries,
     judge_scores,
-    offset_shifts,
 )
 
+LEVELS = 8
 
-def slow_value(name, accuracies, counts):
-    """Value of one model from draws (d, c, S): the mean over draws of what the name says, plus part of the average."""
+
+def slow_value(name, survival, counts):
+    """Value of one model from P(accuracy > level) (c, S, levels): what the name says, plus part of the average."""
     c, S = counts.shape
     cells = [(k, g) for k in range(c) for g in range(S) if counts[k, g]]
-    values, averages = [], []
-    for draw in accuracies:
-        averages.append(sum(draw[cell] * counts[cell] for cell in cells) / counts.sum())
-        classes = [k for k in range(c) if counts[k].any()]
-        if name == "worst_group":
-            values.append(min(draw[cell] for cell in cells))
-        elif name == "worst_class":
-            values.append(
-                min(
-                    sum(draw[cell] * counts[cell] for cell in cells if cell[0] == k) / counts[k].sum()
-                    for k in classes
-                )
-            )
-        elif name == "average":
-            values.append(0.0)
-        else:
-            compared = [k for k in classes if not (name == "eod" and c == 2 and k == 0)]
-            expected = np.mean(accuracies, axis=0)  # a difference is one of expected accuracies
-            recalls = [[expected[cell] for cell in cells if cell[0] == k] for k in compared]
-            values.append(-max((max(r) - min(r) for r in recalls), default=0.0))
-    share = TIE_BREAK if name in ("eod", "equalized_odds") else AVERAGE_SHARE
-    return np.mean(values) + share * np.mean(averages), np.mean(averages)
+    expected = {cell: np.mean(survival[cell]) for cell in cells}
+    average = sum(expected[cell] * counts[cell] for cell in cells) / counts.sum()
+    if name in ("worst_group", "worst_class"):  # of the worst class the cells are classes
+        value = np.mean([np.prod([survival[cell][t] for cell in cells]) for t in range(LEVELS)])
+    elif name == "average":
+        value = 0.0
+    else:
+        compared = [k for k in range(c) if not (name == "eod" and c == 2 and k == 0)]
+        recalls = [[expected[cell] for cell in cells if cell[0] == k] for k in compared]
+        value = -max((max(r) - min(r) for r in recalls if r), default=0.0)
+    return value + (TIE_BREAK if name in ("eod", "equalized_odds") else AVERAGE_SHARE) * average
 
 
-def drawn(seed, c, S, empty=()):
+def made(seed, c, S, empty=()):
+    """Survival (3, 2, c, S, levels), falling from level to level, and counts (c, S)."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 40, size=(c, S))
-    accuracies = rng.random((3, 6, c, S))
+    survival = -np.sort(-rng.random((3, 2, c, S, LEVELS)), axis=-1)
     for cell in empty:
         counts[cell] = 0
-        accuracies[(slice(None), slice(None), *cell)] = np.nan
-    return accuracies, counts
+        survival[(slice(None), slice(None), *cell)] = np.nan
+    return survival, counts
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -71,56 +65,100 @@ def drawn(seed, c, S, empty=()):
     ids=str,
 )
 def test_every_objective_is_its_formula(name, c, S, empty):
-    accuracies, counts = drawn(21, c, S, empty)
-    expected = [slow_value(name, a, counts)[0] for a in accuracies]
-    assert_allclose(Objective(name).values(accuracies, counts), expected, atol=1e-12)
+    survival, counts = made(21, c, S, empty)
+    expected = [[slow_value(name, a, counts) for a in model] for model in survival]
+    assert_allclose(Objective(name).values(survival, counts), expected, atol=1e-12)
 
 
 def test_eod_of_two_classes_compares_the_second_alone():
-    accuracies, counts = drawn(22, 2, 2)
+    survival, counts = made(22, 2, 2)
     counts[:] = 1
-    accuracies[:, :, 1] = 0.5
-    equal = Objective("eod").values(accuracies, counts) - TIE_BREAK * accuracies.mean(axis=(1, 2, 3))
-    assert_allclose(equal, 0, atol=1e-12)
-    odds = Objective("equalized_odds").values(accuracies, counts)
-    spread = np.abs((accuracies[:, :, 0, 0] - accuracies[:, :, 0, 1]).mean(axis=1))
-    assert_allclose(odds, -spread + TIE_BREAK * accuracies.mean(axis=(1, 2, 3)), atol=1e-12)
+    survival[:, :, 1] = 0.5
+    average = survival.mean(axis=(2, 3, 4))
+    assert_allclose(Objective("eod").values(survival, counts) - TIE_BREAK * average, 0, atol=1e-12)
+    odds = Objective("equalized_odds").values(survival, counts)
+    spread = np.abs((survival[:, :, 0, 0] - survival[:, :, 0, 1]).mean(axis=-1))
+    assert_allclose(odds, -spread + TIE_BREAK * average, atol=1e-12)
 
 
 @pytest.mark.parametrize("c", [3, 5])
 def test_eod_of_several_classes_compares_them_all(c):
-    accuracies, counts = drawn(23, c, 2)
+    survival, counts = made(23, c, 2)
     assert_allclose(
-        Objective("eod").values(accuracies, counts), Objective("equalized_odds").values(accuracies, counts)
+        Objective("eod").values(survival, counts), Objective("equalized_odds").values(survival, counts)
     )
+
+
+def right_in(counts, right):
+    """A judge and scores (1, n, 2) with so many right rows in each cell (2, S); wrong rows are wrong by as much."""
+    y = np.repeat([0, 1], counts.sum(axis=1))
+    s = np.concatenate([np.repeat(np.arange(counts.shape[1]), row) for row in counts])
+    hit = np.concatenate([np.arange(n) < k for n, k in zip(counts.ravel(), right.ravel(), strict=True)])
+    return Judge(y, s, 2, counts.shape[1]), np.eye(2)[np.where(hit, y, 1 - y)][None]
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_what_meets_the_floor_beats_what_misses_it(name):
-    counts = np.full((2, 2), 10)
-    unequal = np.full((6, 2, 2), 0.95)
-    unequal[:, 1, 1] = 0.5  # average 0.84, and all that an objective minds
-    fair = np.full((6, 2, 2), 0.79)
-    worse = np.full((6, 2, 2), 0.6)
-    values = Objective(name, 0.8).values(np.stack([unequal, fair, worse]), counts)
+    counts = np.full((2, 2), 20)
+    judge, unequal = right_in(counts, np.array([[19, 19], [19, 10]]))  # 67 of 80
+    fair = right_in(counts, np.array([[16, 16], [16, 15]]))[1]  # 63 of 80
+    worse = right_in(counts, np.array([[12, 12], [12, 12]]))[1]
+    scores = np.concatenate([unequal, fair, worse])
+    values = judge_scores(judge, Objective(name, 0.8), scores)
     assert values[0] > values[1] > values[2]  # and of two that miss it, the closer one is better
-    assert values[0] == pytest.approx(slow_value(name, unequal, counts)[0])
-    unconstrained = Objective(name).values(np.stack([unequal, fair]), counts)
+    assert values[0] == judge_scores(judge, Objective(name), scores)[0]
+    free = judge_scores(judge, Objective(name), scores)
     if name in ("worst_group", "eod", "equalized_odds"):
-        assert unconstrained[1] > unconstrained[0]
+        assert free[1] > free[0]
 
 
-def test_a_floor_that_is_just_met_is_met():
-    accuracies = np.full((1, 4, 2, 2), 0.75)
-    value = Objective("average", 0.75).values(accuracies, np.full((2, 2), 8))
-    assert_allclose(value, [AVERAGE_SHARE * 0.75])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_floor_is_on_the_share_of_right_rows_and_not_on_what_is_expected(name):
+    judge, scores = right_in(np.full((2, 2), 10), np.array([[9, 8], [7, 6]]))  # 30 of 40
+    free = judge_scores(judge, Objective(name), scores)[0]
+    assert judge_scores(judge, Objective(name, 0.75), scores)[0] == free
+    assert judge_scores(judge, Objective(name, 0.75 + 1e-12), scores)[0] < -5
+    assert judge_scores(judge, Objective(name, 0.0), scores)[0] == free
 
 
-def test_a_floor_of_zero_changes_nothing():
-    accuracies, counts = drawn(24, 2, 3)
-    assert_allclose(
-        Objective("eod", 0.0).values(accuracies, counts), Objective("eod").values(accuracies, counts)
-    )
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("floor", [None, 0.7])
+def test_boundaries_are_judged_as_the_scores_that_they_make(name, floor):
+    y, s = labelled(25, 40)
+    judge = Judge(y, s, 2, 2)
+    scores = np.array([noisy_scores(26, y, 2), noisy_scores(27, y, 2, strength=2.0)])
+    steps = np.array([[0.0, 0.4, -1.3], [0.0, -0.2, 0.8]])
+    found = judge_boundaries(judge, Objective(name, floor), scores, steps)
+    assert found.shape == (2, 3)
+    for b in range(3):
+        moved = scores + steps[:, b, None, None] * np.array([-0.5, 0.5])
+        assert_allclose(found[:, b], judge_scores(judge, Objective(name, floor), moved), atol=1e-12)
+    if floor is not None:
+        assert (found < -5).any()
+        assert (found > -5).any()
+
+
+def test_models_are_judged_some_at_a_time_with_the_same_values(monkeypatch):
+    y, s = labelled(29, 50)
+    judge = Judge(y, s, 2, 2)
+    scores = np.array([noisy_scores(seed, y, 2) for seed in range(7)])
+    whole = judge_scores(judge, Objective("worst_group"), scores)
+    monkeypatch.setattr(objectives, "AT_ONCE", 1)
+    assert_allclose(judge_scores(judge, Objective("worst_group"), scores), whole, atol=1e-15)
+
+
+def test_the_worst_class_does_not_look_at_groups():
+    y, s = labelled(30, 90, 3, 2)
+    scores = noisy_scores(31, y, 3)[None]
+    found = judge_scores(Judge(y, s, 3, 2), Objective("worst_class"), scores)
+    other = judge_scores(Judge(y, 1 - s, 3, 2), Objective("worst_class"), scores)
+    alone = judge_scores(Judge(y, 0 * s, 3, 1), Objective("worst_group"), scores)
+    assert_allclose([found, other], [alone, alone], atol=1e-12)
+
+
+def test_values_that_differ_by_rounding_are_equal():
+    assert first_best([0.5, 0.7, 0.7 + 1e-9, 0.1]) == 1
+    assert first_best([0.5, 0.7, 0.71, 0.1]) == 2
 
 
 @pytest.mark.parametrize("name", ["best_group", "", None, 3, "max skew"])
@@ -152,24 +190,3 @@ def test_a_floor_out_of_range_is_named(floor):
 )
 def test_a_difference_is_defined_where_two_groups_of_a_class_have_rows(name, counts, defined):
     assert Objective(name).is_defined(np.array(counts)) is defined
-
-
-def test_an_offset_of_the_second_class_moves_the_margins_of_both():
-    y, s = labelled(25, 40)
-    judge = Judge(y, s, 2, 2)
-    scores = noisy_scores(26, y, 2)
-    shifts = offset_shifts(np.array([0.0, 0.4, -1.3]))
-    for offset, shift in zip([0.0, 0.4, -1.3], shifts, strict=True):
-        moved = judge.margins(scores + np.array([0.0, offset]))
-        assert_allclose(judge.margins(scores) + shift[y], moved, atol=1e-12)
-
-
-def test_scores_are_judged_by_the_draws_of_their_margins():
-    y, s = labelled(27, 60)
-    judge = Judge(y, s, 2, 2)
-    scores = noisy_scores(28, y, 2)
-    draws = judge.accuracies(judge.margins(scores))[0]
-    for name in OBJECTIVES:
-        assert judge_scores(judge, Objective(name), scores) == pytest.approx(
-            slow_value(name, draws, judge.counts)[0], abs=1e-12
-        )

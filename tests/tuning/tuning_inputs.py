@@ -7,6 +7,8 @@ import numpy as np
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.data.simulate import multiclass
+from fairerclip.tuning.objectives import judge_scores
+from fairerclip.tuning.search import Candidate, Pool
 
 SEARCH = {
     "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
@@ -58,6 +60,18 @@ def labelled(seed, n, n_classes=2, n_groups=2):
 def noisy_scores(seed, y, n_classes, strength=1.0):
     """Scores (n, c) that are larger for the true class on average."""
     return np.random.default_rng(seed).normal(size=(len(y), n_classes)) + strength * np.eye(n_classes)[y]
+
+
+def pool_of(scores, *, given=1, zero_shot=0):
+    """A pool of candidates with scores (g, n, c); the first is the zero-shot classifier, the second the given model."""
+    candidates = [Candidate({"tau": float(i)}, i, s.astype(np.float32)) for i, s in enumerate(scores)]
+    n = len(candidates)
+    return Pool(candidates, given, zero_shot, np.arange(scores[0].shape[1]), {}, n, n, 0.0, [])
+
+
+def value_of(judge, objective, scores):
+    """The objective's value for one model's scores (n, c)."""
+    return float(judge_scores(judge, objective, scores[None])[0])
 
 
 def worst_accuracy(y, s, predicted):

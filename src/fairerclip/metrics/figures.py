@@ -6,13 +6,16 @@ that a group figure needs, so one evaluation, a thousand bootstrap replicates an
 
 from __future__ import annotations
 
+import numbers
+import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairerclip.errors import ShapeError
+from fairerclip.errors import LabelError, PositiveClassWarning, ShapeError
 from fairerclip.metrics._inputs import FloatArray
 
 
@@ -65,6 +68,32 @@ def positive_classes(n_classes: int, positive: int | None) -> list[int]:
     if positive is not None:
         return [positive]
     return [1] if n_classes == 2 else list(range(n_classes))
+
+
+def positive_class(classes: Sequence[Any], positive: Hashable | None) -> Any:
+    """The class that EOD is taken on: the one given, else of two the second; None where all are looked at.
+
+    Names have no order that says which of two is the positive one: which was taken is then warned of.
+    """
+    if positive is not None:
+        if positive not in classes:
+            raise LabelError(f"positive={positive!r} is none of the classes {list(classes)}")
+        return positive
+    if len(classes) != 2:
+        return None
+    if not all(isinstance(label, numbers.Real) for label in classes):
+        warnings.warn(
+            f"EOD is taken on {classes[1]!r}, the second of the classes {list(classes)} in sorted order: give "
+            f"positive={classes[1]!r} if it is the one you mean, else positive={classes[0]!r}",
+            PositiveClassWarning,
+            stacklevel=3,
+        )
+    return classes[1]
+
+
+def positive_code(classes: Sequence[Any], positive: Any) -> int | None:
+    """Place of the class that EOD is taken on."""
+    return None if positive is None else list(classes).index(positive)
 
 
 def signed_weights(defined: NDArray[np.bool_]) -> FloatArray:

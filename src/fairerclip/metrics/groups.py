@@ -28,7 +28,7 @@ from fairerclip.metrics._inputs import (
 from fairerclip.metrics.bootstrap import resample
 from fairerclip.metrics.bounds import Differences, group_intervals
 from fairerclip.metrics.cells import Counts, confusion_counts
-from fairerclip.metrics.figures import Rates, evaluate
+from fairerclip.metrics.figures import Rates, evaluate, positive_class, positive_code
 from fairerclip.metrics.intervals import clopper_pearson
 
 SMALL_GROUP = 30
@@ -112,7 +112,7 @@ class GroupReport:
     classes, sensitive : tuple
         The labels, in the order of their codes.
     positive : label or None
-        The class named for ``eod``.
+        The class that ``eod`` is taken on; None where it is the largest over all classes.
     confidence : float
         Of the intervals.
     train_groups : mapping from (y, s) to int, or None
@@ -175,7 +175,7 @@ class GroupReport:
         """
         replicates = resample(np.array(self.confusion), n_replicates, random_state)
         train = train_counts(self.classes, self.sensitive, self.train_groups)
-        return evaluate(replicates, _positive_code(self.classes, self.positive), train)
+        return evaluate(replicates, positive_code(self.classes, self.positive), train)
 
     def to_metric_frame(self, metrics: Any = None) -> Any:
         """The same predictions as a `fairlearn.metrics.MetricFrame` by sensitive value (extra ``fairlearn``).
@@ -290,7 +290,8 @@ def group_report(
         Names to print: a mapping from label to name, or a list in the order of the labels (for integer
         labels: of the labels 0, 1, 2 …, so that values without rows are reported as empty).
     positive : label, optional
-        The class on which ``eod`` is taken; the second of two classes unless given.
+        The class on which ``eod`` is taken. Of two classes with numbers it is the larger one unless given. Of two
+        classes with names it is the second in sorted order, with a `PositiveClassWarning`.
     missing : label, optional
         Rows where ``y_true`` or a sensitive value is this label are dropped and counted.
     confidence : float, default=0.95
@@ -303,15 +304,15 @@ def group_report(
     Examples
     --------
     >>> y, p = ["cat", "cat", "dog", "dog"], ["cat", "dog", "dog", "dog"]
-    >>> report = group_report(y, p, ["day", "night", "day", "night"])
-    >>> report.average, report.worst.name, report.worst.accuracy, report.eod_mean
-    (0.75, 'cat × night', 0.0, 0.5)
+    >>> report = group_report(y, p, ["day", "night", "day", "night"], positive="cat")
+    >>> report.average, report.worst.name, report.worst.accuracy, report.eod
+    (0.75, 'cat × night', 0.0, 1.0)
     """
     check_confidence(confidence)
     given = {"y_true": y_true, "sensitive_features": sensitive_features, "y_pred": y_pred}
     arrays, dropped = read_labels(given, missing)
     table, _ = tabulate(arrays, train_groups or {}, class_names, sensitive_names)
-    return assemble(table, train_groups, positive, confidence, dropped)
+    return assemble(table, train_groups, positive_class(table.classes, positive), confidence, dropped)
 
 
 def train_counts(
@@ -329,21 +330,15 @@ def train_counts(
     return counts
 
 
-def _positive_code(classes: Sequence[Any], positive: Hashable | None) -> int | None:
-    if positive is not None and positive not in classes:
-        raise LabelError(f"positive={positive!r} is none of the classes {list(classes)}")
-    return None if positive is None else list(classes).index(positive)
-
-
 def assemble(
     table: Table,
     train_groups: Mapping[Any, int] | None,
-    positive: Hashable | None,
+    positive: Any,
     confidence: float,
     dropped: int,
 ) -> GroupReport:
-    """The report of counts."""
-    code = _positive_code(table.classes, positive)
+    """The report of counts; ``positive`` as `positive_class` gives it."""
+    code = positive_code(table.classes, positive)
     train = train_counts(table.classes, table.sensitive, train_groups)
     rates = Rates.of(table.N)
     if train is not None and not train[rates.counts > 0].any():

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from fairerclip.metrics._inputs import FloatArray, Names
 from fairerclip.metrics.cells import confusion_counts
-from fairerclip.metrics.figures import Rates, positive_classes, signed_weights
+from fairerclip.metrics.figures import (
+    Rates,
+    positive_class,
+    positive_classes,
+    positive_code,
+    signed_weights,
+)
 from fairerclip.metrics.groups import (
     GroupReport,
     assemble,
@@ -144,11 +150,11 @@ def paired_report(
     table, codes = tabulate(arrays, train_groups or {}, class_names, sensitive_names)
     shape = {"n_classes": len(table.classes), "n_sensitive": len(table.sensitive)}
     J = confusion_counts(*codes, **shape)
+    positive = positive_class(table.classes, positive)
     before = assemble(table, train_groups, positive, confidence, dropped)
     after = assemble(replace(table, N=J.sum(axis=2)), train_groups, positive, confidence, dropped)
-    code = None if positive is None else table.classes.index(positive)
     train = train_counts(table.classes, table.sensitive, train_groups)
-    intervals = paired_from_counts(J, confidence, code, train)
+    intervals = paired_from_counts(J, confidence, positive_code(table.classes, positive), train)
     changes = []
     for name, (low, high) in intervals.items():
         first, second = getattr(before, name), getattr(after, name)

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import DIFFERENCES, Objective, judge_scores
+from fairerclip.tuning.objectives import DIFFERENCES, Objective, first_best, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
 from fairerclip.tuning.search import Pool
 
 F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-REPEATS = 2
-"""Times that the rows are halved; each gives two judgements."""
+REPEATS = 10
+"""Times that the rows are halved; each gives two judgements. docs/choosing.md#selection has what fewer would change."""
 OFFSET_CANDIDATES = 8
 """With more than two classes, offsets are learned for so many of the best candidates."""
 
@@ -48,43 +49,42 @@ class Chosen:
 
 
 def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
-    """Pick by the strategy that holds up best on held-out halves; the simpler one of equals."""
-    scores = [candidate.scores.astype(np.float64) for candidate in pool.candidates]
-    # On a half a floor falls to chance: a strategy keeps to it where it chooses, and is held to it over all halves.
+    """Pick by the strategy that holds up best on held-out halves; the simpler one of equals.
+
+    The order of rows, classes and groups has no part in it. A strategy whose choice misses the accuracy floor on the
+    rows is not picked; where all miss it, the most accurate choice is.
+    """
+    scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
+    held_out = _held_out(pool, scores, judge, objective)
+    available = strategies(pool, scores, judge, objective)
+    moved = {name: scores[choice.candidate] + choice.offsets for name, choice in available.items()}
+    right = {name: float((values.argmax(axis=1) == judge.y).mean()) for name, values in moved.items()}
+    kept = [name for name in available if objective.is_met(right[name])]
+    ranked, by = (kept, held_out) if kept else (list(available), right)
+    best = ranked[first_best([by[name] for name in ranked])]
+    value = float(judge_scores(judge, replace(objective, accuracy_floor=None), moved[best][None])[0])
+    return Chosen(available[best], best, held_out, value)
+
+
+def _held_out(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> dict[str, float]:
+    """Mean value of each strategy on the halves of the rows that it did not choose on."""
+    # A strategy keeps to the floor where it chooses; whether the other half reaches it is chance.
     free = replace(objective, accuracy_floor=None)
     trials: dict[str, list[float]] = {}
-    averages: dict[str, list[float]] = {}
-    for fold in halves(judge):
+    for fold in halves(judge, row_keys(judge, scores)):
         if fold.all() or not fold.any():  # cells of one row each may all fall on one side
             continue
         for chosen_on, judged_on in ((fold, ~fold), (~fold, fold)):
-            unseen = judge.of(judged_on)
-            for name, choice in strategies(pool, scores, judge, objective, chosen_on).items():
-                held = scores[choice.candidate][judged_on] + choice.offsets
-                trials.setdefault(name, []).append(judge_scores(unseen, free, held))
-                averages.setdefault(name, []).append(unseen.hits(held).sum() / len(held))
+            choices = strategies(pool, scores[:, chosen_on], judge.of(chosen_on), objective)
+            unseen = np.array([scores[c.candidate, judged_on] + c.offsets for c in choices.values()])
+            values = judge_scores(judge.of(judged_on), free, unseen)
+            for name, value in zip(choices, values.tolist(), strict=True):
+                trials.setdefault(name, []).append(value)
     if not trials:
         raise LabelError(
             f"{len(judge.y)} labelled validation rows are too few: one half is to choose on, the other to judge on"
         )
-    held_out = {name: float(np.mean(values)) for name, values in trials.items()}
-    everything = np.ones(len(judge.y), dtype=bool)
-    available = strategies(pool, scores, judge, objective, everything)
-    accurate = {name: float(np.mean(values)) for name, values in averages.items()}
-    best = max(_feasible(accurate, objective, len(judge.y)), key=lambda name: held_out[name])
-    choice = available[best]
-    value = judge_scores(judge, free, scores[choice.candidate] + choice.offsets)
-    return Chosen(choice, best, held_out, value)
-
-
-def _feasible(accurate: dict[str, float], objective: Objective, n: int) -> list[str]:
-    """Strategies whose held-out average reaches the floor, give or take its standard error; else the most accurate."""
-    floor = objective.accuracy_floor
-    if floor is None:
-        return list(accurate)
-    doubt = float(np.sqrt(floor * (1 - floor) / n))
-    kept = [name for name, average in accurate.items() if average >= floor - doubt]
-    return kept or [max(accurate, key=lambda name: accurate[name])]
+    return {name: float(np.mean(values)) for name, values in trials.items()}
 
 
 def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
@@ -98,45 +98,52 @@ def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
     return Chosen(Choice(best, np.zeros(len(pool.classes))), "search", {}, float(values[best]))
 
 
-def strategies(
-    pool: Pool, scores: list[F64], judge: Judge, objective: Objective, rows: NDArray[np.bool_]
-) -> dict[str, Choice]:
-    """What each strategy takes when it sees these rows (n,) alone; simpler ones first.
+def strategies(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> dict[str, Choice]:
+    """What each strategy takes when it sees these rows alone, scores (g, n, c); simpler ones first.
 
     For a difference between groups there is the search alone: moving a boundary evens groups out only where nearly all
     rows fall on one side of it.
     """
-    seen = judge.of(rows)
     none = np.zeros(len(pool.classes))
-    plain = np.array([judge_scores(seen, objective, s[rows]) for s in scores])
+    plain = judge_scores(judge, objective, scores)
     if objective.name in DIFFERENCES:
-        return {"search": Choice(int(plain.argmax()), none)}
-    out: dict[str, Choice] = {}
-    fixed = {"zero-shot": pool.zero_shot, "orthogonal prompts": pool.orthogonal, "given": pool.given}
-    for name, place in fixed.items():
-        if place is None:
-            continue
-        out[name] = Choice(place, none)
-        out[f"{name}, offsets"] = Choice(place, learn_offsets(seen, objective, scores[place][rows])[1])
-    out["search"] = Choice(int(plain.argmax()), none)
+        return {"search": Choice(first_best(plain), none)}
+    named = {"zero-shot": pool.zero_shot, "orthogonal prompts": pool.orthogonal, "given": pool.given}
+    fixed = {name: place for name, place in named.items() if place is not None}
     promising = np.arange(len(scores))
     if len(pool.classes) > 2:
-        promising = np.argsort(-plain, kind="stable")[:OFFSET_CANDIDATES]
-    learned = [(learn_offsets(seen, objective, scores[i][rows]), int(i)) for i in promising]
-    (_, offsets), place = max(learned, key=lambda found: found[0][0])
-    out["search, offsets"] = Choice(place, offsets)
+        promising = np.sort(np.argsort(-plain, kind="stable")[:OFFSET_CANDIDATES])
+    places = np.concatenate([np.array(list(fixed.values()), dtype=np.int64), promising])
+    values, offsets = learn_offsets(judge, objective, scores[places])
+    out: dict[str, Choice] = {}
+    for i, (name, place) in enumerate(fixed.items()):
+        out[name] = Choice(place, none)
+        out[f"{name}, offsets"] = Choice(place, offsets[i])
+    out["search"] = Choice(first_best(plain), none)
+    best = len(fixed) + first_best(values[len(fixed) :])
+    out["search, offsets"] = Choice(int(places[best]), offsets[best])
     return out
 
 
-def halves(judge: Judge) -> list[NDArray[np.bool_]]:
-    """Masks (n,) that halve every cell, at random and repeatedly; a cell of one row falls on either side."""
+def row_keys(judge: Judge, scores: F64) -> Ints:
+    """(n,) numbers that put rows in an order of their margins by scores (g, n, c); equal for rows that are alike."""
+    return np.unique(judge.margins(scores).T, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def halves(judge: Judge, keys: Ints, repeats: int = REPEATS) -> list[NDArray[np.bool_]]:
+    """Masks (n,) that halve every cell, at random and repeatedly; a cell of one row falls on either side.
+
+    Before anything is drawn the rows of a cell are put in the order of their keys (n,), and cells in that of their
+    sizes and keys. So the order of rows, classes and groups has no part in it; rows with equal keys may change places.
+    """
+    cells = [rows[keys[rows].argsort()] for rows in judge.cells()]
+    cells.sort(key=lambda rows: (len(rows), keys[rows].tolist()))
     out = []
-    for repeat in range(REPEATS):
+    for repeat in range(repeats):
         rng = np.random.default_rng(repeat)
         mask = np.zeros(len(judge.y), dtype=bool)
-        for rows in judge.cells():
-            shuffled = rng.permutation(rows)
+        for rows in cells:
             odd = len(rows) % 2 and rng.random() < 0.5
-            mask[shuffled[: len(rows) // 2 + int(odd)]] = True
+            mask[rng.permutation(rows)[: len(rows) // 2 + int(odd)]] = True
         out.append(mask)
     return out

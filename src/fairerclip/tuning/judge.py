@@ -1,8 +1,9 @@
 """How accurate each group is, judged from few rows: a posterior over cell accuracies instead of a raw share.
 
 A cell of eight rows has nine possible accuracies. But every row has a margin, and margins of one class differ between
-groups mostly by a shift: the shape is estimated from the whole class, the shift from the cell, and what the cell does
-not tell about its shift is drawn. docs/math.md#judge derives it.
+groups mostly by a shift: the shape is estimated from the whole class, the shift from the cell, and the shift that the
+cell's rows leave open is a normal variable. Nothing is drawn: the posterior is evaluated on fixed levels, so a judgement
+depends neither on random numbers nor on the order of rows, classes or groups. docs/math.md#judge derives it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, qmc
+from scipy.special import ndtr
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,8 +22,12 @@ PRIOR_ROWS = 4.0
 """Rows' worth of the class by which a cell's shift is shrunk."""
 MIN_FREEDOM = 2
 """Rows of a class beyond one per cell that it takes to see how its margins spread; below, all margins tell."""
-DRAWS = 32
-"""Draws of the shifts; a power of two, as Sobol's sequence wants."""
+N_LEVELS = 64
+"""Accuracies at which the posterior is evaluated; see docs/math.md#judge for what more of them would change."""
+EDGES = np.arange(N_LEVELS + 1) / N_LEVELS
+"""(levels + 1,) ends of equal parts of [0, 1], one for each level: the mean over levels is the integral over [0, 1]."""
+NO_DOUBT = 1e-100
+"""Least standard deviation of a shift, so that one of 0 can be divided by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +49,13 @@ class Judge:
     @cached_property
     def counts(self) -> Ints:
         """(c, |S|) rows of each cell."""
-        counts = np.zeros((self.n_classes, self.n_groups), dtype=np.int64)
-        np.add.at(counts, (self.y, self.s), 1)
-        return counts
+        size = self.n_classes * self.n_groups
+        return np.bincount(self._cell, minlength=size).reshape(self.n_classes, self.n_groups)
+
+    @cached_property
+    def by_class(self) -> Judge:
+        """The same rows with every class as one cell."""
+        return Judge(self.y, np.zeros_like(self.s), self.n_classes, 1)
 
     def of(self, rows: NDArray[np.bool_]) -> Judge:
         """The same judge on some of the rows (n,)."""
@@ -54,61 +63,86 @@ class Judge:
 
     def cells(self) -> list[Ints]:
         """Row numbers of every cell that has rows."""
-        return [rows for cells in self._rows for rows in cells if len(rows)]
+        return np.split(self._by_cell, np.cumsum(self.counts[self.counts > 0])[:-1])
 
     @cached_property
-    def _rows(self) -> list[list[Ints]]:
-        return [
-            [np.flatnonzero((self.y == y) & (self.s == s)) for s in range(self.n_groups)]
-            for y in range(self.n_classes)
-        ]
+    def _cell(self) -> Ints:
+        """(n,) number of each row's cell."""
+        return np.asarray(self.y * self.n_groups + self.s)
 
     @cached_property
-    def _sides(self) -> F64:
-        """(n,) 1 for rows of the second of two classes, -1 for rows of the first."""
-        return np.where(self.y == 1, 1.0, -1.0)
-
-    @cached_property
-    def _normals(self) -> F64:
-        """(draws, cells) standard normals: the same for every model, so that models are compared on equal luck."""
-        uniform = qmc.Sobol(self.counts.size, seed=0).random(DRAWS)
-        return np.asarray(norm.ppf(np.clip(uniform, 1e-4, 1 - 1e-4)))
+    def _by_cell(self) -> Ints:
+        """(n,) row numbers, those of a cell together, and so those of a class."""
+        return self._cell.argsort(kind="stable")
 
     def margins(self, scores: F64) -> F64:
-        """(n,) score of the true class minus the best of the others: positive where the row is right."""
-        if scores.shape[1] == 2:
-            return np.asarray((scores[:, 1] - scores[:, 0]) * self._sides)
-        rows = np.arange(len(self.y))
-        others = scores.copy()
-        others[rows, self.y] = -np.inf
-        return np.asarray(scores[rows, self.y] - others.max(axis=1))
+        """(…, n) score of the true class minus the best of the others (…, n, c): positive where a row is right."""
+        own = np.take_along_axis(scores, self.y[:, None].reshape((1,) * (scores.ndim - 2) + (-1, 1)), axis=-1)
+        others = np.where(np.arange(self.n_classes) == self.y[:, None], -np.inf, scores)
+        return np.asarray(own[..., 0] - others.max(axis=-1))
 
     def hits(self, scores: F64) -> Ints:
-        """(c, |S|) rows that are right."""
-        hits = np.zeros_like(self.counts)
-        np.add.at(hits, (self.y, self.s), (scores.argmax(axis=1) == self.y).astype(np.int64))
-        return hits
+        """(c, |S|) rows that are right by scores (n, c)."""
+        right = np.bincount(self._cell[scores.argmax(axis=1) == self.y], minlength=self.counts.size)
+        return right.reshape(self.counts.shape)
 
-    def accuracies(self, margins: F64, shifts: F64 | None = None) -> F64:
-        """Draws of every cell's accuracy, (b, draws, c, |S|), NaN for a cell without rows.
+    def survival(self, margins: F64, shifts: F64 | None = None) -> F64:
+        """Posterior probability that a cell's accuracy exceeds each level, (g, b, c, |S|, levels); NaN without rows.
 
-        ``shifts`` (b, c) are added to the margins of each class: an offset between two classes does that.
+        Margins (g, n) are those of g models. ``shifts`` (g, b, c) are added to the margins of each class: moving the
+        boundary between two classes does that. The mean over the levels is the expected accuracy of a cell; the mean
+        of the product over cells is the expected accuracy of the worst of them.
+        O(g·n log n + g·b·c·|S|·levels) time.
         """
-        moved = np.zeros((1, self.n_classes)) if shifts is None else shifts
-        out = np.full((len(moved), DRAWS, self.n_classes, self.n_groups), np.nan)
-        for y, cells in enumerate(self._rows):
-            found = {s: margins[rows] for s, rows in enumerate(cells) if len(rows)}
-            if not found:
-                continue
-            means = {s: float(values.mean()) for s, values in found.items()}
-            shape = np.sort(np.concatenate([values - means[s] for s, values in found.items()]))
-            spread, middle = float(shape.std()), float(np.mean(list(means.values())))
-            if len(shape) - len(found) < MIN_FREEDOM:  # rows that are their own mean show no spread
-                spread = max(spread, float(margins.std()))
-            for s, values in found.items():
-                n = len(values)
-                shift = (n * means[s] + PRIOR_ROWS * middle) / (n + PRIOR_ROWS)
-                doubt = spread / np.sqrt(n + PRIOR_ROWS) * self._normals[:, y * self.n_groups + s]
-                wrong = np.searchsorted(shape, -(shift + doubt[None, :] + moved[:, y, None]), side="right")
-                out[:, :, y, s] = 1 - wrong / len(shape)
+        g, there = len(margins), self.counts > 0
+        margins = margins[:, self._by_cell]
+        sizes = self.counts[there]
+        found = np.add.reduceat(margins, np.cumsum(sizes) - sizes, axis=1) / sizes  # (g, cells)
+        residuals = margins - np.repeat(found, sizes, axis=1)
+        means = np.full((g, *there.shape), np.nan)
+        means[:, there] = found
+        shift, doubt = self._shifts(means, self._spread(residuals, margins))  # (g, c, |S|)
+        z = (shift[..., None] + self._shape(residuals)[:, :, None, :]) / doubt[..., None]
+        if shifts is None:
+            return np.asarray(ndtr(z)[:, None])
+        moved = shifts[:, :, :, None] / doubt[:, None]  # (g, b, c, |S|)
+        return np.asarray(ndtr(z[:, None] + moved[..., None]))
+
+    def _shifts(self, means: F64, spread: F64) -> tuple[F64, F64]:
+        """Mean and standard deviation (g, c, |S|) of every cell's shift, from its mean margin (g, c, |S|)."""
+        there = self.counts > 0
+        cells = np.maximum(there.sum(axis=1), 1)
+        middle = np.where(there, means, 0.0).sum(axis=2) / cells  # each cell of a class counts once
+        weight = self.counts + PRIOR_ROWS
+        shift = (self.counts * means + PRIOR_ROWS * middle[:, :, None]) / weight
+        return shift, np.maximum(spread[:, :, None] / np.sqrt(weight), NO_DOUBT)
+
+    def _spread(self, residuals: F64, margins: F64) -> F64:
+        """(g, c) standard deviation of the residuals (g, n) of each class."""
+        out = np.zeros((len(residuals), self.n_classes))
+        for y, rows in self._classes():
+            out[:, y] = np.sqrt((residuals[:, rows] ** 2).mean(axis=1))
+            if self.counts[y].sum() - (self.counts[y] > 0).sum() < MIN_FREEDOM:
+                out[:, y] = np.maximum(out[:, y], margins.std(axis=1))  # rows that are their own mean show no spread
         return out
+
+    def _shape(self, residuals: F64) -> F64:
+        """(g, c, levels) residual that a share t of a class's residuals (g, n) exceeds, t from 0 to 1.
+
+        More than a share t of the class is right where the row of that rank is. A level stands for a part of [0, 1],
+        and has the mean over it.
+        """
+        out = np.zeros((len(residuals), self.n_classes, N_LEVELS))
+        for y, rows in self._classes():
+            n = rows.stop - rows.start
+            own = -np.sort(-residuals[:, rows], axis=1)
+            whole = np.minimum((EDGES * n).astype(np.int64), n - 1)
+            ends = own.cumsum(axis=1)[:, whole] + (EDGES * n - whole - 1) * own[:, whole]
+            out[:, y] = np.diff(ends, axis=1) * N_LEVELS / n
+        return out
+
+    def _classes(self) -> list[tuple[int, slice]]:
+        """Every class that has rows, and where they are in the order of the cells."""
+        stops = np.cumsum(self.counts.sum(axis=1)).tolist()
+        starts = [0, *stops[:-1]]
+        return [(y, slice(i, j)) for y, (i, j) in enumerate(zip(starts, stops, strict=True)) if j > i]

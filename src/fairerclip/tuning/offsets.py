@@ -1,7 +1,8 @@
 """Where the boundaries between classes lie: offsets of the scores, learned on labelled rows.
 
 The zero of a score decides more than τ does, and a closed form sets it where the training rows are balanced. Two
-classes have one offset, searched along its line; more have one each, moved in turn.
+classes have one boundary, searched along its line; more have one offset each, moved in turn. Neither depends on the
+order of the classes or of the rows.
 """
 
 from __future__ import annotations
@@ -10,48 +11,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, judge_scores, offset_shifts
+from fairerclip.tuning.objectives import EQUAL, Objective, judge_boundaries, judge_scores
 
 F64 = NDArray[np.float64]
 
-LINE_POINTS = 49
-"""Offsets tried between two classes: where these shares of the rows would change sides."""
+LINE_SHARES = np.linspace(0.02, 0.5, 25)
+"""Boundaries tried between two classes: those with such a share of the rows on one side, whichever side."""
 STEPS = (0.5, 0.3, 0.18)
 """Steps of the offsets of several classes, in spreads of the margin between the best two."""
 GAIN = 1e-3
 """An offset has to gain this much: what gains less is luck, and zero is where the closed form put it."""
 
 
-def learn_offsets(judge: Judge, objective: Objective, scores: F64) -> tuple[float, F64]:
-    """Offsets (c,) that the objective likes best for scores (n, c), and its value with them."""
-    if scores.shape[1] == 2:
+def learn_offsets(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]:
+    """Values (g,) of models with scores (g, n, c), and the offsets (g, c), of mean zero, that give them the best one."""
+    if scores.shape[2] == 2:
         return _along_the_line(judge, objective, scores)
     return _in_turn(judge, objective, scores)
 
 
-def _along_the_line(judge: Judge, objective: Objective, scores: F64) -> tuple[float, F64]:
-    difference = scores[:, 1] - scores[:, 0]
-    order = np.sort(difference)
-    places = np.interp(np.linspace(0.02, 0.98, LINE_POINTS) * (len(order) - 1), np.arange(len(order)), order)
-    candidates = np.concatenate([[0.0], -places])
-    drawn = judge.accuracies(judge.margins(scores), offset_shifts(candidates))
-    values = objective.values(drawn, judge.counts)
-    best = int(values.argmax())
-    best = best if values[best] > values[0] + GAIN else 0
-    return float(values[best]), np.array([0.0, candidates[best]])
+def _along_the_line(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]:
+    none = np.zeros((len(scores), 1))
+    steps = np.concatenate([none, -_boundaries(scores[:, :, 1] - scores[:, :, 0])], axis=1)  # (g, b)
+    values = judge_boundaries(judge, objective, scores, steps)
+    top = values.max(axis=1, keepdims=True)
+    # Of equals the one that changes least; and none where too little is gained.
+    size = np.where(values >= top - EQUAL, np.abs(steps), np.inf)
+    best = np.where(top[:, 0] > values[:, 0] + GAIN, size.argmin(axis=1), 0)[:, None]
+    step = np.take_along_axis(steps, best, axis=1)
+    return np.take_along_axis(values, best, axis=1)[:, 0], step * np.array([-0.5, 0.5])
 
 
-def _in_turn(judge: Judge, objective: Objective, scores: F64) -> tuple[float, F64]:
-    top = np.partition(scores, -2, axis=1)[:, -2:]
-    unit = float((top[:, 1] - top[:, 0]).std())
-    offsets = np.zeros(scores.shape[1])
-    value = judge_scores(judge, objective, scores)
+def _boundaries(difference: F64) -> F64:
+    """(g, b) places between the differences (g, n) of two rows, so that no row lies on a boundary; 0 between equals."""
+    order = np.sort(difference, axis=1)
+    n = order.shape[1]
+    below = np.rint(LINE_SHARES * n).astype(np.int64)
+    below = np.unique(np.concatenate([below, n - below]))  # the same from both ends: classes have no order
+    below = below[(below > 0) & (below < n)]
+    left, right = order[:, below - 1], order[:, below]
+    return np.asarray(np.where(left < right, (left + right) / 2, 0.0))
+
+
+def _in_turn(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]:
+    g, _, c = scores.shape
+    top = np.partition(scores, -2, axis=2)[:, :, -2:]
+    unit = (top[:, :, 1] - top[:, :, 0]).std(axis=1)
+    offsets, models = np.zeros((g, c)), np.arange(g)
+    values = judge_scores(judge, objective, scores)
+    turns = scores.mean(axis=1).argsort(axis=1)  # an order of the classes in which names have no part
     for step in STEPS:
-        for k in range(len(offsets)):
+        for k in turns.T:
             for sign in (-1.0, 1.0):
                 tried = offsets.copy()
-                tried[k] += sign * step * unit
-                found = judge_scores(judge, objective, scores + tried)
-                if found > value + GAIN:
-                    value, offsets = found, tried
-    return value, offsets - offsets.mean()
+                tried[models, k] += sign * step * unit
+                found = judge_scores(judge, objective, scores + tried[:, None, :])
+                better = found > values + GAIN
+                values, offsets = np.where(better, found, values), np.where(better[:, None], tried, offsets)
+    return values, offsets - offsets.mean(axis=1, keepdims=True)

@@ -112,17 +112,19 @@ def tune(
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "scorer")
     floor = goal.accuracy_floor if isinstance(goal, Objective) else None
     shown = _shown(best, offsets, named, pool.classes, tuned)
-    if accuracy_floor is not None and shown["average"] < accuracy_floor:
+    floor_met = None if floor is None else bool(shown["average"] >= floor)
+    if floor_met is False:
+        asked = "the accuracy_floor" if accuracy_floor is not None else "the floor that zero-shot sets"
         warnings.warn(
-            f"the chosen model reaches an average accuracy of {number(shown['average'])} on the validation rows, below "
-            f"the accuracy_floor of {setting(accuracy_floor)}: lower the floor, or search more widely",
+            f"no model of the search reaches {asked} of {setting(floor)} on the validation rows: the most accurate one "
+            f"was taken, with {number(shown['average'])}. Lower the floor, or search more widely",
             AccuracyFloorWarning,
             stacklevel=3,
         )
     tuned.diagnostics_["tuning"] = {
         "objective": name,
         "accuracy_floor": floor,
-        "floor_met": None if floor is None else bool(shown["average"] >= floor),
+        "floor_met": floor_met,
         "rows": len(named[0]),
         "groups": source,
         "strategy": chosen.strategy,
@@ -244,7 +246,12 @@ def _shown(
 ) -> dict[str, Any]:
     """A candidate's parameters and figures on the validation rows, with intervals; ready for JSON."""
     predicted = classes[(candidate.scores + offsets).argmax(axis=1)]
-    report = group_report(labels[0], predicted, labels[1]).as_dict()
+    names = classes.tolist()
+    report = group_report(
+        *(labels[0], predicted, labels[1]),
+        class_names={name: str(name) for name in names},  # all of them, although some may have no row
+        positive=names[1] if len(names) == 2 else None,
+    ).as_dict()
     own = tuned.get_params(deep=False)
     own["zero_shot"] = zero_shot_share(tuned.zero_shot, tuned._prepared.target)
     point = {name: candidate.parameters.get(name, own[name]) for name in SHOWN}
@@ -254,6 +261,7 @@ def _shown(
         "average": report["average"],
         "worst_group": report["worst"]["accuracy"],
         "eod": report["eod"],
+        "positive": report["positive"],
         # Without two groups to compare there is no EOD, and no interval of it.
         "intervals": {name: report["intervals"].get(name) for name in ("average", "worst_group", "eod")},
     }
