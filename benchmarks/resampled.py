@@ -16,7 +16,6 @@ import json
 import os
 import time
 import warnings
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,11 @@ from fairerclip.compare.run import fit_arguments
 from fairerclip.data import Task, load_task, resplit
 from fairerclip.metrics import max_skew, shrunken_worst_group
 from fairerclip.path import PRIOR
-from fairerclip.tuning.choose import Choice, choose, strategies
+from fairerclip.tuning.choose import Choice, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
 from fairerclip.tuning.readers import read_sensitive
-from fairerclip.tuning.search import Pool, gather
+from fairerclip.tuning.search import gather
 from fairerclip.workflow import Experiment
 
 GRADIENT_SPLITS = 5
@@ -72,6 +71,14 @@ def cells(y: Any, s: Any, predicted: Any, shape: tuple[int, int]) -> list[list[i
     return hits.tolist()
 
 
+def cells_of(experiment: Experiment, model: FairerCLIP) -> list[list[int]]:
+    """Rows of the test split that a model gets right, by class and group."""
+    (_, s), (y, st) = codes(experiment, "val"), codes(experiment, "test")
+    shape = (len(experiment.classes), int(max(s.max(), st.max())) + 1)
+    names = model.predict(experiment.task.test.X)
+    return cells(y, st, np.array([experiment.classes.index(name) for name in names]), shape)
+
+
 def raw_worst(judge: Judge, scores: Any) -> float:
     """The raw share of the worst cell, ties broken by the average."""
     hits = judge.hits(scores)
@@ -87,48 +94,11 @@ def shrunken(judge: Judge, scores: Any) -> float:
     )
 
 
-def _seen(pool: Pool, n_val: int) -> Pool:
-    """The pool with the scores of the validation rows alone, which is all that a rule of choosing sees."""
-    return replace(pool, candidates=[replace(c, scores=c.scores[:n_val]) for c in pool.candidates])
-
-
-def own_choices(pool: Pool, n_val: int, judges: dict[str, Judge], *, groupless: bool) -> dict[str, Choice]:
-    """What each rule of choosing takes."""
-    seen = _seen(pool, n_val)
-    val = [c.scores.astype(np.float64) for c in seen.candidates]
-    judge, none = judges["true"], np.zeros(len(pool.classes))
-    worst = Objective("worst_group")
-    plain = strategies(seen, val, judge, worst, np.ones(n_val, dtype=bool))
-    out = {
-        "tuned": choose(seen, judge, worst).choice,
-        "default": plain["given"],
-        "raw maximum": Choice(int(np.argmax([raw_worst(judge, v) for v in val])), none),
-        "shrunken maximum": Choice(int(np.argmax([shrunken(judge, v) for v in val])), none),
-        "expected maximum": plain["search"],
-        "expected maximum, offsets": plain["search, offsets"],
-    }
-    if groupless:
-        out["groups read from prompts"] = choose(seen, judges["read"], worst).choice
-        out["no groups, worst class"] = choose(seen, judge, Objective("worst_class")).choice
-    return out
-
-
-def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
-    """Cells of the test split for every rule of choosing, from one search."""
-    labels = key.split("-")[1]
+def own_rules(experiment: Experiment, labels: str, seed: int) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Test cells and parameters of what simpler rules than `tune` take from the models of its search; and of all."""
     (y, s), (yt, st) = codes(experiment, "val"), codes(experiment, "test")
     shape = (len(experiment.classes), int(max(s.max(), st.max())) + 1)
     val, test = experiment.task.val, experiment.task.test
-    started = time.perf_counter()
-    if key.startswith("published"):
-        dataset = PRESETS.get(experiment.task.name, "celeba")
-        model = FairerCLIP.preset(dataset).set_params(random_state=seed)
-        experiment.fit(model, labels)
-        predicted = np.array([experiment.classes.index(c) for c in model.predict(test.X)])
-        return {
-            "cells": {"published": cells(yt, st, predicted, shape)},
-            "seconds": time.perf_counter() - started,
-        }
     arguments = experiment.arguments(labels)
     X, target = arguments.pop("X"), arguments.pop("y")
     pool = gather(
@@ -141,29 +111,65 @@ def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
         max_seconds=None,
         progress=None,
     )
-    read = experiment.task.sensitive_attribute(experiment.sensitive[0]).text
-    judges = {
-        "true": Judge(y, s, *shape),
-        "read": Judge(
-            y, (val.X @ (read / np.linalg.norm(read, axis=1, keepdims=True)).T).argmax(axis=1), *shape
-        ),
+    scores = np.array([c.scores for c in pool.candidates], dtype=np.float64)
+    held, unseen = scores[:, : len(y)], scores[:, len(y) :]
+    judge, none = Judge(y, s, *shape), np.zeros(len(pool.classes))
+    plain = strategies(pool, held, judge, Objective("worst_group"))
+    choices = {
+        "raw maximum": Choice(int(np.argmax([raw_worst(judge, v) for v in held])), none),
+        "shrunken maximum": Choice(int(np.argmax([shrunken(judge, v) for v in held])), none),
+        "expected maximum": plain["search"],
+        "expected maximum, offsets": plain["search, offsets"],
     }
-    if key.startswith("eod"):
-        zero_shot = experiment.cosines(val.X)
-        floor = float((zero_shot[: len(y)].argmax(axis=1) == y).mean())
-        chosen = {"eod": choose(_seen(pool, len(y)), judges["true"], Objective("eod", floor)).choice}
-    else:
-        chosen = own_choices(pool, len(y), judges, groupless=seed < GROUPLESS_SPLITS)
-    out, parameters = {}, {}
-    for rule, choice in chosen.items():
-        scores = pool.candidates[choice.candidate].scores[len(y) :] + choice.offsets
-        out[rule] = cells(yt, st, scores.argmax(axis=1), shape)
+    found, parameters = {}, {}
+    for rule, choice in choices.items():
+        moved = unseen[choice.candidate] + choice.offsets
+        found[rule] = cells(yt, st, moved.argmax(axis=1), shape)
         parameters[rule] = {
             **pool.candidates[choice.candidate].parameters,
             "offsets": choice.offsets.tolist(),
         }
-    every = [cells(yt, st, c.scores[len(y) :].argmax(axis=1), shape) for c in pool.candidates]
-    return {"cells": out, "chosen": parameters, "every": every, "seconds": time.perf_counter() - started}
+    every = [cells(yt, st, values.argmax(axis=1), shape) for values in unseen]
+    return found, parameters, every
+
+
+def without_groups(experiment: Experiment, labels: str, seed: int) -> dict[str, FairerCLIP]:
+    """Models tuned without group labels in validation: by groups read from the prompts, and by the worst class."""
+    val = experiment.task.val
+    text = experiment.task.sensitive_attribute(experiment.sensitive[0]).text
+    read = (val.X @ (text / np.linalg.norm(text, axis=1, keepdims=True)).T).argmax(axis=1)
+    arguments = experiment.arguments(labels)
+    X, target = arguments.pop("X"), arguments.pop("y")
+    by_read = FairerCLIP(random_state=seed).tune(
+        X, target, validation=(val.X, experiment.target(val), read), **arguments
+    )
+    by_class = experiment.tune(FairerCLIP(random_state=seed), labels, "worst_class")
+    return {"groups read from prompts": by_read, "no groups, worst class": by_class}
+
+
+def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
+    """Cells of the test split: of what `tune` chooses, of other models, and of simpler rules on the same search."""
+    kind, labels = key.split("-")
+    started = time.perf_counter()
+    model = FairerCLIP(random_state=seed)
+    if kind == "published":
+        dataset = PRESETS.get(experiment.task.name, "celeba")
+        preset = FairerCLIP.preset(dataset).set_params(random_state=seed)
+        models = {"published": experiment.fit(preset, labels)}
+    elif kind == "eod":
+        models = {"eod": experiment.tune(model, labels, "eod")}
+    else:
+        default = experiment.fit(FairerCLIP(random_state=seed), labels)
+        models = {"tuned": experiment.tune(model, labels), "default": default}
+        if seed < GROUPLESS_SPLITS:
+            models |= without_groups(experiment, labels, seed)
+    out = {"cells": {rule: cells_of(experiment, m) for rule, m in models.items()}}
+    tuned = {rule: m.diagnostics_["tuning"] for rule, m in models.items() if "tuning" in m.diagnostics_}
+    out["chosen"] = {rule: tuning["chosen"]["parameters"] for rule, tuning in tuned.items()}
+    if kind == "fairerclip":
+        found, parameters, every = own_rules(experiment, labels, seed)
+        out = {"cells": out["cells"] | found, "chosen": out["chosen"] | parameters, "every": every}
+    return {**out, "seconds": time.perf_counter() - started}
 
 
 def _add_ranking(

@@ -67,11 +67,11 @@ def baseline(splits: Splits, split: int, file: Path, rule: str) -> dict[str, flo
         best = max(range(len(values)), key=lambda i: values[i])
     else:
         objective = Objective("worst_group")
-        values = [judge_scores(judge, objective, s) for s in scores]
+        values = judge_scores(judge, objective, scores)
         promising = np.argsort(values)[::-1][: 8 if scores.shape[2] > 2 else len(scores)]
-        learned = {int(i): learn_offsets(judge, objective, scores[i]) for i in promising}
-        best = max(learned, key=lambda i: learned[i][0])
-        offsets[best] = learned[best][1]
+        reached, learned = learn_offsets(judge, objective, scores[promising])
+        best = int(promising[reached.argmax()])
+        offsets[best] = learned[reached.argmax()]
     return splits.figures(split, test.hits(found["test"][best] + offsets[best]))
 
 

@@ -7,7 +7,15 @@ from tuning_inputs import SEARCH, held, labelled, noisy_scores, pool_of, prompts
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning import tune as module
-from fairerclip.tuning.choose import OFFSET_CANDIDATES, REPEATS, choose, choose_by_scorer, halves, row_keys, strategies
+from fairerclip.tuning.choose import (
+    OFFSET_CANDIDATES,
+    REPEATS,
+    choose,
+    choose_by_scorer,
+    halves,
+    row_keys,
+    strategies,
+)
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
@@ -48,6 +56,7 @@ def test_over_many_halves_every_row_is_on_either_side_as_often():
     y, s = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
     shares = np.mean(halves(Judge(y, s, 2, 1), np.arange(41), repeats=400), axis=0)
     assert np.abs(shares - 0.5).max() < 0.1
+
 
 def test_candidates_of_pure_noise_do_not_replace_a_good_zero_shot():
     kept = 0

@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tuning_inputs import labelled, noisy_scores, value_of, worst_accuracy
 
-from fairerclip.tuning.judge import Judge
 from fairerclip.tuning import offsets as module
+from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import OBJECTIVES, Objective
 from fairerclip.tuning.offsets import GAIN, LINE_SHARES
 

@@ -14,7 +14,9 @@ def posterior(y, s, margins):
     out = {}
     for k in np.unique(y).tolist():
         groups = np.unique(s[y == k]).tolist()
-        mean = {g: np.mean([m for m, a, b in zip(margins, y, s, strict=True) if (a, b) == (k, g)]) for g in groups}
+        mean = {
+            g: np.mean([m for m, a, b in zip(margins, y, s, strict=True) if (a, b) == (k, g)]) for g in groups
+        }
         residuals = np.array([m - mean[b] for m, a, b in zip(margins, y, s, strict=True) if a == k])
         spread, middle = np.sqrt(np.mean(np.square(residuals))), sum(mean.values()) / len(groups)
         for g in groups:

@@ -22,10 +22,10 @@ from fairerclip.tuning.search import Pool
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-REPEATS = 10
-"""Times that the rows are halved; each gives two judgements. docs/choosing.md#selection has what fewer would change."""
-OFFSET_CANDIDATES = 8
-"""With more than two classes, offsets are learned for so many of the best candidates."""
+REPEATS = 20
+"""Times that the rows are halved; each gives two judgements. docs/choosing.md#stability has what fewer would change."""
+OFFSET_CANDIDATES, LINE_CANDIDATES = 8, 64
+"""Offsets are learned for so many of the best candidates; more where two classes leave one line to search."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Chosen:
 def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
     """Pick by the strategy that holds up best on held-out halves; the simpler one of equals.
 
-    The order of rows, classes and groups has no part in it. A strategy whose choice misses the accuracy floor on the
-    rows is not picked; where all miss it, the most accurate choice is.
+    The result does not depend on the order of rows, classes or groups. A strategy whose choice misses the accuracy
+    floor on the rows is not picked; if all miss it, the most accurate choice is.
     """
     scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
     held_out = _held_out(pool, scores, judge, objective)
@@ -110,9 +110,8 @@ def strategies(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> d
         return {"search": Choice(first_best(plain), none)}
     named = {"zero-shot": pool.zero_shot, "orthogonal prompts": pool.orthogonal, "given": pool.given}
     fixed = {name: place for name, place in named.items() if place is not None}
-    promising = np.arange(len(scores))
-    if len(pool.classes) > 2:
-        promising = np.sort(np.argsort(-plain, kind="stable")[:OFFSET_CANDIDATES])
+    many = LINE_CANDIDATES if len(pool.classes) == 2 else OFFSET_CANDIDATES
+    promising = np.sort(np.argsort(-plain, kind="stable")[:many])
     places = np.concatenate([np.array(list(fixed.values()), dtype=np.int64), promising])
     values, offsets = learn_offsets(judge, objective, scores[places])
     out: dict[str, Choice] = {}
@@ -134,7 +133,8 @@ def halves(judge: Judge, keys: Ints, repeats: int = REPEATS) -> list[NDArray[np.
     """Masks (n,) that halve every cell, at random and repeatedly; a cell of one row falls on either side.
 
     Before anything is drawn the rows of a cell are put in the order of their keys (n,), and cells in that of their
-    sizes and keys. So the order of rows, classes and groups has no part in it; rows with equal keys may change places.
+    sizes and keys. So the halves do not depend on the order of rows, classes or groups, except that rows with equal
+    keys may change places.
     """
     cells = [rows[keys[rows].argsort()] for rows in judge.cells()]
     cells.sort(key=lambda rows: (len(rows), keys[rows].tolist()))

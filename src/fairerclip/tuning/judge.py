@@ -1,9 +1,9 @@
 """How accurate each group is, judged from few rows: a posterior over cell accuracies instead of a raw share.
 
 A cell of eight rows has nine possible accuracies. But every row has a margin, and margins of one class differ between
-groups mostly by a shift: the shape is estimated from the whole class, the shift from the cell, and the shift that the
-cell's rows leave open is a normal variable. Nothing is drawn: the posterior is evaluated on fixed levels, so a judgement
-depends neither on random numbers nor on the order of rows, classes or groups. docs/math.md#judge derives it.
+groups mostly by a shift: the shape is estimated from the whole class, the shift from the cell, and its doubt is normal.
+The posterior is evaluated at fixed levels and not drawn from. So a judgement depends neither on random numbers nor on
+the order of rows, classes or groups. docs/math.md#judge derives it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ class Judge:
         for y, rows in self._classes():
             out[:, y] = np.sqrt((residuals[:, rows] ** 2).mean(axis=1))
             if self.counts[y].sum() - (self.counts[y] > 0).sum() < MIN_FREEDOM:
-                out[:, y] = np.maximum(out[:, y], margins.std(axis=1))  # rows that are their own mean show no spread
+                out[:, y] = np.maximum(
+                    out[:, y], margins.std(axis=1)
+                )  # rows that are their own mean show no spread
         return out
 
     def _shape(self, residuals: F64) -> F64:

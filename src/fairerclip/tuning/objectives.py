@@ -104,7 +104,8 @@ def judge_boundaries(judge: Judge, objective: Objective, scores: F64, steps: F64
     if objective.accuracy_floor is None:
         return values
     difference = scores[:, :, 1] - scores[:, :, 0]
-    right = [((d + step[:, None] > 0) == (judge.y == 1)).mean(axis=1) for d, step in zip(difference, steps, strict=True)]
+    pairs = zip(difference, steps, strict=True)  # one model at a time: (b, n) fits into memory
+    right = [((d + step[:, None] > 0) == (judge.y == 1)).mean(axis=1) for d, step in pairs]
     return _with_floor(objective, values, np.array(right))
 
 

@@ -24,7 +24,7 @@ GAIN = 1e-3
 
 
 def learn_offsets(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]:
-    """Values (g,) of models with scores (g, n, c), and the offsets (g, c), of mean zero, that give them the best one."""
+    """Best values (g,) of models with scores (g, n, c), and the offsets (g, c), of mean zero, that give them."""
     if scores.shape[2] == 2:
         return _along_the_line(judge, objective, scores)
     return _in_turn(judge, objective, scores)
@@ -47,7 +47,9 @@ def _boundaries(difference: F64) -> F64:
     order = np.sort(difference, axis=1)
     n = order.shape[1]
     below = np.rint(LINE_SHARES * n).astype(np.int64)
-    below = np.unique(np.concatenate([below, n - below]))  # the same from both ends: classes have no order
+    below = np.unique(
+        np.concatenate([below, n - below])
+    )  # symmetric, so that swapped classes have the same
     below = below[(below > 0) & (below < n)]
     left, right = order[:, below - 1], order[:, below]
     return np.asarray(np.where(left < right, (left + right) / 2, 0.0))
@@ -59,7 +61,7 @@ def _in_turn(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]
     unit = (top[:, :, 1] - top[:, :, 0]).std(axis=1)
     offsets, models = np.zeros((g, c)), np.arange(g)
     values = judge_scores(judge, objective, scores)
-    turns = scores.mean(axis=1).argsort(axis=1)  # an order of the classes in which names have no part
+    turns = scores.mean(axis=1).argsort(axis=1)  # the class with the lowest mean first: names do not matter
     for step in STEPS:
         for k in turns.T:
             for sign in (-1.0, 1.0):
