@@ -179,3 +179,22 @@ def test_a_choice_of_the_model_as_given_can_be_shown(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "default" in out
     assert "90.0 [80.0, 95.0]" in out
+
+
+@pytest.mark.parametrize("objective", ["eod", "worst_group"])
+def test_an_accuracy_floor_is_kept_on_the_validation_split_or_the_miss_is_said(
+    run, birds, task, tmp_path, objective
+):
+    for floor in (0.7, 0.8):
+        options = ("--objective", objective, "--accuracy-floor", floor, "--overwrite")
+        result = fitted(run, task, "-o", tmp_path / "m", *options)
+        model = FairerCLIP.load(tmp_path / "m")
+        names = Experiment.of(birds).target(birds.val)
+        assert np.mean(model.predict(birds.val.X) == names) >= floor
+        assert result["tuning"]["floor_met"] is True
+        assert result["warnings"] == []
+    result = fitted(
+        run, task, "-o", tmp_path / "m", "--objective", objective, "--accuracy-floor", 1, "--overwrite"
+    )
+    assert result["tuning"]["floor_met"] is False
+    assert any(line.startswith("AccuracyFloorWarning: no model of the search") for line in result["warnings"])

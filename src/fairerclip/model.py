@@ -300,8 +300,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         objective : "worst_group", "worst_class", "eod" or "equalized_odds" (the smallest difference, best under an
             ``accuracy_floor``), "average", "max_skew" (rankings by prompt), or a function of (y, predicted, groups)
             whose largest value wins.
-        accuracy_floor : average accuracy to keep on the validation rows, in [0, 1], give or take its standard error
-            on held-out halves; None means no floor, or for "eod" and "equalized_odds" what zero-shot reaches there.
+        accuracy_floor : share of right predictions to reach on the validation rows, in [0, 1]. If no model of the
+            search reaches it, the most accurate one is taken, with an `AccuracyFloorWarning`. None means no floor, or
+            for "eod" and "equalized_odds" what zero-shot reaches there.
         search : what to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
             ``taus``, ``zero_shots``, ``criteria`` (free).
         max_seconds : stop before a fit that would end later; the first is always done.

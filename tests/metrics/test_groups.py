@@ -271,6 +271,9 @@ def test_of_two_numbers_the_larger_is_the_positive_class_without_a_word(move):
     report = group_report(move(y), move(p), s)
     assert report.positive == move(np.array([1]))[0]
     assert report.eod == group_report(y, p, s, positive=1).eod
+    given = group_report(move(y), move(p), s, positive=move(np.array([0, 1]))[1])  # a scalar of numpy
+    assert given == report
+    assert type(given.as_dict()["positive"]) is type(report.as_dict()["positive"])
     assert report.bootstrap(5, random_state=0)["eod"].shape == (5,)
 
 

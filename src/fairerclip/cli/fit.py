@@ -42,7 +42,10 @@ def fit(
     ] = None,
     accuracy_floor: Annotated[
         float | None,
-        typer.Option(help="Average accuracy on the validation split that --tune is to keep, 0 to 1."),
+        typer.Option(
+            help="Share of right predictions, 0 to 1, that the model has to reach on the validation split. If none "
+            "reaches it, the most accurate one is taken, with a warning."
+        ),
     ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(help="Stop the search of --tune before a fit that would end later.")

@@ -78,7 +78,7 @@ def positive_class(classes: Sequence[Any], positive: Hashable | None) -> Any:
     if positive is not None:
         if positive not in classes:
             raise LabelError(f"positive={positive!r} is none of the classes {list(classes)}")
-        return positive
+        return classes[list(classes).index(positive)]  # a numpy scalar would be another type
     if len(classes) != 2:
         return None
     if not all(isinstance(label, numbers.Real) for label in classes):

@@ -47,9 +47,7 @@ def _boundaries(difference: F64) -> F64:
     order = np.sort(difference, axis=1)
     n = order.shape[1]
     below = np.rint(LINE_SHARES * n).astype(np.int64)
-    below = np.unique(
-        np.concatenate([below, n - below])
-    )  # symmetric, so that swapped classes have the same
+    below = np.unique(np.concatenate([below, n - below]))  # symmetric, so that swapped classes have the same
     below = below[(below > 0) & (below < n)]
     left, right = order[:, below - 1], order[:, below]
     return np.asarray(np.where(left < right, (left + right) / 2, 0.0))
