@@ -112,19 +112,10 @@ def tune(
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "scorer")
     floor = goal.accuracy_floor if isinstance(goal, Objective) else None
     shown = _shown(best, offsets, named, pool.classes, tuned)
-    floor_met = None if floor is None else bool(shown["average"] >= floor)
-    if floor_met is False:
-        asked = "the accuracy_floor" if accuracy_floor is not None else "the floor that zero-shot sets"
-        warnings.warn(
-            f"no model of the search reaches {asked} of {setting(floor)} on the validation rows: the most accurate one "
-            f"was taken, with {number(shown['average'])}. Lower the floor, or search more widely",
-            AccuracyFloorWarning,
-            stacklevel=3,
-        )
     tuned.diagnostics_["tuning"] = {
         "objective": name,
         "accuracy_floor": floor,
-        "floor_met": floor_met,
+        "floor_met": _floor_met(floor, shown["average"], given=accuracy_floor is not None),
         "rows": len(named[0]),
         "groups": source,
         "strategy": chosen.strategy,
@@ -156,6 +147,21 @@ def _with_floor(goal: Objective, pool: Pool, judge: Judge, rows: NDArray[Any], t
         return goal
     right = judge.hits(pool.candidates[pool.given].scores.astype(np.float64)).sum() / judge.counts.sum()
     return replace(goal, accuracy_floor=float(right))
+
+
+def _floor_met(floor: float | None, average: float, *, given: bool) -> bool | None:
+    """Whether the chosen model reaches the floor on the validation rows; None without a floor. Warns if it does not."""
+    if floor is None:
+        return None
+    if average < floor:
+        name = "the accuracy_floor" if given else "the floor that zero-shot sets"
+        warnings.warn(
+            f"no model of the search reaches {name} of {setting(floor)} on the validation rows: the most accurate one "
+            f"was taken, with {number(average)}. Lower the floor, or search more widely",
+            AccuracyFloorWarning,
+            stacklevel=4,
+        )
+    return average >= floor
 
 
 def _validation(validation: Any) -> tuple[Any, Any, Any]:
