@@ -19,7 +19,7 @@ from fairerclip.labels import Encoded, encode, sensitive_columns, zero_shot
 from fairerclip.metrics import group_report
 from fairerclip.numbers import number, setting
 from fairerclip.path import encode_groups
-from fairerclip.targets import zero_shot_share
+from fairerclip.targets import indexes_prompts, zero_shot_share
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, Scorer
@@ -214,17 +214,12 @@ def _classes(labels: Any, y: Any, given: Mapping[str, Any], missing: Any) -> Enc
         classes = list(text)
     if classes is None:
         known = encode([] if y is None else y, missing_label=missing).classes
-        if text is not None and (not len(known) or _index(known, len(text))):
-            classes = range(len(text))
+        n = 0 if text is None else len(text)
+        if len(known) < n and (not len(known) or indexes_prompts(known, n)):
+            classes = range(n)
         elif len(known):
             classes = known
     return encode(labels, missing_label=missing, classes=classes)
-
-
-def _index(labels: NDArray[Any], n_prompts: int) -> bool:
-    """Whether distinct training labels are the numbers of some of the prompts, as `resolve_target` has it."""
-    fewer = len(labels) < n_prompts and labels.dtype.kind in "iuf"
-    return fewer and bool(labels.min() >= 0 and labels.max() < n_prompts)
 
 
 def _groups(rows: NDArray[Any], groups: Any, given: Mapping[str, Any], missing: Any) -> tuple[Encoded, str]:
