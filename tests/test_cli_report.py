@@ -9,7 +9,8 @@ from fairerclip.cli.audit import full_audit
 from fairerclip.cli.options import load_experiment
 from fairerclip.data import save_task, simulate
 
-FAST = ["--set", "n_features=200", "--permutations", 19, "--seeds", 1]
+QUICK = ["--permutations", 19]
+FAST = ["--mitigate", "--set", "n_features=200", *QUICK, "--seeds", 1]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def gallery(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(task):
     """What `audit` finds, once for all tests that only look at it."""
-    wanted = {"parameters": ["n_features=200"], "permutations": 19, "seeds": 1}
+    wanted = {"mitigate": True, "parameters": ["n_features=200"], "permutations": 19, "seeds": 1}
     return full_audit(load_experiment(task, None, None), source=str(task), **wanted)[0]
 
 
@@ -64,7 +65,7 @@ def test_an_audit_says_findings_first_and_tables_after(task, run):
 
 
 def test_an_audit_is_json_for_machines(task, run):
-    code, out, _ = run("audit", task, *FAST, "--json", "--before-only")
+    code, out, _ = run("audit", task, *QUICK, "--json")
     found = json.loads(out)
     assert code == 0
     assert found["format"] == "fairerclip-results"
@@ -73,7 +74,7 @@ def test_an_audit_is_json_for_machines(task, run):
 
 
 def test_a_gallery_is_audited_for_one_attribute(gallery, run):
-    code, out, _ = run("audit", gallery, *FAST, "--sensitive", "sex", "--classes", "good,evil", "--k", 50)
+    code, out, _ = run("audit", gallery, *QUICK, "--sensitive", "sex", "--classes", "good,evil", "--k", 50)
     assert code == 0
     assert "Top 50 of" in out
     assert "Accuracy by group" not in out
@@ -97,10 +98,10 @@ def test_a_fitted_model_may_be_audited(task, run, tmp_path):
         (["--k", "0"], "k must"),
         (["--k", "100000"], "k must"),
         (["--permutations", "0"], "at least 1"),
-        (["--seeds", "0"], "seeds must be at least 1"),
-        (["--labels", "some"], "labels must be one of"),
+        (["--mitigate", "--seeds", "0"], "seeds must be at least 1"),
+        (["--mitigate", "--labels", "some"], "labels must be one of"),
         (["--sensitive", "colour"], "no sensitive attribute 'colour'"),
-        (["--set", "tau=2"], "tau"),
+        (["--mitigate", "--set", "tau=2"], "tau"),
         (["--model", "ViT-B-32"], "go with --dataset"),
     ],
 )
@@ -118,7 +119,7 @@ def test_options_of_one_task_are_refused_for_several(task, run, tmp_path):
 
 
 def test_simulated_tasks_have_names(run):
-    code, out, _ = run("audit", "simulated:cheekbones@2", "--before-only", "--permutations", 19, "--json")
+    code, out, _ = run("audit", "simulated:cheekbones@2", *QUICK, "--json")
     assert code == 0
     assert json.loads(out)["task"]["simulated"] is True
     for name, message in (
@@ -170,7 +171,8 @@ def test_figures_are_drawn_beside(results, run, tmp_path):
 
 def test_a_task_is_audited_and_reported_at_once(gallery, run, tmp_path):
     page = tmp_path / "page.html"
-    code, out, err = run("report", gallery, "--sensitive", "sex", "--classes", "good,evil", "-o", page)
+    some = ("--sensitive", "sex", "--classes", "good,evil")
+    code, out, err = run("report", gallery, *some, "--mitigate", "-o", page)
     assert code == 0, err
     assert "MaxSkew" in out
     assert page.is_file()
@@ -225,7 +227,7 @@ def test_an_ending_that_contradicts_the_format_is_refused(kind, name, results, r
 
 def test_a_report_of_a_task_takes_the_options_of_an_audit(task, run, tmp_path):
     file = tmp_path / "r.json"
-    code, _, err = run("report", task, "--before-only", "--split", "val", "--k", 40, "-o", file)
+    code, _, err = run("report", task, "--split", "val", "--k", 40, "-o", file)
     assert code == 0, err
     found = read_results(file)
     assert (found["model"], found["settings"]["split"], found["retrieval"]["k"]) == (None, "val", 40)
@@ -235,7 +237,7 @@ def test_a_report_of_a_task_takes_the_options_of_an_audit(task, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [["--split", "val"], ["--k", 9], ["--after", "m"], ["--before-only"], ["--seed", 1]]
+    "option", [["--split", "val"], ["--k", 9], ["--after", "m"], ["--mitigate"], ["--seed", 1]]
 )
 def test_options_of_an_audit_are_refused_for_results(option, results, run, tmp_path):
     code, _, err = run("report", results, *option, "-o", tmp_path / "x.html")

@@ -197,6 +197,10 @@ class PositiveClassWarning(FairerClipWarning):
     """Two classes have names, and none was given as the positive one: the second in sorted order was taken."""
 
 
+class UntunedRankingWarning(FairerClipWarning):
+    """A task without target labels was fitted without tuning its rankings."""
+
+
 class LabelCycleWarning(FairerClipWarning):
     """Pseudo-labels came back to an earlier state and would repeat for ever."""
 

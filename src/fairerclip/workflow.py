@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data import Split, Task
-from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
 from fairerclip.labels import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
 from fairerclip.model import FairerCLIP
 from fairerclip.path import TauPath
+from fairerclip.tuning.retrieval import FEW_ROWS
 
 LABELS = ("none", "target", "all")
 """Which labels of the training split a fit may use: none, y, or y and s."""
@@ -87,8 +88,11 @@ class Experiment:
             return None
         return _named(split.s[name], self.task.sensitive[name].names)
 
-    def arguments(self, labels: str, split: str = "train") -> dict[str, Any]:
-        """What `FairerCLIP.fit` takes, with the labels that ``labels`` allows."""
+    def arguments(self, labels: str, split: str = "train", *, guess: bool = True) -> dict[str, Any]:
+        """What `FairerCLIP.fit` takes, with the labels that ``labels`` allows.
+
+        Unless ``guess``, sensitive values that these labels leave out are not to be read from prompts.
+        """
         if labels not in LABELS:
             raise ParameterError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}")
         rows = self.task.split(split)
@@ -110,7 +114,7 @@ class Experiment:
             given = {}
         texts = {name: self.task.sensitive[name].text for name in self.sensitive}
         without = [name for name, text in texts.items() if text is None]
-        guessing = labels != "all" or any((rows.s[name] < 0).any() for name in given)
+        guessing = any((rows.s[name] < 0).any() for name in given) if labels == "all" else guess
         if guessing and without:
             raise PromptError(
                 f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be read from "
@@ -143,7 +147,8 @@ class Experiment:
 
         ``objective="max_skew"`` needs sensitive labels in the validation split, every other both kinds.
         """
-        arguments = self.arguments(labels)
+        # For rankings the sensitive values of the training rows are read by what the validation labels teach.
+        arguments = self.arguments(labels, guess=objective != "max_skew")
         rows = self.task.val
         groups = {name: self._attribute(rows, name) for name in self.sensitive}
         if any(column is None for column in groups.values()) or not groups:
@@ -261,6 +266,32 @@ class Experiment:
         y, groups = self.target(split), self.groups(split)
         return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
 
+    def is_gallery(self) -> bool:
+        """Whether no row of the task has a target label: it is ranked by prompt, not classified."""
+        return all(split.y is None or bool((split.y < 0).all()) for split in self.task.splits.values())
+
+    def default_objective(self) -> str:
+        """What a model of this task is tuned by unless told: rankings of a gallery, else the worst group."""
+        return "max_skew" if self.is_gallery() else "worst_group"
+
+    def why_untuned(self) -> str | None:
+        """Why the validation split cannot choose a model by `default_objective`; None where it can."""
+        if not self.is_gallery():
+            return None if self.can_tune() else "too few validation rows have both labels"
+        if self.text is None:
+            return "there are no prompts to rank by"
+        if len(self.sensitive) != 1:
+            return f"rankings are tuned for one sensitive attribute, not for {len(self.sensitive)}"
+        split = self.task.splits.get("val")
+        groups = None if split is None else self.groups(split)
+        known = np.array([]) if groups is None else groups[groups != UNKNOWN]
+        if len(known) < TUNING_ROWS:
+            return f"{len(known)} validation rows have sensitive labels, fewer than {TUNING_ROWS}"
+        rows = np.unique(known, return_counts=True)[1]
+        if len(rows) < 2 or rows.max() <= FEW_ROWS:
+            return f"the validation rows have {len(rows)} sensitive values, of at most {rows.max()} rows each"
+        return None
+
     def can_tune(self) -> bool:
         """Whether enough validation rows have both labels to choose a model by."""
         if not self.is_labelled("val"):
@@ -282,6 +313,16 @@ class Experiment:
         y, groups = self.labels(rows)
         known = (y != UNKNOWN) & (groups != UNKNOWN)
         return path.evaluate(rows.X[known], y[known], groups[known])
+
+
+def warn_untuned_ranking(why: str) -> None:
+    """Say that a gallery was fitted as if its prompts were classes."""
+    warnings.warn(
+        f"no row has a target label, so the prompts can only rank, but the rankings were not tuned: {why}. The fit "
+        "treats the prompts as classes, and its rankings may be more skewed than zero-shot's",
+        UntunedRankingWarning,
+        stacklevel=3,
+    )
 
 
 def default_cut(n: int) -> int:

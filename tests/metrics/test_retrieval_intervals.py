@@ -124,7 +124,7 @@ def test_results_are_json_with_null_for_what_is_infinite():
     plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
     assert set(plain) == {"k", "n", "reference", "ties", "groups", "shares", "queries", "mean"}
     query = plain["queries"][0]
-    assert set(query) == {"before", "after", "changes", "drift"}
+    assert set(query) == {"before", "after", "changes", "drift", "clear"}
     assert set(query["before"]) == {"counts", "max_skew", "min_skew", "ndkl", "precision", "recall"}
     assert query["before"]["min_skew"]["value"] is None
     assert query["before"]["min_skew"]["low"] is None
@@ -291,3 +291,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say(groups, top, bias, monkey
 def share_is_near(share, nominal, sets):
     """Single queries are five per gallery, and correlated: their effective number is at least that of galleries."""
     return abs(share - nominal) <= 0.02 + 3 * (0.95 * 0.05 / sets) ** 0.5
+
+
+def test_a_change_that_is_clear_alone_is_not_clear_among_many():
+    before, after, groups, _ = gallery(seed=3, n=600, queries=1, bias=0.45)
+    alone = retrieval_changes(before, after, groups, 100, random_state=0)
+    change = alone.changes[0]["max_skew"]
+    assert change.high < 0
+    assert alone.clear == (True,)
+    many = retrieval_changes(np.repeat(before, 400, 1), np.repeat(after, 400, 1), groups, 100, random_state=0)
+    assert many.changes[0]["max_skew"].high == pytest.approx(change.high)
+    assert not any(many.clear)
+    assert [query["clear"] for query in alone.as_dict()["queries"]] == [True]
+
+
+def test_scores_that_did_not_change_are_never_a_clear_change():
+    before, after, groups, _ = gallery(bias=2.0)
+    after[:, 1] = before[:, 1]
+    assert retrieval_changes(before, after, groups, 60, random_state=0).clear == (True, False, True)

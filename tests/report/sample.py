@@ -88,7 +88,18 @@ def _model(point):
         "seconds": 1.4,
         "source": "fitted here",
     }
-    return {"labels": "target", **keep, "n_iter": 1, **rest}
+    facts = {
+        "method": "FairerCLIP",
+        "untuned": None,
+        "training": {
+            "rows": 3000,
+            "target": "known",
+            "target_guessed": 0,
+            "sensitive_guessed": {"place": 3000},
+        },
+        "tuning": None,
+    }
+    return {"labels": "target", **keep, "n_iter": 1, **rest, **facts}
 
 
 def _per_cent(x):
@@ -223,7 +234,7 @@ def before_only():
     results["scores"]["after"] = results["picture"]["after"] = None
     results["retrieval"]["mean"] |= {"after": None, "changes": None}
     for query in results["retrieval"]["queries"]:
-        query |= {"after": None, "changes": None, "drift": None}
+        query |= {"after": None, "changes": None, "drift": None, "clear": None}
     for section in ("probes", "dependence", "representation"):
         results[section] = [row for row in results[section] if row["stage"] == "before"]
     return results
@@ -257,6 +268,8 @@ KEPT = {
     "measure",
     "probe",
     "labels",
+    "method",
+    "target",
     "intervals",
     "digest",
     "command",

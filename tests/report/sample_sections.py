@@ -149,7 +149,9 @@ def retrieval_section(world, before, after, k, labels=True):
         rho = float(np.corrcoef(before[:, i], after[:, i])[0, 1])
         drift = {"spearman": est(rho), "spearman_within": est(min(1, rho + 0.03)), "overlap": est(kept)}
         queries.append({"name": name, "prompt": f"a photo of a {name}.", "before": one, "after": two})
-        queries[-1] |= {"changes": changes, "drift": drift}
+        ends = changes["max_skew"]["low"], changes["max_skew"]["high"]
+        clear = None not in ends and not ends[0] <= 0 <= ends[1]
+        queries[-1] |= {"changes": changes, "drift": drift, "clear": clear}
         means["before"].append(one)
         means["after"].append(two)
     mean = {stage: {n: _mean_est([r[n] for r in ranks]) for n in names} for stage, ranks in means.items()}

@@ -150,7 +150,9 @@ def test_gains_and_costs_are_told_apart_by_their_intervals(results):
     changes["worst_group"] |= {"difference": 0.2, "low": 0.1, "high": 0.3}
     changes["eod"] |= {"difference": -0.01, "low": -0.05, "high": 0.02}
     summary = Reader(render_page(results)).section("summary")
-    assert "Gained Worst-group accuracy +20.0 [+10.0, +30.0] points. Paid Average accuracy −2.0" in summary
+    paid, gained = summary.split("Paid Average accuracy −2.0")[1].split("Gained Worst-group accuracy")
+    assert "points" in paid
+    assert gained.startswith(" +20.0 [+10.0, +30.0] points")
     assert "No clear change −1.0 [−5.0, +2.0] points" in summary
 
 
@@ -169,11 +171,44 @@ def test_groups_that_are_worse_off_are_named_among_the_price(results):
     assert f"{groups[2]['name']} −2.0" not in summary
 
 
-def test_nothing_gained_is_said(results):
+def unchanged(results):
     for row in [*results["groups"]["changes"], *results["groups"]["group_changes"]]:
         row |= {"difference": 0.0, "low": -0.01, "high": 0.01}
-    summary = Reader(render_page(results)).section("summary")
+    for query in results["retrieval"]["queries"]:
+        query["clear"] = False
+    return results
+
+
+def test_nothing_gained_is_said(results):
+    summary = Reader(render_page(unchanged(results))).section("summary")
     assert summary.count("nothing that these rows can show.") == 2
+
+
+def test_a_group_that_gains_is_not_nothing_gained(results):
+    group = unchanged(results)["groups"]["group_changes"][1]
+    group |= {"difference": 0.042, "low": 0.029, "high": 0.055, "clear": True}
+    summary = Reader(render_page(results)).section("summary")
+    assert f"Gained {group['name']} +4.2 [+2.9, +5.5] points." in summary
+    assert "Paid nothing that these rows can show." in summary
+
+
+def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
+    query = unchanged(results)["retrieval"]["queries"][0]
+    query["clear"] = True
+    query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
+    summary = Reader(render_page(results)).section("summary")
+    assert f"Paid MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
+    assert "Gained nothing that these rows can show." in summary
+
+
+def test_results_of_an_earlier_version_make_a_page(results):
+    for name in ("method", "untuned", "training", "tuning"):
+        del results["model"][name]
+    for query in results["retrieval"]["queries"]:
+        del query["clear"]
+    page = Reader(render_page(check_results(results)))
+    assert "FairerCLIP learns, in closed form" in page.section("method")
+    assert "It saw the labels of the classes" in page.section("method")
 
 
 def test_every_group_is_in_the_table_with_its_interval_and_change(results):
@@ -303,7 +338,8 @@ def test_a_choice_on_few_rows_is_called_uncertain(results):
 def test_a_given_model_is_said_to_be_one(results):
     results["model"] |= {"labels": None, "command": None, "source": "given"}
     text = Reader(render_page(results)).section("method")
-    assert "a given model; how it was fitted is not known" in text
+    assert "This is a given model. It was fitted on 3000 rows: the labels of the classes were known" in text
+    assert "No search that chose it is known." in text
     assert "It saw" not in text
     assert "Fitted by" not in text
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fairerclip import numbers
+from fairerclip.audit.model_facts import UNKNOWN_TASK, subject, why_kept
+from fairerclip.audit.model_format import ZERO_SHOT
 from fairerclip.data.fields import UNNAMED
 
 WORTH_SAYING = 0.02
@@ -50,35 +52,11 @@ def signed_within(low: float, high: float) -> str:
     return numbers.interval(low, high, "points")
 
 
-def judge(results: Results, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """The verdict in three sentences, and all findings, the most serious first; ``notes`` are added as they are."""
+def find(results: Results) -> list[Finding]:
+    """All findings, the most serious first, harms before gains."""
     found = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
     found += [*_wording(results), *_cautions(results), *_seen_before(results)]
-    found += [Finding("note", "note", note) for note in notes]
-    found.sort(key=lambda finding: LEVELS.index(finding.level))
-    return {
-        "verdict": _verdict(found),
-        "findings": [{"level": finding.level, "text": finding.text} for finding in found],
-    }
-
-
-def _verdict(found: list[Finding]) -> list[str]:
-    """How it is, what mitigation gained and cost, and what to mind."""
-
-    def first(*topics: str) -> Finding | None:
-        return next((finding for topic in topics for finding in found if finding.topic == topic), None)
-
-    state, change = first("state", "retrieval"), first("change", "retrieval change")
-    told = {finding.text for finding in (state, change) if finding}
-    rest = [f for f in found if f.text not in told]
-    after = [f for f in rest if f.level == "problem" and "FairerCLIP" in f.text]
-    seen = [f for f in rest if f.topic == "seen"]
-    mind = [*seen, *after, *(f for f in rest if f.level == "caution")]
-    return [
-        state.text if state else "There are no labelled rows to judge by.",
-        change.text if change else "No mitigated model was looked at.",
-        mind[0].text if mind else "This is one data set, and one way of splitting it.",
-    ]
+    return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
 def _groups(results: Results) -> Iterator[Finding]:
@@ -90,12 +68,15 @@ def _groups(results: Results) -> Iterator[Finding]:
         yield _state("Zero-shot", section["before"], split)
         yield from _opportunity("Zero-shot", section["before"])
     if section["after"] is not None:
+        who, kept = subject(results["model"]), why_kept(results["model"])
+        method = results["model"]["method"]
         if section["changes"] is not None:
-            yield _gained(section)
-            yield from _price(section["group_changes"])
+            yield from _by_group(section["group_changes"], who)
+            yield _kept(section, kept) if method == ZERO_SHOT and kept else _gained(section, who, kept)
         else:
-            yield _state("FairerCLIP", section["after"], split)
-        yield from _opportunity("FairerCLIP", section["after"])
+            yield _state(_first(who), section["after"], split)
+        if method != ZERO_SHOT:
+            yield from _opportunity(_first(who), section["after"], "opportunity after")
 
 
 def _state(who: str, report: Results, split: str) -> Finding:
@@ -109,7 +90,12 @@ def _state(who: str, report: Results, split: str) -> Finding:
     return Finding("problem" if report["intervals"]["gap"][0] > WORTH_SAYING else "note", "state", text)
 
 
-def _opportunity(who: str, report: Results) -> Iterator[Finding]:
+def _first(text: str) -> str:
+    """A text as a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def _opportunity(who: str, report: Results, topic: str = "opportunity") -> Iterator[Finding]:
     if report["eod"] is None or not report["differences"]:
         return
     widest = max(report["differences"], key=lambda d: abs(d["difference"]))
@@ -125,12 +111,24 @@ def _opportunity(who: str, report: Results) -> Iterator[Finding]:
     )
     yield Finding(
         "problem" if low > WORTH_SAYING else "note",
-        "opportunity",
+        topic,
         f"{told}: equal opportunity difference {numbers.worded(report['eod'], 'gap')} {within(low, high)}.",
     )
 
 
-def _gained(section: Results) -> Finding:
+def _kept(section: Results, why: str) -> Finding:
+    """That zero-shot was kept: what is shown as after differs from before by rounding alone."""
+    changes = {change["figure"]: change["difference"] for change in section["changes"]}
+    return Finding(
+        "caution",
+        "change",
+        f"{why} That is what is shown as after: worst group {points(changes['worst_group'])}, average "
+        f"{points(changes['average'])}.",
+    )
+
+
+def _gained(section: Results, who: str, kept: str | None) -> Finding:
+    """What became of the worst group and the average, and why, where a zero-shot classifier was kept."""
     changes = {change["figure"]: change for change in section["changes"]}
     worst, average, after = changes["worst_group"], changes["average"], section["after"]["worst"]
     if worst["low"] > 0:
@@ -139,31 +137,40 @@ def _gained(section: Results) -> Finding:
         level, verb = "problem", "lowers"
     else:
         level, verb = "caution", "does not clearly change"
+    told = "" if kept is None else f"{kept} "
     return Finding(
         level,
         "change",
-        f"FairerCLIP {verb} the worst group: from {percent(worst['before'])} to {percent(worst['after'])} "
+        f"{told}{_first(who)} {verb} the worst group: from {percent(worst['before'])} to {percent(worst['after'])} "
         f"({points(worst['difference'])} {signed_within(worst['low'], worst['high'])}; now {after['name']}, "
         f"n={after['n']}), while the average goes from {percent(average['before'])} to {percent(average['after'])} "
         f"({points(average['difference'])} {signed_within(average['low'], average['high'])}).",
     )
 
 
-def _price(changes: Sequence[Results]) -> Iterator[Finding]:
-    """Groups that are worse off, sure for all of them together."""
-    worse = sorted((c for c in changes if c["clear"] and c["high"] < 0), key=lambda c: c["difference"])
-    if not worse:
-        return
-    shown = [
-        f"{c['name']} {points(c['difference'])} {signed_within(c['low'], c['high'])}" for c in worse[:SHOWN]
-    ]
-    more = f" and {len(worse) - SHOWN} more" if len(worse) > SHOWN else ""
-    yield Finding(
-        "caution",
-        "price",
-        f"{len(worse)} of {len(changes)} groups {_are(len(worse))} worse off with FairerCLIP than with zero-shot: "
-        f"{', '.join(shown)}{more}.",
-    )
+def _by_group(changes: Sequence[Results], who: str) -> Iterator[Finding]:
+    """Groups that are worse off, and groups that are better off, sure for all of them together."""
+    clear = sorted((c for c in changes if c["clear"]), key=lambda c: -abs(c["difference"]))
+    worse = [c for c in clear if c["difference"] < 0]
+    better = [c for c in clear if c["difference"] > 0]
+    for level, topic, how, found in (
+        ("problem", "price", "worse", worse),
+        ("good", "gain", "better", better),
+    ):
+        if not found:
+            continue
+        shown = [f"{c['name']} {points(c['difference'])} {signed_within(c['low'], c['high'])}" for c in found]
+        yield Finding(
+            level,
+            topic,
+            f"{len(found)} of {len(changes)} groups {_are(len(found))} {how} off with {who} than with zero-shot: "
+            f"{_listed(shown)}.",
+        )
+
+
+def _listed(shown: Sequence[str]) -> str:
+    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return ", ".join(shown[:SHOWN]) + more
 
 
 def _are(n: int) -> str:
@@ -191,6 +198,7 @@ def _retrieval(results: Results) -> Iterator[Finding]:
     )
     if after is None or changes is None:
         return
+    yield from _by_prompt(section, subject(results["model"]))
     change = changes["max_skew"]
     if change["difference"] is None or change["low"] is None or change["high"] is None:
         return
@@ -202,12 +210,41 @@ def _retrieval(results: Results) -> Iterator[Finding]:
         if known
         else ""
     )
+    told = why_kept(results["model"]) if results["groups"] is None else None  # else it is said of the groups
     yield Finding(
         level,
         "retrieval change",
-        f"With FairerCLIP MaxSkew goes from {numbers.number(change['before'])} to {numbers.number(change['after'])} "
-        f"(change {numbers.change(change['difference'], change['low'], change['high'], 'signed')}){kept}.",
+        ("" if told is None else f"{told} ")
+        + f"With {subject(results['model'])} MaxSkew goes from {numbers.number(change['before'])} to "
+        f"{numbers.number(change['after'])} on average over the prompts (change {_signed(change)}){kept}.",
     )
+
+
+def _signed(change: Results) -> str:
+    """A change of MaxSkew with its interval."""
+    return numbers.change(change["difference"], change["low"], change["high"], "signed")
+
+
+def _by_prompt(section: Results, who: str) -> Iterator[Finding]:
+    """Prompts whose top is more skewed, and those whose is less, sure for all of them together."""
+    clear = [
+        q for q in section["queries"] if q["clear"] and q["changes"]["max_skew"]["difference"] is not None
+    ]
+    clear.sort(key=lambda q: -abs(q["changes"]["max_skew"]["difference"]))
+    for level, topic, how, sign in (
+        ("problem", "prompt price", "rises", 1),
+        ("good", "prompt gain", "falls", -1),
+    ):
+        found = [q for q in clear if sign * q["changes"]["max_skew"]["difference"] > 0]
+        if not found:
+            continue
+        shown = [f"“{q['name']}” {_signed(q['changes']['max_skew'])}" for q in found]
+        yield Finding(
+            level,
+            topic,
+            f"MaxSkew of the top {section['k']} {how} with {who} for {len(found)} of {len(section['queries'])} "
+            f"prompts: {_listed(shown)}.",
+        )
 
 
 def _probes(results: Results) -> Iterator[Finding]:
@@ -247,14 +284,14 @@ def _dependence(results: Results) -> Iterator[Finding]:
     for row in results["dependence"] or ():
         if row["of"] != "predictions" or row["given"] is not None or row["measure"] != "hsic":
             continue
-        who = "Zero-shot predictions" if row["stage"] == "before" else "FairerCLIP's predictions"
+        who = "zero-shot" if row["stage"] == "before" else subject(results["model"])
         told = _told(row["attribute"], results)
         clear = row["p_value"] is not None and row["p_value"] <= SIGNIFICANT
         text = "depend on" if clear else "show no clear dependence on"
         yield Finding(
             "note",
             "dependence",
-            f"{who} {text} {told}: HSIC "
+            f"Predictions of {who} {text} {told}: HSIC "
             f"{numbers.with_interval(row['value'], row['low'], row['high'], 'fine')} (permutation p = "
             f"{numbers.significant(row['p_value'])}, n={row['n']}).",
         )
@@ -277,21 +314,32 @@ def _wording(results: Results) -> Iterator[Finding]:
 
 
 def _seen_before(results: Results) -> Iterator[Finding]:
-    """A warning where the rows reported on are those that the model was fitted or chosen on."""
+    """What to mind of how the model came about: above all, whether it was fitted or chosen on these rows."""
     settings, model = results["settings"], results["model"]
-    if model is None or model["source"] == "given":
+    if model is None:
         return
+    if model["source"] == "given":
+        yield Finding("note", "given", UNKNOWN_TASK)
+        return
+    if model["untuned"] is not None:
+        yield Finding(
+            "caution",
+            "untuned",
+            f"The prompts only rank, but the rankings were not tuned: {model['untuned']}. The fit treats the prompts "
+            "as classes, and may make the rankings more skewed.",
+        )
+    who = _first(subject(model))
     if settings["split"] == "train":
         yield Finding(
             "caution",
             "seen",
-            "FairerCLIP is reported on the rows it was fitted on: its figures are too good.",
+            f"{who} is reported on the rows it was fitted on: its figures are too good.",
         )
     elif settings["split"] == settings["chosen_on"]:
         yield Finding(
             "caution",
             "seen",
-            "FairerCLIP is reported on the rows it was chosen on: its figures are too good.",
+            f"{who} is reported on the rows it was chosen on: its figures are too good.",
         )
     plane = results["plane"]
     if plane is not None and settings["chosen_on"] is not None:

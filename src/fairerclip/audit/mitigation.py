@@ -6,16 +6,19 @@ import json
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fairerclip.audit.model_facts import model_facts
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model import FairerCLIP
 from fairerclip.path import DEFAULT_TAUS, TauPath
 from fairerclip.tables import front
-from fairerclip.workflow import UNKNOWN, Experiment, effective_strength
+from fairerclip.tuning.retrieval import RANKING
+from fairerclip.tuning.search import LEARNED
+from fairerclip.workflow import UNKNOWN, Experiment, effective_strength, warn_untuned_ranking
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
@@ -38,6 +41,8 @@ class Mitigation:
     chosen: int | None = None
     chosen_on: str | None = None
     chosen_by: str | None = None
+    untuned: str | None = None
+    """Why the rankings of a gallery were not tuned."""
 
 
 def mitigate(
@@ -47,21 +52,28 @@ def mitigate(
     split: str | None,
     progress: Callable[[int, int], None] | None = None,
     *,
-    tune: bool = True,
+    by_hand: bool = False,
 ) -> Mitigation:
-    """Fit the model that labelled validation rows prefer, and solve the plane around it.
+    """Fit the model that validation rows prefer, and solve the plane around it.
 
-    Without such rows, or where it is not to be tuned, the model stays as it was given; without such rows the plane is
-    evaluated on ``split``.
+    They choose by their worst group, or by the skew of the rankings where no row of the task has a target label. Where
+    they cannot, or the parameters were set ``by_hand``, the model stays as it was given; without labelled rows the
+    plane is evaluated on ``split``.
     """
     start = time.perf_counter()
     on = "val" if experiment.is_labelled("val") else None
-    tune = tune and experiment.can_tune()
+    why = "its parameters were set by hand" if by_hand else experiment.why_untuned()
+    tune = why is None
     if tune:
-        experiment.tune(model, labels)
+        experiment.tune(model, labels, experiment.default_objective())
     else:
         experiment.fit(model, labels)
     seconds = time.perf_counter() - start
+    if experiment.is_gallery():
+        if why is not None:
+            warn_untuned_ranking(why)
+        found = Mitigation(model, labels, "fitted here", seconds, untuned=why)
+        return replace(found, chosen_on="val", chosen_by="MaxSkew") if tune else found
     if on is None and (split is None or not experiment.is_labelled(split)):
         return Mitigation(model, labels, "fitted here", seconds)
     free = model.refine and (labels == "none" or _partly_labelled(experiment))
@@ -100,11 +112,20 @@ def _place(plane: TauPath, model: FairerCLIP) -> int:
 def fit_command(
     experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
 ) -> str:
-    """The shell command that fits this model, with τ, τ_z and criterion as given."""
-    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--no-tune", "--labels", labels]
-    words += [
-        word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
-    ]
+    """The shell command that fits this model, with τ, τ_z and criterion as given.
+
+    Rankings are tuned again: their shifts go with sensitive values that validation rows taught to read.
+    """
+    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
+    named = {"tau", "tau_z", "criterion", "random_state"}
+    if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
+        words += ["--objective", "max_skew"]
+        named |= {*RANKING, *LEARNED, "n_components"}
+    else:
+        words.append("--no-tune")
+        words += [
+            word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
+        ]
     words += ["--seed", str(model.random_state or 0)]
     if len(experiment.task.sensitive) > 1:
         words += ["--sensitive", ",".join(experiment.sensitive)]
@@ -112,7 +133,7 @@ def fit_command(
         words += ["--classes", ",".join(experiment.classes)]
     own = FairerCLIP().get_params()
     for name, value in sorted(model.get_params().items()):
-        if name not in ("tau", "tau_z", "criterion", "random_state") and value != own[name]:
+        if name not in named and value != own[name]:
             words += ["--set", f"{name}={_typed(value)}"]
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
 
@@ -144,6 +165,8 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         else fit_command(experiment, source, model, mitigation.labels, strengths),
         "seconds": mitigation.seconds,
         "source": mitigation.source,
+        "untuned": mitigation.untuned,
+        **model_facts(model),
     }
 
 

@@ -6,13 +6,13 @@ from itertools import pairwise, product
 from math import isclose
 from typing import Any
 
+from fairerclip.audit.model_format import COMMAND, MODEL, NULLABLE
 from fairerclip.audit.structure import (
     BOOLEAN,
     COUNT,
     INTEGER,
     NUMBER,
     PAIR,
-    SCALAR,
     SHARE,
     TEXT,
     Fields,
@@ -22,7 +22,6 @@ from fairerclip.audit.structure import (
     Problems,
     Spec,
     Value,
-    is_text,
     one_of,
     ordered,
 )
@@ -58,9 +57,7 @@ def _rising(edges: list[float], name: str) -> Problems:
         yield name, "expected edges that rise, got others"
 
 
-NULLABLE = Maybe(NUMBER)
 STAGE = one_of("before", "after")
-COMMAND = Value("a fairerclip command", "texts", lambda v: is_text(v) and v.startswith("fairerclip fit "))
 ESTIMATE = _with_interval(value=NULLABLE)
 TESTED = _with_interval(value=NULLABLE, p_value=Maybe(SHARE))
 CHANGE = _with_interval(before=NULLABLE, after=NULLABLE, difference=NULLABLE)
@@ -264,6 +261,7 @@ QUERY = Fields(
         "after": Maybe(RANKING),
         "changes": Maybe(CHANGES),
         "drift": Maybe(DRIFT),
+        "clear": Maybe(BOOLEAN),
     }
 )
 RETRIEVAL = Fields(
@@ -331,19 +329,6 @@ REPRESENTATION = Fields(
         "stage": STAGE,
         "space": TEXT,
         **{name: Maybe(TESTED) for name in ("hsic_y", "hsic_s", "kcc_y", "kcc_s")},
-    }
-)
-MODEL = Fields(
-    {
-        "labels": Maybe(one_of("none", "target", "all")),
-        "tau": NUMBER,
-        "tau_z": NUMBER,
-        "criterion": TEXT,
-        "n_iter": Maybe(COUNT),
-        "parameters": Keyed(SCALAR),
-        "command": Maybe(COMMAND),
-        "seconds": NULLABLE,
-        "source": TEXT,
     }
 )
 TASK = Fields(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip.audit.dependence import audit_dependence
-from fairerclip.audit.findings import attribute_name, judge
+from fairerclip.audit.findings import attribute_name
 from fairerclip.audit.made import made
 from fairerclip.audit.mitigation import Mitigation, base_name, mitigate, model_section, plane_section
 from fairerclip.audit.pictures import picture_section, scores_section
@@ -20,6 +20,7 @@ from fairerclip.audit.representation import audit_representation
 from fairerclip.audit.results import check_results
 from fairerclip.audit.results_format import FORMAT, VERSION
 from fairerclip.audit.retrieval import retrieval_section
+from fairerclip.audit.verdict import judge
 from fairerclip.audit.wording import audit_wording
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
@@ -58,7 +59,8 @@ class AuditOptions:
     seed : of everything random.
     source : how the command line names the task.
     wordings : prompt embeddings (m, c, p) and names (m,) of wordings; None for those that the task holds.
-    tune : whether a model fitted here is tuned on the validation split, where that has labels.
+    tune : whether a model fitted here is tuned on the validation split, where that has labels: by its worst group,
+        or by the skew of its rankings where no row of the task has a target label.
     """
 
     split: str | None = None
@@ -112,12 +114,12 @@ def audit_task(
         raise LabelError(f"{experiment.task.name}: the {split_name} split has no sensitive labels")
     if model is not None and not fitted and "train" not in experiment.task.splits:
         raise LabelError(
-            f"{experiment.task.name} has no training split to fit a model on: look at zero-shot alone (--before-only), "
-            "or give a fitted model (--after)"
+            f"{experiment.task.name} has no training split, which a mitigation is fitted on: audit it without one "
+            "(leave out --mitigate), or give a fitted model (--after)"
         )
     _check(options, len(split))
     step = _counter(progress)
-    labelled = experiment.target(split) is not None
+    labelled = experiment.is_labelled(split_name)
     mitigation = _mitigation(experiment, model, fitted, options, split_name if labelled else None)
     after = None if mitigation is None else mitigation.model
     step()
@@ -184,7 +186,7 @@ def _mitigation(
     if model is None:
         return None
     if not fitted:
-        return mitigate(experiment, model, options.labels, split, tune=options.tune)
+        return mitigate(experiment, model, options.labels, split, by_hand=not options.tune)
     strangers = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
     if strangers:
         raise LabelError(

@@ -1,4 +1,4 @@
-"""`fairerclip audit`: how a model treats groups, before and after mitigation; or many models side by side."""
+"""`fairerclip audit`: how a model treats groups, before mitigation and after; or many models side by side."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ def audit(
             help="A task for a full audit; or several of one dataset, one per model, or a folder of them, to compare.",
         ),
     ] = None,
-    after: Annotated[
-        Path | None, typer.Option(help="Fitted model to show as after. Default: fit and choose one here.")
-    ] = None,
-    before_only: Annotated[
-        bool, typer.Option("--before-only", help="Look at zero-shot alone; fit nothing.")
-    ] = False,
+    mitigate: options.Mitigate = False,
+    after: options.After = None,
+    before_only: options.BeforeOnly = False,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -37,7 +34,9 @@ def audit(
         int | None, typer.Option(help="Results that a search shows. Default: 1000, or a quarter of the rows.")
     ] = None,
     permutations: Annotated[int, typer.Option(help="Permutations for p-values.")] = 199,
-    seeds: Annotated[int, typer.Option(help="Seeds to fit with, for the spread over seeds.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds to fit with, for the spread over seeds. Default: 3.")
+    ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="CLIP model that made the embeddings, to try other wordings with.")
     ] = None,
@@ -80,7 +79,10 @@ def audit(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Audit one task from every side, before and after mitigation; or compare models zero-shot."""
+    """Audit one task from every side, with --mitigate or --after before and after; or compare models zero-shot.
+
+    --labels, --seeds, --preset and --set say how --mitigate fits.
+    """
     from fairerclip.audit.models import task_files
     from fairerclip.errors import ParameterError
 
@@ -98,9 +100,11 @@ def audit(
         results, warned = full_audit(
             experiment,
             source=str(files[0]),
+            mitigate=mitigate,
             after=after,
             before_only=before_only,
             labels=labels,
+            seeds=seeds,
             preset=preset,
             parameters=parameters,
             seed=seed,
@@ -110,11 +114,16 @@ def audit(
             split=split,
             k=k,
             permutations=permutations,
-            seeds=seeds,
         )
         _print(results, warned, output, json)
         return
-    alone = {"--after": after, "--before-only": before_only, "--output": output, "--encoder": encoder}
+    alone: dict[str, Any] = {
+        "--mitigate": mitigate,
+        "--after": after,
+        "--output": output,
+        "--encoder": encoder,
+    }
+    alone |= {"--labels": labels, "--seeds": seeds, "--preset": preset, "--set": parameters}
     given = [name for name, value in alone.items() if value]
     if given:
         raise ParameterError(f"{', '.join(given)} goes with one task; got {len(files) or 'a dataset'}")
@@ -126,9 +135,11 @@ def full_audit(
     experiment: Experiment,
     *,
     source: str,
+    mitigate: bool = False,
     after: Path | None = None,
     before_only: bool = False,
     labels: str | None = None,
+    seeds: int | None = None,
     preset: str | None = None,
     parameters: list[str] | None = None,
     seed: int | None = None,
@@ -141,36 +152,54 @@ def full_audit(
     from fairerclip.audit.results import write_results
     from fairerclip.audit.task import AuditOptions, audit_task
     from fairerclip.cli import show
-    from fairerclip.errors import ParameterError
     from fairerclip.files import check_free
     from fairerclip.model import FairerCLIP
 
     if output is not None:
         check_free(output, overwrite)
-    if before_only and after is not None:
-        raise ParameterError("--before-only and --after exclude each other")
-    if after is not None and (preset or parameters):
-        raise ParameterError("--preset and --set say how to fit a model; --after gives a fitted one")
-    chosen = options.default_labels(labels, experiment)
+    fitting = {"labels": labels, "seeds": seeds, "preset": preset, "set": parameters}
+    _check_stages(
+        mitigate, after, before_only, [name for name, value in fitting.items() if value is not None]
+    )
+    model = None
+    if after is not None:
+        model = FairerCLIP.load(after)
+    elif mitigate:
+        audit["labels"] = options.default_labels(labels, experiment)
+        model = options.build_model(experiment, preset, parameters, seed)
     what = AuditOptions(
-        labels=chosen,
         seed=seed or 0,
         source=source,
         wordings=_wordings(experiment, *wording),
         tune=preset is None and not parameters,  # what is given by hand is audited as it is
-        **audit,
+        **(audit if seeds is None else {**audit, "seeds": seeds}),
     )
-    if before_only:
-        model = None
-    elif after is not None:
-        model = FairerCLIP.load(after)
-    else:
-        model = options.build_model(experiment, preset, parameters, seed)
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
         results, _ = audit_task(experiment, what, model=model, fitted=after is not None, progress=advance)
     if output is not None:
         write_results(results, output, overwrite=overwrite)
     return results, warned
+
+
+def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting: list[str]) -> None:
+    """Refuse options that contradict each other, and those of a fit where nothing is fitted."""
+    from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
+
+    stages = {"--mitigate": mitigate, "--after": after is not None, "--before-only": before_only}
+    asked = [name for name, given in stages.items() if given]
+    if len(asked) > 1:
+        raise ParameterError(f"{' and '.join(asked)} exclude each other: leave out all but one")
+    if fitting and not mitigate:
+        named = ", ".join(f"--{name}" for name in fitting)
+        why = "--after gives a fitted one" if after is not None else "give --mitigate, too, to fit one"
+        raise ParameterError(f"{named}: how a model is to be fitted; {why}")
+    if before_only:
+        show.err.print(
+            "--before-only is deprecated and changes nothing: a model is fitted only with --mitigate",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) -> Any:

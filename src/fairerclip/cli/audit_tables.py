@@ -19,17 +19,18 @@ from fairerclip.metrics.names import (
     RETRIEVAL,
 )
 from fairerclip.numbers import measured, significant
-from fairerclip.report.estimates import EMBEDDINGS, STAGES, difference, estimate, estimate_of, stages
+from fairerclip.report.estimates import EMBEDDINGS, difference, estimate, estimate_of, stage_names, stages
 from fairerclip.report.text import shorten
 
 Results = Mapping[str, Any]
+Names = Mapping[str, str]
 SKEWS = ("max_skew", "ndkl")
 """Figures of rankings that a terminal has room for."""
 
 
 def tables(results: Results) -> Iterator[Table]:
     """One table per section that the results have."""
-    sections: dict[str, Callable[[Any], Iterator[Table]]] = {
+    sections: dict[str, Callable[[Any, Names], Iterator[Table]]] = {
         "groups": _groups,
         "retrieval": _retrieval,
         "probes": _probes,
@@ -39,10 +40,10 @@ def tables(results: Results) -> Iterator[Table]:
     }
     for name, make in sections.items():
         if results[name] is not None:
-            yield from make(results[name])
+            yield from make(results[name], stage_names(results))
 
 
-def _groups(section: Results) -> Iterator[Table]:
+def _groups(section: Results, names: Names) -> Iterator[Table]:
     reports = {stage: section[stage] for stage in stages(section)}
     if not reports:
         return
@@ -57,12 +58,12 @@ def _groups(section: Results) -> Iterator[Table]:
         for found in (stage.get(key) for stage in cells.values()):
             row.append(estimate(found, key="accuracy"))
         rows.append([*row, *([difference(changes.get(key))] if changes else [])])
-    columns = ["group", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
+    columns = ["group", *(names[stage] for stage in reports), *(["change, points"] if changes else [])]
     yield plain_table("Accuracy by group [interval]", columns, rows)
-    yield _figures(section, reports)
+    yield _figures(section, reports, names)
 
 
-def _figures(section: Results, reports: Mapping[str, Results]) -> Table:
+def _figures(section: Results, reports: Mapping[str, Results], names: Names) -> Table:
     changes = {change["figure"]: change for change in section["changes"] or ()}
     rows = []
     for name, figure in FIGURES.items():
@@ -71,11 +72,11 @@ def _figures(section: Results, reports: Mapping[str, Results]) -> Table:
             continue
         row = [figure.label, *(estimate(f, figure.kind) for f in found)]
         rows.append([*row, *([difference(changes.get(name))] if changes else [])])
-    columns = ["figure", *(STAGES[stage] for stage in reports), *(["change, points"] if changes else [])]
+    columns = ["figure", *(names[stage] for stage in reports), *(["change, points"] if changes else [])]
     return plain_table("Figures [interval]; changes are paired", columns, rows)
 
 
-def _retrieval(section: Results) -> Iterator[Table]:
+def _retrieval(section: Results, names: Names) -> Iterator[Table]:
     there = stages(section["mean"])
     drifts = any(query["drift"] for query in section["queries"])
     skews, within = [RETRIEVAL[name] for name in SKEWS], DRIFT["spearman_within"]
@@ -87,7 +88,7 @@ def _retrieval(section: Results) -> Iterator[Table]:
             row += [estimate(found.get(name), RETRIEVAL[name].kind) for name in SKEWS]
         kept = query["drift"]["spearman_within"] if query["drift"] else None
         rows.append([*row, *([estimate(kept, within.kind) if kept else ""] if drifts else [])])
-    columns = ["prompt", *(f"{figure.label}, {STAGES[stage]}" for stage in there for figure in skews)]
+    columns = ["prompt", *(f"{figure.label}, {names[stage]}" for stage in there for figure in skews)]
     columns += [within.label] if drifts else []
     title = (
         f"Top {section['k']} of {section['n']} rows, reference {section['reference']}, ties {section['ties']}"
@@ -95,7 +96,7 @@ def _retrieval(section: Results) -> Iterator[Table]:
     yield plain_table(title, columns, rows)
 
 
-def _probes(section: Sequence[Results]) -> Iterator[Table]:
+def _probes(section: Sequence[Results], _: Names) -> Iterator[Table]:
     rows = [
         [
             f"{row['attribute']}, {PROBES[row['probe']]}, {EMBEDDINGS[row['stage']]}",
@@ -109,10 +110,10 @@ def _probes(section: Sequence[Results]) -> Iterator[Table]:
     yield plain_table(title, ["probe", PROBE.label, CHANCE.label, "n"], rows)
 
 
-def _dependence(section: Sequence[Results]) -> Iterator[Table]:
+def _dependence(section: Sequence[Results], names: Names) -> Iterator[Table]:
     rows = [
         [
-            f"{DEPENDENCE[row['measure']].label}, {_whose(row)}, {row['attribute']}"
+            f"{DEPENDENCE[row['measure']].label}, {_whose(row, names)}, {row['attribute']}"
             + (f", given {row['given']}" if row["given"] else ""),
             estimate(row, DEPENDENCE[row["measure"]].kind),
             significant(row["p_value"]),
@@ -122,11 +123,11 @@ def _dependence(section: Sequence[Results]) -> Iterator[Table]:
     yield plain_table("Dependence on the sensitive attribute", ["measure", "value [interval]", "p"], rows)
 
 
-def _whose(row: Results) -> str:
-    return f"{STAGES[row['stage']]} predictions" if row["of"] == "predictions" else EMBEDDINGS[row["stage"]]
+def _whose(row: Results, names: Names) -> str:
+    return f"{names[row['stage']]} predictions" if row["of"] == "predictions" else EMBEDDINGS[row["stage"]]
 
 
-def _representation(section: Sequence[Results]) -> Iterator[Table]:
+def _representation(section: Sequence[Results], _: Names) -> Iterator[Table]:
     rows = [
         [row["space"], *(estimate(row[name], figure.kind) for name, figure in REPRESENTATION.items())]
         for row in section
@@ -135,7 +136,7 @@ def _representation(section: Sequence[Results]) -> Iterator[Table]:
     yield plain_table("Representation quality", columns, rows)
 
 
-def _wording(section: Results) -> Iterator[Table]:
+def _wording(section: Results, _: Names) -> Iterator[Table]:
     shown = {name: FIGURES[name] for name in ("average", "worst_group", "eod")}
     rows = []
     for place, row in enumerate(section["templates"]):

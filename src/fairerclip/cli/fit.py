@@ -29,15 +29,16 @@ def fit(
         bool | None,
         typer.Option(
             "--tune/--no-tune",
-            help="Choose everything that matters on the validation split. Default: where it has labels and no "
-            "strength, preset or parameter is given, or where one of the next three is.",
+            help="Choose everything that matters on the validation split. Default: where it has labels (sensitive "
+            "ones, where no row has a target) and no strength, preset or parameter is given, or where one of the "
+            "next three is.",
         ),
     ] = None,
     objective: Annotated[
         str | None,
         typer.Option(
             help="What --tune goes by: worst_group (the default), worst_class, eod, equalized_odds, average, or "
-            "max_skew for rankings by prompt.",
+            "max_skew for rankings by prompt (the default where no row has a target label).",
         ),
     ] = None,
     accuracy_floor: Annotated[
@@ -58,6 +59,7 @@ def fit(
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
     from fairerclip.persist.model_file import check_model_path
+    from fairerclip.workflow import warn_untuned_ranking
 
     check_model_path(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
@@ -69,8 +71,8 @@ def fit(
         )
     if tune is None:
         by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
-        tune = bool(asked) or (not by_hand and experiment.can_tune())
-    goal = objective or "worst_group"
+        tune = bool(asked) or (not by_hand and experiment.why_untuned() is None)
+    goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(
         experiment, preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion
@@ -88,6 +90,8 @@ def fit(
                 )
         else:
             experiment.fit(model, chosen)
+            if experiment.is_gallery():
+                warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
     model.save(output, overwrite=overwrite)
     result = _result(experiment, model, chosen, output)
     if json:
@@ -97,6 +101,8 @@ def fit(
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
+    from fairerclip.audit.model_facts import method_of
+
     split = experiment.evaluation_split()
     by_prompt = (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew"
     if by_prompt:
@@ -114,6 +120,7 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
         "split": split or ranked,
         "reports": dict(experiment.before_after(model, split)) if split else {},
         "skews": experiment.skews(model, ranked) if ranked else [],
+        "method": method_of(model),
         "tuning": model.diagnostics_.get("tuning"),
         "diagnostics": model.diagnostics_,
     }
@@ -124,24 +131,26 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
+    from fairerclip.audit.model_facts import after_name, model_tuning, why_kept
     from fairerclip.cli import show
     from fairerclip.numbers import setting
 
     seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
     title = f"{result['task']}, {result['split']} split{seen}"
     if result["reports"]:
-        rows = list(result["reports"].items())
+        rows = [
+            (after_name(result) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
+        ]
         show.out.print(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
     elif result["skews"]:
-        show.out.print(show.skew_table(title, result["skews"]))
+        show.out.print(show.skew_table(title, result["skews"], after_name(result)))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
         show.say_tuning(result["tuning"])
-    elif result["skews"]:
-        show.say(
-            "Not tuned: no validation row has a target label. For rankings by prompt give --objective max_skew."
-        )
+    kept = why_kept({**result, "tuning": model_tuning(result["diagnostics"])}, whole=True)
+    if kept is not None:
+        show.say(kept)
     show.say(
         f"τ={setting(result['tau'])}, τ_z={setting(result['tau_z'])}, {result['criterion']}; "
         f"rounds: {result['n_iter']}; written to {result['model']}"

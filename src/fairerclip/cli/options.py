@@ -34,6 +34,17 @@ ClassNames = Annotated[
     str | None,
     typer.Option("--classes", help="Classes to use, comma-separated, e.g. a pair of prompts. Default: all."),
 ]
+Mitigate = Annotated[
+    bool,
+    typer.Option(
+        "--mitigate",
+        help="Fit a model on the training split, choose it on the validation split, and show it as after.",
+    ),
+]
+After = Annotated[Path | None, typer.Option(help="Fitted model to show as after; fits nothing.")]
+BeforeOnly = Annotated[
+    bool, typer.Option("--before-only", hidden=True, help="Deprecated: nothing is fitted unless asked.")
+]
 Tau = Annotated[float | None, typer.Option(help="Strength of the S term, image side; in [0, 1).")]
 TauZ = Annotated[float | None, typer.Option(help="Strength of the image-text alignment, image side.")]
 Parameters = Annotated[
@@ -72,8 +83,9 @@ def default_labels(labels: str | None, experiment: Experiment) -> str:
     """``--labels``, or what the task allows."""
     if labels is not None:
         return labels
-    train = experiment.task.train
-    return "none" if train.y is None or (train.y < 0).all() else "target"
+    train = experiment.task.splits.get("train")
+    known = train is None or (train.y is not None and (train.y >= 0).any())
+    return "target" if known else "none"  # without a training split nothing is fitted, and the fit says so
 
 
 def _value(text: str) -> Any:

@@ -32,12 +32,9 @@ def report(
         Path | None, typer.Option(help="Also draw figures for papers (PDF and PNG) into this folder.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
-    after: Annotated[
-        Path | None, typer.Option(help="For a task: fitted model to show as after. Default: fit one here.")
-    ] = None,
-    before_only: Annotated[
-        bool, typer.Option("--before-only", help="For a task: look at zero-shot alone; fit nothing.")
-    ] = False,
+    mitigate: options.Mitigate = False,
+    after: options.After = None,
+    before_only: options.BeforeOnly = False,
     split: Annotated[
         str | None, typer.Option(help="For a task: split to audit. Default: test, else val, else train.")
     ] = None,
@@ -54,7 +51,10 @@ def report(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Make one self-contained page with plots and the trade-off explorer, or another form of the same results."""
+    """Make one self-contained page with plots and the trade-off explorer, or another form of the same results.
+
+    Of a task: --mitigate, --after, --split, --k and what follows are those of `fairerclip audit`.
+    """
     from fairerclip.cli import show
     from fairerclip.report.figures import check_figures, draw_figures
     from fairerclip.report.write import FORMATS, check_output, choose_kind, write_report
@@ -65,7 +65,8 @@ def report(
     if figures is not None:
         check_figures(figures, overwrite=overwrite)
     about = {"sensitive": sensitive, "classes": classes, "labels": labels, "seed": seed}
-    how = {"after": after, "before_only": before_only or None, "split": split, "k": k}
+    how: dict[str, Any] = {"mitigate": mitigate or None, "after": after, "before_only": before_only or None}
+    how |= {"split": split, "k": k}
     results = _results(result, {name: value for name, value in (about | how).items() if value is not None})
     written = write_report(results, target, kind, title=title, overwrite=overwrite)
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)

@@ -78,11 +78,11 @@ def _plain(text: str) -> Text:
     return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
 
 
-def skew_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """MaxSkew of each prompt before and after."""
+def skew_table(title: str, rows: Sequence[Mapping[str, Any]], after: str = "FairerCLIP") -> Table:
+    """MaxSkew of each prompt before and after, which has a name."""
     title = f"{title}: {RETRIEVAL['max_skew'].label}@{rows[0]['k']}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("prompt", "zero-shot", "FairerCLIP"):
+    for column in ("prompt", "zero-shot", after):
         table.add_column(column, justify="left" if column == "prompt" else "right")
     for row in rows:
         table.add_row(Text(clean(row["prompt"])), number(row["before"]), number(row["after"]))

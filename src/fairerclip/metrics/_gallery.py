@@ -21,6 +21,7 @@ from fairerclip.metrics._extremes import (
 )
 from fairerclip.metrics._inputs import FloatArray, IntArray, encode, same_length
 from fairerclip.metrics._topk import Ranking, checked_cut, resampled_counts
+from fairerclip.metrics.intervals import per_side
 from fairerclip.metrics.ranking import relevance
 from fairerclip.metrics.retrieval import Reference, discounted_kl, one_hot, reference_shares
 
@@ -268,6 +269,16 @@ def changes_of(
     for name, intervals in each.items():
         each[name] = [none if alike else x for alike, x in zip(same, intervals, strict=True)]
     return each, dict.fromkeys(mean, none) if same.all() else mean
+
+
+def clear_changes(
+    before: Sample, after: Sample, same: NDArray[np.bool_], confidence: float
+) -> tuple[bool, ...]:
+    """Whether the change of MaxSkew of each query is beyond doubt, for all queries together (Bonferroni)."""
+    change = ExtremeChange(before.skews, after.skews, 1, per_side(confidence, len(same)))
+    low, high = change.each()
+    with np.errstate(invalid="ignore"):  # NaN, where a limit is not known, is not beyond doubt
+        return tuple((~same & ((low > 0) | (high < 0))).tolist())
 
 
 def _divergence_change(before: Divergences, after: Divergences, confidence: float) -> list[Interval]:

@@ -20,6 +20,7 @@ from fairerclip.metrics._gallery import (
     Gallery,
     Sample,
     changes_of,
+    clear_changes,
     figures_of,
     intervals_of,
     sample_rows,
@@ -95,7 +96,7 @@ class RetrievalReport:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready copy, with the figures under "before"."""
         queries = [
-            {"before": query.as_dict(), "after": None, "changes": None, "drift": None}
+            {"before": query.as_dict(), "after": None, "changes": None, "drift": None, "clear": None}
             for query in self.queries
         ]
         mean = {"before": self.mean.as_dict(), "after": None, "changes": None}
@@ -119,6 +120,9 @@ class RetrievalChanges:
         Of the means over queries.
     drift : tuple of RankingDrift
         How far each ranking moved.
+    clear : tuple of bool
+        Whether MaxSkew of each query changed beyond doubt, for all queries together: of 20 queries that did not
+        change, one may have an interval of its own that leaves out 0.
     """
 
     before: RetrievalReport
@@ -126,6 +130,7 @@ class RetrievalChanges:
     changes: tuple[Changes, ...]
     mean_changes: Changes
     drift: tuple[RankingDrift, ...]
+    clear: tuple[bool, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready copy: what is not finite is None."""
@@ -135,9 +140,10 @@ class RetrievalChanges:
                 "after": after.as_dict(),
                 "changes": _changes_dict(changes),
                 "drift": drift.as_dict(),
+                "clear": clear,
             }
-            for before, after, changes, drift in zip(
-                self.before.queries, self.after.queries, self.changes, self.drift, strict=True
+            for before, after, changes, drift, clear in zip(
+                self.before.queries, self.after.queries, self.changes, self.drift, self.clear, strict=True
             )
         ]
         mean = {
@@ -288,14 +294,16 @@ def retrieval_changes(
     ranked = [rankings(before, ties, rng), rankings(after, ties, rng)]
     samples = sample_rows(gallery, ranked, n_replicates, rng)
     reports = [_report(gallery, sample, ties, confidence) for sample in samples]
-    each, mean = changes_of(samples[0], samples[1], (before == after).all(axis=0), confidence)
+    same = (before == after).all(axis=0)
+    each, mean = changes_of(samples[0], samples[1], same, confidence)
+    clear = clear_changes(samples[0], samples[1], same, confidence)
     drift = drift_of_queries(ranked, (gallery.codes, gallery.labels), gallery.k, confidence, rng)
     changes = tuple(
         _paired(first.figures, second.figures, {name: intervals[query] for name, intervals in each.items()})
         for query, (first, second) in enumerate(zip(reports[0].queries, reports[1].queries, strict=True))
     )
     means = _paired(reports[0].mean, reports[1].mean, mean)
-    return RetrievalChanges(reports[0], reports[1], changes, means, drift)
+    return RetrievalChanges(reports[0], reports[1], changes, means, drift, clear)
 
 
 def _check(confidence: float, n_replicates: int) -> None:

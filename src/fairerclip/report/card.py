@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.audit.model_facts import subject, why_kept
+from fairerclip.audit.model_format import ZERO_SHOT
+from fairerclip.audit.model_words import about_model
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
 from fairerclip.numbers import interval, number, setting
 from fairerclip.report import yaml_text
-from fairerclip.report.estimates import STAGES, estimate_of, stages
+from fairerclip.report.estimates import estimate_of, stage_names, stages
 from fairerclip.report.markdown import (
-    GIVEN,
     SIMULATED,
     accuracy_by_group,
     confidence,
@@ -37,11 +39,6 @@ USE = """from fairerclip import FairerCLIP
 model = FairerCLIP.load("MODEL")  # the folder that `fairerclip fit` wrote
 labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each
 embeddings = model.transform(X)"""
-LABELS = {
-    "none": "no labels: target and sensitive values were read from the prompts",
-    "target": "target labels; sensitive values were read from the prompts",
-    "all": "target and sensitive labels",
-}
 METRIC_TYPES = {"average": "accuracy", "train_weighted_average": "accuracy", "worst_group": "accuracy"}
 LATEST_FIRST = ("after", "before")
 """Who takes the first value of a kind for that of the model shall have the right one."""
@@ -82,8 +79,16 @@ def metadata(results: Results, *, license_id: str | None = None) -> dict[str, An
 
 
 def _name(results: Results) -> str:
-    what = "zero-shot CLIP" if results["model"] is None else "FairerCLIP"
+    what = "FairerCLIP" if _learned(results) else "zero-shot CLIP"
+    method = subject(results["model"])
+    if results["model"] is not None and method.startswith(ZERO_SHOT):
+        what += method.removeprefix(ZERO_SHOT)
     return f"{what} on {results['task']['name']}"
+
+
+def _learned(results: Results) -> bool:
+    """Whether the model is more than a zero-shot classifier."""
+    return results["model"] is not None and why_kept(results["model"]) is None
 
 
 def _dataset(results: Results, split: str | None) -> dict[str, Any]:
@@ -92,12 +97,12 @@ def _dataset(results: Results, split: str | None) -> dict[str, Any]:
 
 
 def _classification(results: Results) -> dict[str, Any]:
-    section = results["groups"]
+    section, names = results["groups"], stage_names(results)
     metrics = []
     for name, figure in FIGURES.items():
         for stage in LATEST_FIRST if figure.better else ():  # of a signed one neither more nor less is better
             found = estimate_of(section[stage], name) if stage in stages(section) else None
-            told = f"{figure.label}, {STAGES[stage]}"
+            told = f"{figure.label}, {names[stage]}"
             metrics += _metric(results, METRIC_TYPES.get(name, name), figure, told, found)
     task = {"type": "zero-shot-image-classification", "name": "Zero-Shot Image Classification"}
     return {"task": task, "dataset": _dataset(results, results["settings"]["split"]), "metrics": metrics}
@@ -111,7 +116,7 @@ def _search(results: Results) -> dict[str, Any]:
         figure = RETRIEVAL[name]
         for stage in LATEST_FIRST if section else ():
             found = section["mean"][stage][name] if stage in there else None
-            told = f"{figure.label}@{section['k']}, mean over prompts, {STAGES[stage]}"
+            told = f"{figure.label}@{section['k']}, mean over prompts, {stage_names(results)[stage]}"
             metrics += _metric(results, name, figure, told, found)
     task = {"type": "image-feature-extraction", "name": "Text-to-Image Retrieval"}
     split = section["split"] if section else None
@@ -155,17 +160,17 @@ def _details(results: Results) -> list[str]:
             "Zero-shot classification by the cosine of image and prompt embeddings; nothing was fitted.",
             "",
         ]
-    else:
+    elif _learned(results):
         lines += [
             "A pair of encoders over the embeddings of a CLIP model, fitted in closed form to depend on the target and "
             "less on the sensitive attribute. How far they do, and for which groups, is told under Evaluation.",
             "",
             f"- Method: [FairerCLIP (Dehdashtian, Wang and Boddeti, ICLR 2024)]({PAPER})",
             f"- Strength: τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}",
-            f"- {GIVEN.capitalize()}"
-            if is_given(results)
-            else f"- Fitted with {LABELS.get(model['labels'], 'labels')}",
         ]
+    else:
+        lines += [f"- Method: {escape(subject(model))}; no encoder was learned"]
+    lines += [f"- {escape(sentence)}" for sentence in about_model(model)] if model else []
     lines += [
         f"- Classes: {_listed(task['classes'])}",
         f"- Sensitive attributes: {_listed(task['sensitive'])}, with the values {_listed(task['groups'])}",

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairerclip.extras import require
-from fairerclip.report.estimates import STAGES
 from fairerclip.report.markdown_text import clean
 
 COLUMN, PAGE = 3.4, 7.0
@@ -79,10 +78,10 @@ def legend(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: 
 def stage_legend(
     figure: Any,
     there: Sequence[str],
+    names: Mapping[str, str],
     more: Mapping[str, Any] | None = None,
-    names: Mapping[str, str] = STAGES,
 ) -> None:
-    """A legend of before and after, and what else is drawn."""
+    """A legend of before and after, by name, and what else is drawn."""
     handles = [line(markersize=4, linestyle="-", **STAGE_STYLES[stage]) for stage in there]
     extra = dict(more or {})
     legend(figure, [*handles, *extra.values()], [*(names[stage] for stage in there), *extra])

@@ -27,7 +27,7 @@ from fairerclip.report.drawing_parts import (
 )
 from fairerclip.report.drawings_picture import draw_picture
 from fairerclip.report.drawings_plane import draw_front, draw_plane
-from fairerclip.report.estimates import EMBEDDINGS, STAGES, estimate, stages
+from fairerclip.report.estimates import EMBEDDINGS, STAGES, estimate, stage_names, stages
 from fairerclip.report.markdown import confidence
 
 Results = Mapping[str, Any]
@@ -64,9 +64,8 @@ def draw_groups(results: Results) -> Any:
         )
     axes.set_xlabel(f"accuracy, % [{confidence(results)} interval]")
     axes.set_title(left_out(len(rows), len(every), "groups, those of lowest accuracy"))
-    stage_legend(
-        figure, there, {FIGURES["average"].short: line(color="#555555", linestyle="--", linewidth=0.8)}
-    )
+    average = {FIGURES["average"].short: line(color="#555555", linestyle="--", linewidth=0.8)}
+    stage_legend(figure, there, stage_names(results), average)
     return figure
 
 
@@ -88,7 +87,7 @@ def draw_scores(results: Results) -> Any:
         for row, name in enumerate(rows):
             axes = panels[row][column]
             _score_lines(axes, section[stage], name, values)
-            axes.set_title(f"{short(name, 40)}, {STAGES[stage]}", loc="left")
+            axes.set_title(f"{short(name, 40)}, {stage_names(results)[stage]}", loc="left")
         panels[-1][column].set_xlabel(short(section["label"], 60))
     figure.supylabel("share of the group", fontsize=7.5)
     handles = [line(color=COLOURS[v % len(COLOURS)]) for v in range(len(values[:MOST_LINES]))]
@@ -123,7 +122,8 @@ def draw_retrieval(results: Results) -> Any:
     for query in shown:
         for stage in stages(query):
             skew = query[stage]["max_skew"]
-            bars.append((f"{short(query['name'], 24)}, {STAGES[stage]}", query[stage]["counts"], _said(skew)))
+            who = stage_names(results)[stage]
+            bars.append((f"{short(query['name'], 24)}, {who}", query[stage]["counts"], _said(skew)))
     figure = new_figure(PAGE, 0.8 + 0.24 * len(bars))
     axes = figure.add_subplot()
     _stacked(axes, bars, [-0.4 if place == 0 else 0.0 for place in range(len(bars))])
@@ -190,7 +190,7 @@ def draw_probes(results: Results) -> Any:
         axes.plot([100 * chances[key]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
     axes.set_xlabel(f"{PROBE.axis} [{confidence(results)} interval]")
     there = [stage for stage in STAGES if any(stage in row for row in rows.values())]
-    stage_legend(figure, there, {CHANCE.label: line(**THRESHOLD)}, EMBEDDINGS)
+    stage_legend(figure, there, EMBEDDINGS, {CHANCE.label: line(**THRESHOLD)})
     return figure
 
 
@@ -211,7 +211,7 @@ def draw_dependence(results: Results) -> Any:
         dots(axes, [(folded(label, 28), stage) for label, stage in shown], scale=1.0)
         axes.set_xlabel(f"{DEPENDENCE[measure].axis} [{confidence(results)} interval]")
     there = [s for s in STAGES if any(s in row for rows in panels.values() for row in rows.values())]
-    stage_legend(figure, there)
+    stage_legend(figure, there, stage_names(results))
     return figure
 
 

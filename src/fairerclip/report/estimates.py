@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.audit.model_facts import after_name
 from fairerclip.numbers import NOTHING, change, significant, with_interval
 
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
-"""What predicts at each stage."""
+"""What predicts at each stage, as a rule; `stage_names` knows what the model of some results is."""
 EMBEDDINGS = {"before": "image embeddings", "after": "mitigated embeddings"}
 """Whose embeddings they are at each stage."""
+
+
+def stage_names(results: Mapping[str, Any]) -> dict[str, str]:
+    """Headings of before and after: what the model really is, which may be a zero-shot classifier that was kept."""
+    return {**STAGES, "after": after_name(results["model"])}
 
 
 def stages(part: Mapping[str, Any] | None) -> list[str]:

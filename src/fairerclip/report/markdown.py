@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fairerclip.audit.model_words import about_model
 from fairerclip.metrics.names import FIGURES, figure_of
 from fairerclip.numbers import NOTHING, measured, number, setting, significant, with_interval
 from fairerclip.report import markdown_sections as sections
 from fairerclip.report.command import MISSING, filled, known_command
-from fairerclip.report.estimates import STAGES, difference, estimate, estimate_of, stages
+from fairerclip.report.estimates import difference, estimate, estimate_of, stage_names, stages
 from fairerclip.report.markdown_text import block, code, escape, table
 from fairerclip.report.page_parts import fewest_rows, how_chosen, is_given
 from fairerclip.report.text import cleaned, with_short_names
 
 Results = Mapping[str, Any]
 PLANE_FIGURES = ("average", "worst_group", "gap", "eod")
-GIVEN = "a given model; how it was fitted is not known"
 SIMULATED = "The embeddings are simulated: these figures say nothing about any real model."
 
 
@@ -79,7 +79,7 @@ def accuracy_by_group(results: Results) -> list[str]:
         row = [escape(group["name"]), f"{group['n']}{' (small)' if group['small'] else ''}"]
         row += [estimate(stage.get(key), key="accuracy") for stage in cells]
         rows.append([*row, *([difference(changes.get(key))] if changes else [])])
-    header = ["group", "n", *(STAGES[stage] for stage in there)]
+    header = ["group", "n", *(stage_names(results)[stage] for stage in there)]
     lines = table([*header, *(["change, points"] if changes else [])], rows)
     if any(group["small"] for group in every.values()):
         lines += [f"Small: fewer than {results['settings']['small']} rows; its interval says little.", ""]
@@ -99,7 +99,7 @@ def summary_figures(results: Results) -> list[str]:
         if any(f["value"] is not None for f in found) or name in changes:
             row = [figure.label, *(estimate(f, figure.kind) for f in found)]
             rows.append([*row, *([difference(changes.get(name))] if changes else [])])
-    header = ["figure", *(STAGES[stage] for stage in there)]
+    header = ["figure", *(stage_names(results)[stage] for stage in there)]
     lines = table([*header, *(["change, points"] if changes else [])], rows)
     positive = section[there[-1]].get("positive")
     return lines if positive is None else [*lines, f"Equal opportunity is about {escape(positive)}.", ""]
@@ -109,11 +109,11 @@ def _groups(results: Results) -> list[str]:
     section = results["groups"]
     if not stages(section):
         return []
-    lines = [*accuracy_by_group(results), *summary_figures(results)]
+    lines, names = [*accuracy_by_group(results), *summary_figures(results)], stage_names(results)
     for stage in stages(section):
-        lines += _recalls(section[stage], STAGES[stage])
+        lines += _recalls(section[stage], names[stage])
     for stage in stages(section):
-        lines += _confusion(section[stage], STAGES[stage])
+        lines += _confusion(section[stage], names[stage])
     return [*lines, *_seeds(section["seeds"])]
 
 
@@ -216,8 +216,8 @@ def how_made(results: Results) -> list[str]:
     if model is None:
         return [*lines, ""]
     at = f"τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}"
-    how = GIVEN if is_given(results) else f"labels used: {escape(model['labels'])}; {escape(model['source'])}"
-    lines += [f"- {at}; {how}"]
+    used = "" if is_given(results) else f"; labels used: {escape(model['labels'])}"
+    lines += [f"- {at}{used}; {escape(model['source'])}", *(f"- {escape(s)}" for s in about_model(model))]
     values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model["parameters"].items())
     lines += [f"- parameters: {values}"] if values else []
     return [*lines, "", *([] if is_given(results) else _command(model["command"]))]

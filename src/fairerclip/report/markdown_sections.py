@@ -17,7 +17,7 @@ from fairerclip.metrics.names import (
     RETRIEVAL,
 )
 from fairerclip.numbers import NOTHING, count, number, percent
-from fairerclip.report.estimates import EMBEDDINGS, STAGES, difference, estimate, stages, with_p_value
+from fairerclip.report.estimates import EMBEDDINGS, difference, estimate, stage_names, stages, with_p_value
 from fairerclip.report.markdown_text import escape, table
 
 Results = Mapping[str, Any]
@@ -32,7 +32,8 @@ def scores(results: Results) -> list[str]:
         for group in histogram["groups"]:
             at = [number(_quantile(histogram["edges"], group["counts"], q)) for q in (0.1, 0.5, 0.9)]
             right = percent(_right_of(histogram, group["counts"]))
-            rows.append([escape(group["name"]), STAGES[stage], str(group["n"]), *at, right])
+            who = stage_names(results)[stage]
+            rows.append([escape(group["name"]), who, str(group["n"]), *at, right])
     if not rows:
         return []
     note = f"{escape(section['label'])}; read from a histogram, so to within the width of a bin."
@@ -83,29 +84,32 @@ def retrieval(results: Results) -> list[str]:
         f"compared with the shares of the {escape(section['reference'])}. A MinSkew of {NOTHING} means that a group "
         "is not shown at all."
     )
-    lines = [note, ""]
+    lines, names = [note, ""], stage_names(results)
     for query in section["queries"]:
         lines += [f"### {escape(query['name'])}", "", escape(query["prompt"]), ""]
-        lines += [*_shown(section, query), *_skews(query)]
+        lines += [*_shown(section, query, names), *_skews(query, names)]
         if query["drift"]:
             drift = [
                 [figure.label, estimate(query["drift"][name], figure.kind)] for name, figure in DRIFT.items()
             ]
             lines += table(["what moved", "[interval]"], drift)
-    return [*lines, *(["### Mean over prompts", "", *_skews(section["mean"])] if section["queries"] else [])]
+    return [
+        *lines,
+        *(["### Mean over prompts", "", *_skews(section["mean"], names)] if section["queries"] else []),
+    ]
 
 
-def _shown(section: Mapping[str, Any], query: Mapping[str, Any]) -> list[str]:
+def _shown(section: Mapping[str, Any], query: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     there = stages(query)
     rows = [
         [escape(group), percent(share_), *(count(query[stage]["counts"][g]) for stage in there)]
         for g, (group, share_) in enumerate(zip(section["groups"], section["shares"], strict=True))
     ]
-    header = ["group", "of all", *(f"shown, {STAGES[stage]}" for stage in there)]
+    header = ["group", "of all", *(f"shown, {names[stage]}" for stage in there)]
     return table(header, rows) if there else []
 
 
-def _skews(part: Mapping[str, Any]) -> list[str]:
+def _skews(part: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     there = stages(part)
     rows = []
     for name, figure in RETRIEVAL.items():
@@ -115,7 +119,7 @@ def _skews(part: Mapping[str, Any]) -> list[str]:
             if part["changes"]:
                 row.append(difference(part["changes"].get(name), figure.change_kind))
             rows.append(row)
-    header = ["", *(STAGES[stage] for stage in there), *(["change"] if part["changes"] else [])]
+    header = ["", *(names[stage] for stage in there), *(["change"] if part["changes"] else [])]
     return table(header, rows) if rows else []
 
 
@@ -141,7 +145,7 @@ def dependence(results: Results) -> list[str]:
     """How far predictions and embeddings depend on the attribute."""
     rows = [
         [
-            STAGES[d["stage"]],
+            stage_names(results)[d["stage"]],
             d["of"],
             escape(d["attribute"]),
             NOTHING if d["given"] is None else escape(d["given"]),

@@ -18,9 +18,11 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from fairerclip import numbers
+from fairerclip.audit.model_words import about_model
 from fairerclip.metrics import names
 from fairerclip.report import page_parts
 from fairerclip.report.command import MISSING, filled, known_command
+from fairerclip.report.estimates import stage_names
 from fairerclip.report.text import clean, cleaned, shorten, with_short_names
 
 Json = Any
@@ -81,6 +83,8 @@ def _parts(results: Results) -> dict[str, Json]:
         "plane_order": page_parts.plane_order(results),
         "fewest": page_parts.fewest_rows(results),
         "given": page_parts.is_given(results),
+        "after_name": stage_names(results)["after"],
+        "about_model": about_model(results["model"]) if results["model"] else [],
     }
 
 

@@ -13,8 +13,8 @@ Results = Mapping[str, Any]
 Key = tuple[Any, Any]
 
 STAGES = ("before", "after")
-MOST_GROUPS = 4
-"""Groups that are listed by name under what was paid."""
+MOST_NAMED = 6
+"""Groups and prompts that are listed by name under what was paid and what was gained."""
 HOW_CHOSEN = {
     "expected worst group": "groups are judged by a posterior over their accuracies and not by raw shares, and "
     "held-out halves of the rows decide how far the search is trusted. It went over more than this plane (weights, "
@@ -42,14 +42,19 @@ def has_reports(results: Results) -> bool:
 
 def _present(results: Results) -> list[tuple[str, str, bool]]:
     reading = ("probes", "dependence", "representation", "wording")
+    compared = results["model"] is not None
     return [
-        ("groups", "Before and after, by group", has_reports(results)),
+        ("groups", "Before and after, by group" if compared else "Accuracy by group", has_reports(results)),
         ("explorer", "Trade-off explorer", results["plane"] is not None),
         ("confusion", "Which mistakes, in which group", has_reports(results)),
         ("scores", "Scores by group", results["scores"] is not None),
         ("picture", "The embedding in two dimensions", results["picture"] is not None),
         ("retrieval", "Who is found first", results["retrieval"] is not None),
-        ("reading", "What can still be read of S", any(results[name] for name in reading)),
+        (
+            "reading",
+            "What can still be read of S" if compared else "What can be read of S",
+            any(results[name] for name in reading),
+        ),
     ]
 
 
@@ -91,28 +96,40 @@ def cards(results: Results) -> list[dict[str, Json]]:
 
 
 def trade(results: Results, cards: Sequence[dict[str, Json]]) -> list[tuple[str, list[dict[str, Json]], int]]:
-    """What was gained and what was paid: (word, items, items left out); empty where nothing was compared.
+    """What was paid and what was gained: (word, items, items left out); empty where nothing was compared.
 
-    The price is more than headline figures: the average as training weighs it, and every group that is worse off beyond
-    doubt, all groups taken together.
+    More than headline figures: the average as training weighs it, and every group and every prompt that is worse or
+    better off beyond doubt, all groups and all prompts taken together.
     """
     compared = [card for card in cards if card["tone"]]
     if not compared:
         return []
-    paid = [card for card in compared if card["tone"] == "worse"]
-    groups = results["groups"] or {}
-    for item in groups.get("changes") or ():
-        if item["figure"] == "train_weighted_average" and _tone("higher", item) == "worse":
-            paid.append({"label": FIGURES[item["figure"]].label, "change": item, "change_kind": "points"})
-    worse = [
-        item
-        for item in groups.get("group_changes") or ()
-        if item["clear"] and _tone("higher", item) == "worse"
+    groups, retrieval = results["groups"] or {}, results["retrieval"] or {}
+    weighted = [
+        _item(FIGURES[item["figure"]].label, item, "higher")
+        for item in groups.get("changes") or ()
+        if item["figure"] == "train_weighted_average"
     ]
-    worse.sort(key=lambda item: item["difference"])
-    paid += [{"label": item["name"], "change": item, "change_kind": "points"} for item in worse[:MOST_GROUPS]]
-    gained = [card for card in compared if card["tone"] == "better"]
-    return [("Gained", gained, 0), ("Paid", paid, max(0, len(worse) - MOST_GROUPS))]
+    clear = [
+        _item(item["name"], item, "higher") for item in groups.get("group_changes") or () if item["clear"]
+    ]
+    clear += [
+        _item(f"{RETRIEVAL['max_skew'].label} for “{query['name']}”", query["changes"]["max_skew"], "lower")
+        for query in retrieval.get("queries") or ()
+        if query["clear"] and query["changes"] and query["changes"]["max_skew"]
+    ]
+    found = []
+    for word, tone in (("Paid", "worse"), ("Gained", "better")):
+        items = [item for item in [*compared, *weighted] if item["tone"] == tone]
+        named = [item for item in clear if item["tone"] == tone]
+        named.sort(key=lambda item: -abs(item["change"]["difference"]))
+        found.append((word, [*items, *named[:MOST_NAMED]], max(0, len(named) - MOST_NAMED)))
+    return found
+
+
+def _item(label: str, change: Results, better: str) -> dict[str, Json]:
+    kind = "points" if better == "higher" else "signed"
+    return {"label": label, "change": change, "change_kind": kind, "tone": _tone(better, change)}
 
 
 def _group_cards(groups: Results) -> list[dict[str, Json]]:
@@ -224,7 +241,7 @@ def fewest_rows(results: Results) -> int | None:
 
 
 def is_given(results: Results) -> bool:
-    """Whether the model was given, so that nobody here knows how it was fitted."""
+    """Whether the model was given, so that only its file tells how it was fitted."""
     model = results["model"]
     return model is not None and (model["source"] == "given" or model["labels"] is None)
 

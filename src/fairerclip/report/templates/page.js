@@ -158,7 +158,8 @@
 
   // ---- Bars by group -------------------------------------------------------------------------------------------
 
-  const STAGES = [["before", "zero-shot"], ["after", "FairerCLIP"]];
+  const STAGES = [["before", "zero-shot"], ["after", document.body.dataset.after]];
+  const STAGE_NAMES = Object.fromEntries(STAGES);
   const SPACES = { before: "image embeddings", after: "mitigated embeddings" };
 
   function percentAxis(svg, x, from, to, top, bottom) {
@@ -663,7 +664,7 @@
     draw(svg, "line", { x1: left, x2: left + width, y1: height, y2: height, class: "axis" });
     if (!missing(threshold) && threshold >= edges[0] && threshold <= edges[edges.length - 1]) draw(svg, "line", { x1: x(threshold), x2: x(threshold), y1: 0, y2: height + 4, class: "chance" });
     for (const tick of ticks(edges[0], edges[edges.length - 1], 3)) draw(svg, "text", { x: x(tick), y: height + 16, "text-anchor": "middle", class: "muted" }, String(Number(tick.toPrecision(6))).replace("-", "−"));
-    draw(svg, "text", { x: left, y: height + 34, class: `strong text-${stage}` }, stage === "before" ? "○ zero-shot" : "■ FairerCLIP");
+    draw(svg, "text", { x: left, y: height + 34, class: `strong text-${stage}` }, `${stage === "before" ? "○" : "■"} ${STAGE_NAMES[stage]}`);
   }
 
   function drawScores() {
@@ -689,7 +690,7 @@
   function scoreTable(stages) {
     lazyTable(byId("score-counts"), ["Group", "Ranking", "From", "To", "Rows"], () => stages.flatMap((stage) => {
       const part = results.scores[stage];
-      const name = stage === "before" ? "zero-shot" : "FairerCLIP";
+      const name = STAGE_NAMES[stage];
       return part.groups.flatMap((group) => group.counts.map((count, i) => [group.name, name, number(part.edges[i]), number(part.edges[i + 1]), count]).filter((row) => row[4] > 0));
     }));
   }
