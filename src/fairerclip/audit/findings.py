@@ -19,6 +19,8 @@ SKEW_WORTH_SAYING = 0.05
 NAMELESS = "sensitive attribute"
 SHOWN = 3
 """How many groups a sentence lists."""
+RELATIVE = " Its scores are relative to those of the other prompts: that leaves predictions as they are, not rankings."
+"""Why a kept zero-shot classifier ranks otherwise than the cosine with one prompt."""
 LEVELS = ("problem", "good", "caution", "note")
 
 Results = Mapping[str, Any]
@@ -210,13 +212,14 @@ def _retrieval(results: Results) -> Iterator[Finding]:
         if known
         else ""
     )
+    relative = RELATIVE if results["model"]["method"] == ZERO_SHOT and results["groups"] is not None else ""
     told = why_kept(results["model"]) if results["groups"] is None else None  # else it is said of the groups
     yield Finding(
         level,
         "retrieval change",
         ("" if told is None else f"{told} ")
         + f"With {subject(results['model'])} MaxSkew goes from {numbers.number(change['before'])} to "
-        f"{numbers.number(change['after'])} on average over the prompts (change {_signed(change)}){kept}.",
+        f"{numbers.number(change['after'])} on average over the prompts (change {_signed(change)}){kept}.{relative}",
     )
 
 

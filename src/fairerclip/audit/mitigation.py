@@ -73,7 +73,7 @@ def mitigate(
         if why is not None:
             warn_untuned_ranking(why)
         found = Mitigation(model, labels, "fitted here", seconds, untuned=why)
-        return replace(found, chosen_on="val", chosen_by="MaxSkew") if tune else found
+        return replace(found, chosen_on="val", chosen_by="max_skew") if tune else found
     if on is None and (split is None or not experiment.is_labelled(split)):
         return Mitigation(model, labels, "fitted here", seconds)
     free = model.refine and (labels == "none" or _partly_labelled(experiment))

@@ -195,11 +195,7 @@ def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting
         why = "--after gives a fitted one" if after is not None else "give --mitigate, too, to fit one"
         raise ParameterError(f"{named}: how a model is to be fitted; {why}")
     if before_only:
-        show.err.print(
-            "--before-only is deprecated and changes nothing: a model is fitted only with --mitigate",
-            markup=False,
-            soft_wrap=True,
-        )
+        show.warn("--before-only is deprecated and changes nothing: a model is fitted only with --mitigate")
 
 
 def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) -> Any:
