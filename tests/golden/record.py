@@ -96,8 +96,13 @@ def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.n
     if isinstance(model, FairerCLIP):
         found["probabilities"] = model.predict_proba(rows)
         found["cosines"] = model.cosines(rows)
-        found["text"] = model.transform_text(text)
+        found["text"] = model.transform_text(asked(model, text))
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
+
+
+def asked(model: FairerCLIP, text: np.ndarray) -> np.ndarray:
+    """Prompts that a model answers for: its own where it takes no others."""
+    return text if model.prompts_ is None or model.decision == "prompts" else model.prompts_
 
 
 def main() -> None:

@@ -4,19 +4,23 @@ from pathlib import Path
 
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from record import asked
 from safetensors.numpy import load_file
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import load_baseline
+from fairerclip.baselines.file import FORMAT_VERSION as BASELINE_VERSION
+from fairerclip.persist.model_file import FORMAT_VERSION as MODEL_VERSION
 
 HERE = Path(__file__).parent
 SAVED = sorted(file.parent for file in HERE.glob("*/*/answers.safetensors"))
 
 
-def test_every_kind_of_model_is_recorded():
-    kinds = {folder.parent.name.partition("-")[0] for folder in SAVED}
-    assert kinds == {"model", "baseline"}
-    assert len(SAVED) >= 22
+def test_every_format_version_is_recorded():
+    recorded = {folder.parent.name for folder in SAVED}
+    assert {f"model-{v}" for v in range(2, MODEL_VERSION + 1)} <= recorded
+    assert {f"baseline-{v}" for v in range(1, BASELINE_VERSION + 1)} <= recorded
+    assert len(SAVED) >= 22 * 2
 
 
 @pytest.mark.parametrize("folder", SAVED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
@@ -39,7 +43,7 @@ def test_a_saved_model_answers_as_it_did(folder):
     if isinstance(model, FairerCLIP):
         found["probabilities"] = model.predict_proba(rows)
         found["cosines"] = model.cosines(rows)
-        found["text"] = model.transform_text(questions["text"])
+        found["text"] = model.transform_text(asked(model, questions["text"]))
     assert set(answers) == {*found, "predicted"}
     for name, value in found.items():
         assert_allclose(value, answers[name], rtol=1e-9, atol=1e-12, err_msg=name)
