@@ -86,9 +86,10 @@ def test_what_cannot_be_audited_is_said(run, folder, tmp_path):
             read_models(tmp_path / "bad.json")
     with pytest.raises(ParameterError, match="smal, but there is no task"):
         audit_tasks([folder / "small.npz"], about={"smal": {}})
-    (tmp_path / "worse.json").write_text("{")
-    with pytest.raises(TaskFileError, match="JSON"):
-        read_models(tmp_path / "worse.json")
+    for text in ("{", '{"small": {"parameters": NaN}}', '{"small": {}, "small": {}}'):
+        (tmp_path / "worse.json").write_text(text)
+        with pytest.raises(TaskFileError, match="expected (JSON|finite numbers|each key once)"):
+            read_models(tmp_path / "worse.json")
     code, _, err = run("audit", tmp_path / "missing.npz")
     assert code == 2
     assert len(err.strip().splitlines()) == 1

@@ -260,7 +260,8 @@ BAD = {
     "nothing in it": (changed(classes={}, sensitive={}, counterfactual=[]), "got neither"),
     "a list": ([1], "expected an object"),
     "no JSON": ("{", "expected JSON"),
-    "a key twice": ('{"version": 1, "version": 2}', "the key 'version' stands twice"),
+    "a key twice": ('{"version": 1, "version": 2}', "expected each key once, got 'version' twice"),
+    "not a number": ('{"version": NaN}', "expected finite numbers, got NaN"),
     "deep nesting": ("[" * 100_000, "expected JSON"),
 }
 

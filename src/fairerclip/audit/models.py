@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from fairerclip.data import open_task, save_task
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.strict_json import strict_loads
 from fairerclip.embed import embed_prompts
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
 from fairerclip.extras import require
@@ -141,9 +141,10 @@ def read_models(path: Path) -> dict[str, dict[str, Any]]:
     try:
         if path.stat().st_size > MAX_ABOUT_BYTES:
             raise TaskFileError(f"{path} is larger than {MAX_ABOUT_BYTES} bytes")
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise TaskFileError(f"{path} cannot be read as JSON: {error}") from None
+        raw = path.read_bytes()
+    except OSError as error:
+        raise TaskFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    about = strict_loads(raw, str(path), TaskFileError, limit=MAX_ABOUT_BYTES)
     good = isinstance(about, dict) and all(
         isinstance(v, dict) and set(v) <= {"label", "parameters", "data"} for v in about.values()
     )

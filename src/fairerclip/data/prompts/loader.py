@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from typing import Any
 
 from fairerclip.data.prompts.parse import parse_prompts
 from fairerclip.data.prompts.prompt_set import PromptSet, unknown
+from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import PromptFileError
 
 SUFFIXES = (".json", ".toml")
@@ -88,12 +89,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
-    try:
-        data = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_distinct)
-    except (ValueError, RecursionError) as error:
-        raise PromptFileError(
-            f"{where}: expected JSON, got text that cannot be read as such: {error}"
-        ) from None
+    # A byte order mark is what some editors put before the text.
+    data = strict_loads(content.removeprefix(codecs.BOM_UTF8), where, PromptFileError, limit=MAX_BYTES)
     if not isinstance(data, dict):
         raise PromptFileError(f"{where}: expected an object with classes and prompts, got {_kind(data)}")
     return data
@@ -106,15 +103,6 @@ def _from_toml(content: bytes, where: str) -> Mapping[str, Any]:
         raise PromptFileError(
             f"{where}: expected TOML, got text that cannot be read as such: {error}"
         ) from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that stands twice: the plain reader would drop the first in silence."""
-    data = dict(pairs)
-    if len(data) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice")
-    return data
 
 
 def _kind(value: object) -> str:
