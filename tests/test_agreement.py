@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from fairerclip import FairerCLIP, load_task
 from fairerclip.agreement import agreement
 from fairerclip.baselines import LEACE, ZeroShot
-from fairerclip.data import simulate
+from fairerclip.data import save_task, simulate
 from fairerclip.errors import (
     FairerClipWarning,
     PromptError,
@@ -99,11 +99,15 @@ def test_a_mapping_that_contradicts_the_labels_is_a_named_warning(embeddings):
     assert {w.filename for w in caught} == {__file__}
 
 
-def test_a_task_with_reversed_prompts_is_an_error():
+def test_a_task_with_reversed_prompts_is_a_named_warning(run, tmp_path):
     task = simulate("waterbirds", scale=0.2, seed=1)
     object.__setattr__(task, "text_target", task.text_target[::-1])
-    with pytest.raises(PromptError, match="contradict its labels"):
+    with pytest.warns(PromptOrderWarning, match="the target contradict its labels"):
         Experiment.of(task).fit(small(), "target")
+    save_task(task, tmp_path / "task.npz")
+    code, _, err = run("fit", tmp_path / "task.npz", "-o", tmp_path / "model", "--tau", "0.5")
+    assert code == 0
+    assert "warning: PromptOrderWarning: the prompts of the target contradict its labels" in err
 
 
 def test_reversed_sensitive_prompts_are_an_error_where_values_are_known(embeddings):

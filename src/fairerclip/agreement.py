@@ -189,9 +189,9 @@ def check_swapped(
     own, other = agreement(X, text, y), agreement(X, sensitive_text, y)
     if own is None or other is None or own.rows < ORDER_ROWS:
         return
-    lead = other.best - own.given
+    lead = other.best - own.best  # another order is said elsewhere
     message = (
-        f"sensitive_text tells the labels y better than text does ({worded(other.best)} against {worded(own.given)} of "
+        f"sensitive_text tells the labels y better than text does ({worded(other.best)} against {worded(own.best)} of "
         "the rows of a class, on average)"
     )
     if s is not None:

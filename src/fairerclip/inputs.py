@@ -107,7 +107,7 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
                 f"{message}: their cosine with a prompt is undefined; remove these rows or embed their "
                 "images again"
             )
-        warnings.warn(message, ZeroRowWarning, stacklevel=3)
+        warnings.warn(message, ZeroRowWarning, stacklevel=4)
 
 
 def check_directions(X: Any) -> None:

@@ -64,6 +64,11 @@ class Experiment:
             return None
         return self.task.text_target[[self.task.class_names.index(c) for c in self.classes]]
 
+    @property
+    def named_text(self) -> dict[str, NDArray[np.floating]] | None:
+        """Class → its prompt embedding (p,): a task names its prompts, so that no order has to be guessed."""
+        return None if self.text is None else dict(zip(self.classes, self.text, strict=True))
+
     def target(self, split: Split) -> NDArray[np.str_] | None:
         """Class names of a split's rows (n,), empty where unknown or not chosen; None without y."""
         if split.y is None:
@@ -123,7 +128,7 @@ class Experiment:
         return {
             "X": rows.X,
             "y": y,
-            "text": self.text,
+            "text": self.named_text,
             "classes": self.classes,
             "sensitive_features": given or None,
             "sensitive_text": self._sensitive_text(texts) if guessing else None,

@@ -124,7 +124,7 @@ def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:
     return {
         "X": rows.X,
         "y": None if method.labels == "none" else experiment.target(rows),
-        "text": experiment.text,
+        "text": experiment.named_text,
         "classes": experiment.classes,
         "sensitive_features": experiment.groups(rows) if method.labels == "all" else None,
         "missing_label": UNKNOWN,
