@@ -83,7 +83,7 @@ class DFR(LinearHead):
 
     Attributes
     ----------
-    coef_, intercept_ : (c, p), (c,) averaged weights, in units of X.
+    coef_, intercept_ : (c, p), (c,) averaged weights, for unit rows.
     diagnostics_ : dict with C, class_weight, rows_per_group and refits.
 
     Notes

@@ -34,8 +34,8 @@ class LinearProbe(LinearHead):
         are left out.
     standardize : "scalar", "column" or None
         Rows are brought to mean 0 and spread 1: all entries by one mean and one spread, as Kumar et al. do, which
-        keeps the geometry of the embeddings; each column by its own; or not at all. What is learned is given in
-        units of X.
+        keeps the geometry of the embeddings; each column by its own; or not at all. What is learned is given for unit
+        rows as they are.
     select : {"average", "worst_group"}
         Accuracy on validation rows by which C is chosen; the published recipe has "average". The first of equals,
         which has the strongest penalty, wins.

@@ -1,4 +1,4 @@
-"""Logistic regression as several baselines use it: standardised, weighted, and given back in the units of X."""
+"""Logistic regression as several baselines use it: standardised, weighted, and given back in the units of the rows."""
 
 from __future__ import annotations
 
