@@ -58,6 +58,9 @@ def test_methods_are_listed(task, run):
 def test_methods_are_listed_for_machines(task, run):
     code, out, err = run("compare", task, "--methods", "list", "--json")
     assert (code, err) == (0, "")
+    assert run("compare", "--methods", "list", "--json") == (code, out, err)  # a list needs no task
+    code_without, _, err_without = run("compare", "--json")
+    assert (code_without, "Missing argument 'TASK'" in err_without) == (2, True)
     listed = {method["key"]: method for method in json.loads(out)["methods"]}
     assert list(listed) == [method.key for method in METHODS]
     assert listed["fairerclip-target"] == {

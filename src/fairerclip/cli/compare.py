@@ -16,7 +16,7 @@ SHOWN_REASONS = 3
 
 
 def compare(
-    task: options.TaskFile,
+    task: options.TaskFileOrNone = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -25,7 +25,9 @@ def compare(
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help="Methods, comma-separated; `list` shows them. Default: all that the task allows."),
+        typer.Option(
+            help="Methods, comma-separated; `list` shows them, without a TASK too. Default: all that the task allows."
+        ),
     ] = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -54,6 +56,8 @@ def compare(
     if methods == "list":
         _list(json)
         return
+    if task is None:
+        raise typer.BadParameter("Missing argument 'TASK'.")
     if plot is not None:
         check_plot(plot, overwrite)
     experiment = options.load_experiment(task, sensitive, classes)

@@ -11,14 +11,13 @@ if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
     from fairerclip.workflow import Experiment
 
-TaskFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="TASK",
-        help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
-        "cheekbones, multiclass, gallery).",
-    ),
-]
+_TASK = typer.Argument(
+    metavar="TASK",
+    help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
+    "cheekbones, multiclass, gallery).",
+)
+TaskFile = Annotated[Path, _TASK]
+TaskFileOrNone = Annotated[Path | None, _TASK]
 Labels = Annotated[
     str | None,
     typer.Option(
