@@ -192,8 +192,12 @@ def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting
         raise ParameterError(f"{' and '.join(asked)} exclude each other: leave out all but one")
     if fitting and not mitigate:
         named = ", ".join(f"--{name}" for name in fitting)
-        why = "--after gives a fitted one" if after is not None else "give --mitigate, too, to fit one"
-        raise ParameterError(f"{named}: how a model is to be fitted; {why}")
+        why = (
+            "--after gives a fitted one"
+            if after is not None
+            else "no model is fitted without --mitigate: add it"
+        )
+        raise ParameterError(f"{named}: options for fitting a model, but {why}")
     if before_only:
         show.warn("--before-only is deprecated and changes nothing: a model is fitted only with --mitigate")
 
