@@ -5,8 +5,9 @@
     python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
 ``run`` keeps one file per task, split and method, so that it can be stopped and taken up again. A method sees the
-training rows of a split with the labels it is allowed, chooses among its settings on the validation rows, and the test
-rows are read once. Methods trained by gradient run on the first five splits, each training within ``--max-seconds``.
+training rows of a split with the labels it is allowed, chooses among its candidates on the validation rows as
+`fairerclip compare` does, and the test rows are read once. Methods trained by gradient run on the first splits only,
+each training within ``--max-steps`` batches. A run has one core, so that what it finds does not depend on the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,149 +29,101 @@ from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import LEACE, OrthCali, OrthProj
-from fairerclip.compare.methods import METHODS, Method, make
-from fairerclip.compare.run import fit_arguments
+from fairerclip.compare.methods import METHODS
+from fairerclip.compare.run import choose_model
+from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data import Task, load_task, resplit
-from fairerclip.metrics import max_skew, shrunken_worst_group
-from fairerclip.path import PRIOR
-from fairerclip.tuning.choose import Choice, strategies
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective
+from fairerclip.files import atomic_file
+from fairerclip.metrics import max_skew
 from fairerclip.tuning.readers import read_sensitive
-from fairerclip.tuning.search import gather
 from fairerclip.workflow import Experiment
 
-GRADIENT_SPLITS = 5
-GROUPLESS_SPLITS = 5
-"""Splits on which choosing without group labels is looked at too."""
 INTRINSIC = ("celeba_cheekbones", "celeba_attractive")
 """Tasks whose target depends on the sensitive attribute by itself: EOD is looked at."""
-OWN = (
-    "fairerclip-target",
-    "fairerclip-none",
-    "fairerclip-all",
-    "eod-target",
-    "published-target",
-    "published-none",
-)
-"""What `tune` chooses with labels, without and with true S, by EOD, and the published presets."""
+KINDS = {
+    "search": "FairerCLIP, its whole search",
+    "default": "FairerCLIP, untuned default",
+    "published": "FairerCLIP as published, untuned",
+    "eod": "FairerCLIP, whole search by EOD",
+}
+"""Rows of FairerCLIP besides the one with as many candidates as every method; ``KIND-LABELS`` is their key."""
+OWN = [f"{kind}-{labels}" for kind in KINDS for labels in ("none", "target")]
 PRESETS = {"pacs": "waterbirds"}
 """The preset whose data are most like a task's; CelebA's for the rest."""
+BY_KEY = {method.key: method for method in METHODS}
 
 
-def codes(experiment: Experiment, name: str) -> tuple[Any, Any]:
-    """Class and group codes of a split, in the order of the task's names."""
-    split = experiment.task.split(name)
-    attribute = experiment.sensitive[0]
-    return split.y, split.s[attribute]
-
-
-def cells(y: Any, s: Any, predicted: Any, shape: tuple[int, int]) -> list[list[int]]:
-    """Rows that are right, by class and group."""
-    hits = np.zeros(shape, dtype=int)
-    np.add.at(hits, (y, s), (predicted == y).astype(int))
+def cells(experiment: Experiment, predicted: Any) -> list[list[int]]:
+    """Rows of the test split that predictions get right, by class and group in the order of the task's names."""
+    test, groups = experiment.task.test, experiment.task.sensitive_attribute(experiment.sensitive[0])
+    hits = np.zeros((len(experiment.classes), len(groups.names)), dtype=int)
+    right = np.asarray(predicted) == experiment.target(test)
+    np.add.at(hits, (test.y, test.s[groups.name]), right.astype(int))
     return hits.tolist()
 
 
-def cells_of(experiment: Experiment, model: FairerCLIP) -> list[list[int]]:
-    """Rows of the test split that a model gets right, by class and group."""
-    (_, s), (y, st) = codes(experiment, "val"), codes(experiment, "test")
-    shape = (len(experiment.classes), int(max(s.max(), st.max())) + 1)
-    names = model.predict(experiment.task.test.X)
-    return cells(y, st, np.array([experiment.classes.index(name) for name in names]), shape)
-
-
-def raw_worst(judge: Judge, scores: Any) -> float:
-    """The raw share of the worst cell, ties broken by the average."""
-    hits = judge.hits(scores)
-    seen = judge.counts > 0
-    return float((hits[seen] / judge.counts[seen]).min() + 1e-6 * hits.sum() / judge.counts.sum())
-
-
-def shrunken(judge: Judge, scores: Any) -> float:
-    """The shrunken worst cell, as `compare` chooses baselines by."""
-    hits = judge.hits(scores)
-    return float(
-        shrunken_worst_group(hits, judge.counts, prior=PRIOR) + 1e-6 * hits.sum() / judge.counts.sum()
-    )
-
-
-def own_rules(experiment: Experiment, labels: str, seed: int) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Test cells and parameters of what simpler rules than `tune` take from the models of its search; and of all."""
-    (y, s), (yt, st) = codes(experiment, "val"), codes(experiment, "test")
-    shape = (len(experiment.classes), int(max(s.max(), st.max())) + 1)
-    val, test = experiment.task.val, experiment.task.test
-    arguments = experiment.arguments(labels)
-    X, target = arguments.pop("X"), arguments.pop("y")
-    pool = gather(
-        FairerCLIP(random_state=seed),
-        lambda m: m.fit(X, target, **arguments),
-        np.concatenate([val.X, test.X]),  # scored together; no rule sees the test rows' scores
-        search=None,
-        has_text=True,
-        has_sensitive_text=labels != "all",
-        max_seconds=None,
-        progress=None,
-    )
-    scores = np.array([c.scores for c in pool.candidates], dtype=np.float64)
-    held, unseen = scores[:, : len(y)], scores[:, len(y) :]
-    judge, none = Judge(y, s, *shape), np.zeros(len(pool.classes))
-    plain = strategies(pool, held, judge, Objective("worst_group"))
-    choices = {
-        "raw maximum": Choice(int(np.argmax([raw_worst(judge, v) for v in held])), none),
-        "shrunken maximum": Choice(int(np.argmax([shrunken(judge, v) for v in held])), none),
-        "expected maximum": plain["search"],
-        "expected maximum, offsets": plain["search, offsets"],
-    }
-    found, parameters = {}, {}
-    for rule, choice in choices.items():
-        moved = unseen[choice.candidate] + choice.offsets
-        found[rule] = cells(yt, st, moved.argmax(axis=1), shape)
-        parameters[rule] = {
-            **pool.candidates[choice.candidate].parameters,
-            "offsets": choice.offsets.tolist(),
-        }
-    every = [cells(yt, st, values.argmax(axis=1), shape) for values in unseen]
-    return found, parameters, every
-
-
-def without_groups(experiment: Experiment, labels: str, seed: int) -> dict[str, FairerCLIP]:
-    """Models tuned without group labels in validation: by groups read from the prompts, and by the worst class."""
-    val = experiment.task.val
-    text = experiment.task.sensitive_attribute(experiment.sensitive[0]).text
-    read = (val.X @ (text / np.linalg.norm(text, axis=1, keepdims=True)).T).argmax(axis=1)
-    arguments = experiment.arguments(labels)
-    X, target = arguments.pop("X"), arguments.pop("y")
-    by_read = FairerCLIP(random_state=seed).tune(
-        X, target, validation=(val.X, experiment.target(val), read), **arguments
-    )
-    by_class = experiment.tune(FairerCLIP(random_state=seed), labels, "worst_class")
-    return {"groups read from prompts": by_read, "no groups, worst class": by_class}
-
-
-def run_own(key: str, experiment: Experiment, seed: int) -> dict[str, Any]:
-    """Cells of the test split: of what `tune` chooses, of other models, and of simpler rules on the same search."""
+def run_own(key: str, experiment: Experiment, seed: int) -> tuple[FairerCLIP, dict[str, Any]]:
+    """FairerCLIP as it comes, as published, or by its whole search; and what the search chose."""
     kind, labels = key.split("-")
-    started = time.perf_counter()
     model = FairerCLIP(random_state=seed)
     if kind == "published":
         dataset = PRESETS.get(experiment.task.name, "celeba")
-        preset = FairerCLIP.preset(dataset).set_params(random_state=seed)
-        models = {"published": experiment.fit(preset, labels)}
-    elif kind == "eod":
-        models = {"eod": experiment.tune(model, labels, "eod")}
-    else:
-        default = experiment.fit(FairerCLIP(random_state=seed), labels)
-        models = {"tuned": experiment.tune(model, labels), "default": default}
-        if seed < GROUPLESS_SPLITS:
-            models |= without_groups(experiment, labels, seed)
-    out = {"cells": {rule: cells_of(experiment, m) for rule, m in models.items()}}
-    tuned = {rule: m.diagnostics_["tuning"] for rule, m in models.items() if "tuning" in m.diagnostics_}
-    out["chosen"] = {rule: tuning["chosen"]["parameters"] for rule, tuning in tuned.items()}
-    if kind == "fairerclip":
-        found, parameters, every = own_rules(experiment, labels, seed)
-        out = {"cells": out["cells"] | found, "chosen": out["chosen"] | parameters, "every": every}
-    return {**out, "seconds": time.perf_counter() - started}
+        return experiment.fit(FairerCLIP.preset(dataset).set_params(random_state=seed), labels), {}
+    if kind == "default":
+        return experiment.fit(model, labels), {}
+    experiment.tune(model, labels, "eod" if kind == "eod" else "worst_group")
+    tuning = model.diagnostics_["tuning"]
+    chosen = {
+        "chosen": tuning["chosen"]["parameters"],
+        "strategy": tuning["strategy"],
+        "candidates": tuning["candidates"],
+    }
+    return model, chosen
+
+
+def run_split(file: str, split: int, key: str, max_steps: int, original: bool = False) -> dict[str, Any]:
+    """One method on one split: the cells of the test rows that it gets right, and what it chose."""
+    task = load_task(file)
+    experiment = Experiment.of(task if original else resplit(task, split))
+    started = time.perf_counter()
+    about: dict[str, Any]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if key in BY_KEY:
+            chosen = choose_model(BY_KEY[key], experiment, split, max_steps=max_steps)
+            predicted = chosen.predict(experiment.task.test.X)
+            about = {"chosen": dict(chosen.parameters), "offsets": chosen.offsets.tolist()}
+            about |= {"strategy": chosen.strategy, "candidates": chosen.candidates}
+        else:
+            model, about = run_own(key, experiment, split)
+            predicted = model.predict(experiment.task.test.X)
+    return {
+        "candidates": 1,
+        **about,
+        "cells": cells(experiment, predicted),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def keep_all(calls: Sequence[Call], files: Sequence[Path], jobs: int | None) -> None:
+    """Run calls side by side and write each answer to its file."""
+    failed = []
+
+    def keep(number: int, answer: Answer) -> None:
+        file = files[number]
+        name = f"{file.parent.name}/{file.stem}"
+        if "error" in answer:
+            failed.append(f"{name}: {answer['error']}")
+            print(failed[-1], flush=True)
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(file, overwrite=True) as handle:
+            handle.write(json.dumps({k: v for k, v in answer.items() if k != "notes"}).encode())
+        print(name, f"({len(calls)} in all)", flush=True)
+
+    run_calls(list(calls), keep, processes=jobs)
+    if failed:
+        raise SystemExit(f"{len(failed)} of {len(calls)} runs failed; the first: {failed[0]}")
 
 
 def _add_ranking(
@@ -187,8 +141,14 @@ def _add_ranking(
     }
 
 
-def rank_split(task: Task, seed: int) -> dict[str, Any]:
+def rank_split(file: str, split: int) -> dict[str, Any]:
     """MaxSkew@1000 and agreement with the zero-shot order inside groups, for every prompt and method."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _rank(resplit(load_task(file), split, sensitive=["sex", "race"]), split)
+
+
+def _rank(task: Task, seed: int) -> dict[str, Any]:
     train, val, test = task.train, task.val, task.test
     T = task.text_target / np.linalg.norm(task.text_target, axis=1, keepdims=True)
     out: dict[str, Any] = {}
@@ -235,76 +195,30 @@ def rank_split(task: Task, seed: int) -> dict[str, Any]:
 
 def rank(arguments: argparse.Namespace) -> None:
     """Rankings on resampled splits."""
-    task = load_task(arguments.task)
-    for split in range(arguments.first, arguments.splits):
-        target = arguments.output / "rank" / f"{split:02d}.json"
-        if target.exists():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        started = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = rank_split(resplit(task, split, sensitive=["sex", "race"]), split)
-        target.write_text(json.dumps(found))
-        print("rank", split, f"{time.perf_counter() - started:.1f} s", flush=True)
-
-
-def score_candidates(method: Method, experiment: Experiment, seed: int, max_seconds: float) -> dict[str, Any]:
-    """Validation and test scores (settings, n, c) of every setting of a method, and seconds of each fit."""
-    val, test = experiment.task.val, experiment.task.test
-    out: dict[str, Any] = {"val": [], "test": [], "seconds": []}
-    for parameters in method.candidates:
-        model = make(method, parameters, seed, max_seconds)
-        arguments = fit_arguments(method, experiment)
-        if method.validation:
-            y, s = experiment.labels(val)
-            arguments["validation"] = (val.X, y, s)
-        start = time.perf_counter()
-        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
-        out["seconds"].append(time.perf_counter() - start)
-        for name, split in (("val", val), ("test", test)):
-            out[name].append(model.scores(split.X).astype(np.float32))
-    return {name: np.array(values) for name, values in out.items()}
+    folder = arguments.output / "rank"
+    todo = [split for split in range(arguments.splits) if not (folder / f"{split:02d}.json").exists()]
+    calls = [Call(rank_split, {"file": arguments.task, "split": split}) for split in todo]
+    keep_all(calls, [folder / f"{split:02d}.json" for split in todo], arguments.jobs)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """All runs that are not there yet."""
-    keys = arguments.methods.split(",") if arguments.methods else None
-    methods = [m for m in METHODS if m.home != "FairerCLIP" and (keys is None or m.key in keys)]
-    own = [key for key in OWN if keys is None or key in keys]
-    for split in range(arguments.first, arguments.splits):
+    wanted = arguments.methods.split(",") if arguments.methods else [*BY_KEY, *OWN]
+    calls, files = [], []
+    for split in range(arguments.splits):
         for file in arguments.tasks:
-            task = load_task(file)
-            experiment = Experiment.of(task if arguments.original else resplit(task, split))
-            folder = arguments.output / Path(file).stem
-            folder.mkdir(parents=True, exist_ok=True)
-            for method in methods:
-                target = folder / f"{split:02d}-{method.key}.npz"
-                if target.exists() or (method.gradient and split >= GRADIENT_SPLITS):
+            name = Path(file).stem
+            for key in wanted:
+                target = arguments.output / name / f"{split:02d}-{key}.json"
+                by_gradient = key in BY_KEY and BY_KEY[key].gradient
+                if target.exists() or (by_gradient and split >= arguments.gradient_splits):
                     continue
-                started = time.perf_counter()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = score_candidates(method, experiment, split, arguments.max_seconds)
-                np.savez_compressed(target, **found)
-                print(
-                    experiment.task.name,
-                    split,
-                    method.key,
-                    f"{time.perf_counter() - started:.1f} s",
-                    flush=True,
-                )
-            for key in own:
-                if key.startswith("eod") and experiment.task.name not in INTRINSIC:
+                if key.startswith("eod") and name not in INTRINSIC:
                     continue
-                target = folder / f"{split:02d}-{key}.json"
-                if target.exists():
-                    continue
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = run_own(key, experiment, split)
-                target.write_text(json.dumps(found))
-                print(experiment.task.name, split, key, f"{found['seconds']:.1f} s", flush=True)
+                given = {"file": file, "split": split, "key": key, "max_steps": arguments.max_steps}
+                calls.append(Call(run_split, {**given, "original": arguments.original}))
+                files.append(target)
+    keep_all(calls, files, arguments.jobs)
 
 
 if __name__ == "__main__":
@@ -314,7 +228,8 @@ if __name__ == "__main__":
     command.add_argument("tasks", nargs="+")
     command.add_argument("--methods")
     command.add_argument("--original", action="store_true", help="the task's own split, with --splits 1")
-    command.add_argument("--max-seconds", type=float, default=20.0)
+    command.add_argument("--max-steps", type=int, default=3000)
+    command.add_argument("--gradient-splits", type=int, default=3)
     command.set_defaults(function=run)
     ranking = commands.add_parser("rank")
     ranking.add_argument("task")
@@ -322,6 +237,6 @@ if __name__ == "__main__":
     for each in (command, ranking):
         each.add_argument("-o", "--output", type=Path, required=True)
         each.add_argument("--splits", type=int, default=20)
-        each.add_argument("--first", type=int, default=0)
+        each.add_argument("--jobs", type=int)
     given = parser.parse_args()
     given.function(given)

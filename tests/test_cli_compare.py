@@ -142,7 +142,7 @@ def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
     [
         (["--methods", "magic"], "no method 'magic'"),
         (["--seeds", "0"], "seeds must be at least 1"),
-        (["--max-seconds", "0"], "max_seconds must be above 0"),
+        (["--max-steps", "0"], "max_steps must be at least 1"),
         (["--plot", "x.gif"], "a plot ends in"),
         (["--sensitive", "age"], "age"),
     ],

@@ -38,7 +38,7 @@ def test_numpy_predicts_what_a_torch_module_with_the_same_weights_does():
             adapted[:, None], torch.tensor(text, dtype=torch.float32)[None], dim=2
         )
     model = Adapter(hidden=7, epochs=1, device="cpu", random_state=0).fit(X, y, text=text)
-    model._keep(net)
+    model.__dict__.update(net.fitted())
     np.testing.assert_allclose(model.transform(X), adapted.numpy(), atol=1e-5)
     np.testing.assert_allclose(model.scores(X) / 100, cosines.numpy(), atol=1e-5)
 

@@ -16,7 +16,7 @@ from fairerclip.baselines.contrast import (
 )
 from fairerclip.baselines.contrastive_adapter import ContrastiveAdapter
 from fairerclip.baselines.pseudo_groups import pseudo_groups
-from fairerclip.baselines.training import Momentum, Recipe, Rows
+from fairerclip.baselines.training import Epoch, Momentum, Recipe, Rows
 from fairerclip.errors import ParameterError, VanishedLabelWarning
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
@@ -149,7 +149,7 @@ def test_contrastive_epochs_pull_anchors_to_positives_and_away_from_negatives():
 
     near, far = cosines()
     sgd = Momentum(net.parameters, Recipe(lr=0.05))
-    losses = [contrastive_epoch(net, sgd, rows, pairs, rng) for _ in range(40)]
+    losses = [contrastive_epoch(net, sgd, rows, pairs, rng).loss for _ in range(40)]
     near_after, far_after = cosines()
     assert near_after > near + 0.4
     assert far_after < far - 0.4
@@ -175,7 +175,7 @@ def test_odd_epochs_are_contrastive_and_even_ones_cross_entropy(monkeypatch):
 
     calls = []
     for name in ("contrastive_epoch", "cross_entropy_epoch"):
-        monkeypatch.setattr(module, name, lambda *a, name=name: calls.append(name) or 1.0)
+        monkeypatch.setattr(module, name, lambda *a, name=name: calls.append(name) or Epoch(1.0, 1))
     X, y, _, text = spurious(1)
     ContrastiveAdapter(epochs=4, **SMALL).fit(X, y, text=text)
     assert calls == ["contrastive_epoch", "cross_entropy_epoch"] * 2

@@ -1,12 +1,24 @@
 """The loop that methods trained by gradient share."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from gradient_inputs import split, spurious, training
 
 from fairerclip.baselines.adapter import Adapter
+from fairerclip.baselines.linear_probe import LinearProbe
 from fairerclip.baselines.sgd_probe import train_probe
-from fairerclip.baselines.training import KEPT_BEST, KEPT_LAST, Momentum, Recipe, one_thread, seed_of, train
+from fairerclip.baselines.training import (
+    KEPT_BEST,
+    KEPT_LAST,
+    Epoch,
+    Momentum,
+    Recipe,
+    one_thread,
+    seed_of,
+    train,
+)
 from fairerclip.errors import LabelError, MissingExtraError, NonFiniteError, ParameterError
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
@@ -23,7 +35,10 @@ class Counter:
     def run_epoch(self, epoch):
         self.parameters["epoch"] += 1
         self.buffers["twice"] += 2
-        return 1.0 / epoch
+        return Epoch(1.0 / epoch, 10)
+
+    def fitted(self):
+        return {"epoch": self.parameters["epoch"].numpy().copy()}
 
     def logits(self, X, *, training):
         assert not training
@@ -75,13 +90,48 @@ def test_the_weights_kept_are_those_of_the_best_recorded_epoch():
         np.testing.assert_array_equal(getattr(best, name), getattr(stopped, name))
 
 
-def test_the_time_cap_stops_after_the_epoch_in_which_it_is_exceeded(monkeypatch):
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+def test_the_cap_stops_after_the_epoch_in_which_so_many_batches_were_seen():
     net = Counter([])
-    found = train(net, net.run_epoch, Recipe(epochs=50, max_seconds=25, device="cpu"), None)
-    assert (found["epochs"], found["stopped"]) == (3, "max_seconds")
+    found = train(net, net.run_epoch, Recipe(epochs=50, max_steps=25, device="cpu"), None)
+    assert (found["epochs"], found["steps"], found["stopped"]) == (3, 30, "max_steps")
     assert len(found["history"]) == 3
+    net = Counter([])
+    found = train(net, net.run_epoch, Recipe(epochs=3, max_steps=30, device="cpu"), None)
+    assert (found["epochs"], found["stopped"]) == (3, "epochs")  # it came to its end
+
+
+def test_a_capped_training_does_not_depend_on_the_clock(monkeypatch):
+    (X, y, text), _ = split(3)
+    make = partial(Adapter, hidden=4, epochs=50, batch_size=16, max_steps=40, device="cpu", random_state=1)
+    first = make().fit(X, y, text=text)
+    clock = iter(range(0, 10**9, 10**4))  # a machine that takes hours
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    second = make().fit(X, y, text=text)
+    assert first.diagnostics_["stopped"] == second.diagnostics_["stopped"] == "max_steps"
+    for name in Adapter.fitted:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+@pytest.mark.parametrize("kind", ["batchnorm", "clip-adapter", "probe"])
+def test_the_models_of_earlier_epochs_can_be_had(kind):
+    (X, y, text), _ = split(2)
+    told = []
+    options = {"epochs": 5, "batch_size": 32, "device": "cpu"}
+
+    def fit(epochs, progress=None):
+        if kind == "probe":
+            recipe = {**options, "epochs": epochs, "progress": progress}
+            return LinearProbe(solver="sgd", recipe=recipe, random_state=0).fit(X, y)
+        given = {**options, "epochs": epochs, "progress": progress}
+        return Adapter(variant=kind, hidden=4, random_state=0, **given).fit(X, y, text=text)
+
+    model = fit(5, lambda record: told.append(record["fitted"]()))
+    earlier = fit(3)
+    assert len(told) == 5
+    for name, array in told[2].items():
+        np.testing.assert_array_equal(array, getattr(earlier, name))
+        np.testing.assert_array_equal(told[4][name], getattr(model, name))
+        assert not np.array_equal(array, told[4][name]) or not array.any()
 
 
 def test_progress_is_told_of_every_epoch():
@@ -155,8 +205,8 @@ def test_divergence_is_an_error_that_names_the_epoch():
         ({"lr": float("nan")}, "lr must be"),
         ({"momentum": 1}, r"momentum must be a number in \[0, 1\); got 1"),
         ({"weight_decay": -1}, "weight_decay must be"),
-        ({"max_seconds": 0}, "max_seconds must be"),
-        ({"max_seconds": "9"}, "max_seconds must be"),
+        ({"max_steps": 0}, "max_steps must be"),
+        ({"max_steps": 2.5}, "max_steps must be"),
         ({"device": "tpu"}, "device must be one of 'auto', 'cpu', 'cuda'; got 'tpu'"),
         ({"progress": 3}, "progress must be callable or None; got 3"),
     ],

@@ -8,13 +8,14 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.compare import study
-from fairerclip.compare.methods import BUDGET, GRADIENT_FITS, METHODS, chosen_methods, make
-from fairerclip.compare.run import fit_arguments, run_method
-from fairerclip.compare.study import CompareOptions, compare
+from fairerclip.compare.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
+from fairerclip.compare.render import verdict_sentence
+from fairerclip.compare.run import checkpoints, choose_model, fit_arguments, run_method
+from fairerclip.compare.study import CompareOptions, compare, verdict
 from fairerclip.data import Split, simulate
-from fairerclip.errors import LabelError, ParameterError
-from fairerclip.metrics import shrunken_worst_group
-from fairerclip.tuning import search
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.workflow import Experiment
 
 BY_KEY = {method.key: method for method in METHODS}
@@ -31,10 +32,20 @@ def results(experiment):
     return compare(experiment, CompareOptions(methods=FAST, seeds=2, jobs=2))
 
 
-def test_no_method_tries_more_than_its_share():
+def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experiment):
     for method in METHODS:
-        assert len(method.candidates) <= (GRADIENT_FITS if method.gradient else BUDGET), method.key
+        models = len(method.candidates) * (CHECKPOINTS if method.gradient else 1)
+        distinct = {json.dumps(c, sort_keys=True) for c in method.candidates}
+        assert len(distinct) == len(method.candidates), method.key
+        assert models in (1, CANDIDATES), method.key
+        assert (models == 1) == (method.is_own or method.key in ("zero-shot", "orth-proj", "leace"))
     assert len({method.key for method in METHODS}) == len(METHODS)
+    assert checkpoints(50) == list(range(5, 51, 5))
+    # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.
+    run = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 0)
+    assert run["candidates"] == CANDIDATES + 1
+    assert FairerCLIP().tau in SEARCH["taus"]
+    assert {0.5, 0.75} <= set(SEARCH["zero_shots"])  # the default shares with and without labels
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
@@ -45,20 +56,22 @@ def test_every_method_sees_the_labels_it_may_and_no_more(method, experiment):
     if not method.needs_sensitive:
         assert arguments.get("sensitive_text") is None
     for parameters in method.candidates:
-        model = make(method, parameters, 5, 7.0)
+        model = make(method, parameters, 5, 7)
         given = model.get_params()
         recipe = given.get("recipe") or {}
         for name, value in {**method.fixed, **parameters}.items():
             assert (recipe if name in recipe else given)[name] == value
         if method.gradient:
-            assert (recipe or given)["max_seconds"] == 7.0
+            assert (recipe or given)["max_steps"] == 7
 
 
 def test_rows_hold_what_the_models_do(results, experiment):
     rows = {row["method"]: row for row in results["rows"]}
     assert list(rows) == list(FAST)
     test = experiment.task.test
-    report = experiment.report(test, experiment.zero_shot(test))
+    chosen = choose_model(BY_KEY["zero-shot"], experiment, 0)
+    codes = (experiment.cosines(test.X) + chosen.offsets).argmax(axis=1)
+    report = experiment.report(test, np.array(experiment.classes)[codes])
     zero_shot = rows["zero-shot"]["figures"]
     assert zero_shot["average"]["mean"] == pytest.approx(report.average)
     assert zero_shot["worst_group"]["mean"] == pytest.approx(report.worst.accuracy)
@@ -68,24 +81,56 @@ def test_rows_hold_what_the_models_do(results, experiment):
     assert len(rows["zero-shot"]["runs"]) == 1  # no seed changes it
     assert rows["probe"]["parameters"] == 2 * 48 + 2
     assert rows["probe"]["seconds"] > 0
+    assert not any("predicted" in run for row in results["rows"] for run in row["runs"])
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 
 
-def test_the_setting_is_chosen_on_validation_rows(experiment):
-    method = BY_KEY["probe"]
-    run = run_method(method, experiment, 0)
-    val, scores = experiment.task.val, {}
+def judge_of(experiment, classes):
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    groups = np.unique(s, return_inverse=True)[1]
+    return Judge(np.array([list(classes).index(c) for c in y]), groups, len(classes), int(groups.max()) + 1)
+
+
+def test_a_baseline_is_chosen_by_the_judge_and_with_the_offsets_of_fairerclip(experiment):
+    method = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
+    chosen = choose_model(method, experiment, 0)
+    val, scores = experiment.task.val, []
     for parameters in method.candidates:
         model = make(method, parameters, 0)
         arguments = fit_arguments(method, experiment)
         model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
-        report = experiment.report(val, model.predict(val.X))
-        hits = np.array([[g.correct for g in report.groups]])
-        counts = np.array([[g.n for g in report.groups]])
-        scores[parameters["C"]] = float(shrunken_worst_group(hits, counts))
-    assert run["validation_score"] == pytest.approx(max(scores.values()))
-    assert scores[run["chosen"]["C"]] == pytest.approx(max(scores.values()))
-    assert run["settings"] == len(method.candidates)
+        scores.append(model.scores(val.X))
+    judge = judge_of(experiment, chosen.model.classes_)
+    values = judge_scores(judge, Objective("worst_group"), np.array(scores))
+    moved = chosen.model.scores(val.X) + chosen.offsets
+    value = judge_scores(judge, Objective("worst_group"), moved[None])[0]
+    assert chosen.value == pytest.approx(value, abs=1e-6)
+    assert value >= values[0] - 1e-9  # at least what the default setting is worth
+    assert np.any(chosen.offsets)  # a plain probe on spurious data gains by them
+    assert value > values.max()
+    assert chosen.candidates == 4
+    predicted = chosen.predict(val.X)
+    np.testing.assert_array_equal(predicted, chosen.model.classes_[moved.argmax(axis=1)])
+
+
+def test_what_learns_from_validation_rows_is_chosen_on_rows_it_did_not_learn_from(experiment):
+    method = replace(BY_KEY["dfr-validation"], candidates=[{"C": 1.0}, {"C": 100.0}])
+    chosen = choose_model(method, experiment, 0)
+    val = experiment.task.val
+    judge = judge_of(experiment, chosen.model.classes_)
+    seen = judge_scores(judge, Objective("worst_group"), (chosen.model.scores(val.X) + chosen.offsets)[None])[
+        0
+    ]
+    assert (
+        chosen.value < seen - 0.01
+    )  # the fit on all validation rows knows them; the choice did not see that
+    whole = make(method, chosen.parameters, 0)
+    arguments = fit_arguments(method, experiment)
+    whole.fit(
+        arguments.pop("X"), arguments.pop("y"), validation=(val.X, *experiment.labels(val)), **arguments
+    )
+    np.testing.assert_array_equal(whole.coef_, chosen.model.coef_)
 
 
 def test_test_rows_do_not_influence_the_choice(experiment):
@@ -102,20 +147,21 @@ def test_without_validation_the_first_setting_is_taken(experiment):
     task = experiment.task
     bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
     run = run_method(BY_KEY["probe"], bare, 0)
-    assert run["settings"] == 1
-    assert run["chosen"] == dict(BY_KEY["probe"].candidates[0])
-    assert run["validation_score"] is None
+    assert run["candidates"] == 1
+    assert run["chosen"] == {"C": 1.0}
+    assert (run["validation_value"], run["strategy"], run["offsets"]) == (None, None, [0.0, 0.0])
+    assert "no validation rows" in BY_KEY["dfr-validation"].why_not(bare)
 
 
 @pytest.mark.parametrize("labels", ["none", "target", "all"])
 def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
     method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
     run = run_method(method, experiment, 3)
-    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels)
+    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search=SEARCH)
     tuning, test = model.diagnostics_["tuning"], experiment.task.test
     assert run["chosen"] == {"n_features": 100, **tuning["chosen"]["parameters"]}
     assert run["report"] == experiment.report(test, model.predict(test.X)).as_dict()
-    assert run["settings"] == tuning["fits"] <= BUDGET  # all points of one factorisation are one fit
+    assert run["candidates"] == tuning["candidates"]
     assert run["seconds"] < run["seconds_in_all"] / 2  # of one fit, not of the search
     json.dumps(run, allow_nan=False)
 
@@ -126,23 +172,77 @@ def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
     run = run_method(BY_KEY["fairerclip-target"], bare, 0)
     model = bare.fit(FairerCLIP(random_state=0), "target")
     assert run["report"] == bare.report(task.test, model.predict(task.test.X)).as_dict()
-    assert (run["settings"], run["chosen"]) == (1, {})
+    assert (run["candidates"], run["chosen"]) == (1, {})
 
 
 def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
     methods = [BY_KEY[key] for key in ("fairerclip-target", "probe")]
     before = [study._key(method, 0, "data", CompareOptions()) for method in methods]
     assert json.loads(json.dumps(before)) == before  # as it is compared with a file
-    monkeypatch.setattr(search, "FITS", search.FITS[:2])
+    monkeypatch.setattr(study, "SEARCH", {**SEARCH, "taus": [0.5]})
     after = [study._key(method, 0, "data", CompareOptions()) for method in methods]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 
-def test_a_gradient_method_runs_within_its_cap(experiment):
+def test_a_training_by_gradient_gives_the_models_of_its_epochs_within_a_cap_in_steps(experiment):
     pytest.importorskip("torch")
-    method = replace(BY_KEY["adapter"], candidates=[{"lr": 1e-2, "epochs": 3}])
-    run = run_method(method, experiment, 0, max_seconds=30)
-    assert run["report"]["average"] > 0.5
+    method = replace(BY_KEY["adapter"], candidates=[{"lr": 1e-2, "epochs": 8}])
+    run = run_method(method, experiment, 0, max_steps=10)
+    steps = -(-len(experiment.task.train) // 128)
+    epochs = -(-10 // steps)
+    assert run["candidates"] == epochs < 8
+    assert run["notes"] == ["stopped: max_steps"]
+    assert 1 <= run["chosen"]["epoch"] <= epochs
+    alone = replace(method, candidates=[{"lr": 1e-2, "epochs": run["chosen"]["epoch"]}])
+    last = choose_model(alone, without(experiment, "val"), 0)
+    test = experiment.task.test
+    codes = (last.model.scores(test.X) + np.array(run["offsets"])).argmax(axis=1)
+    assert codes.tolist() == run["predicted"]
+
+
+def test_a_setting_that_diverges_is_left_out(experiment):
+    pytest.importorskip("torch")
+    method = replace(BY_KEY["probe-sgd"], candidates=[{"lr": 1e30, "epochs": 3}, {"lr": 1e-2, "epochs": 3}])
+    assert run_method(method, experiment, 0)["chosen"]["lr"] == 1e-2
+    with pytest.raises(NonFiniteError, match="no setting can be trained: training diverged"):
+        run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
+
+
+def without(experiment, split):
+    task = experiment.task
+    return Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != split}))
+
+
+def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment):
+    test, rng = experiment.task.test, np.random.default_rng(0)
+    truth = test.y
+
+    def runs(share):
+        wrong = rng.random(len(truth)) < share
+        codes = np.where(wrong, 1 - truth, truth)
+        report = experiment.report(test, np.array(experiment.classes)[codes]).as_dict()
+        return [{"report": report, "predicted": codes.tolist(), "split": "test"}]
+
+    shares = {
+        **{"zero-shot": 0.4, "probe": 0.35, "probe-group": 0.1, "probe-group-true": 0.0},
+        **{"dfr-validation": 0.3, "fairerclip-none": 0.02, "fairerclip-target": 0.2},
+    }
+    found = {key: runs(share) for key, share in shares.items()}
+    methods = [BY_KEY[key] for key in shares]
+    with_labels = verdict(experiment, BY_KEY["fairerclip-target"], methods, found)
+    assert (with_labels["against"], with_labels["others"]) == (
+        "probe-group",
+        4,
+    )  # true S is more than it sees
+    worst = [found[key][0]["report"]["worst"]["accuracy"] for key in ("fairerclip-target", "probe-group")]
+    assert with_labels["worst_group"]["difference"] == pytest.approx(worst[0] - worst[1])
+    assert with_labels["worst_group"]["high"] < 0
+    assert "Group-balanced probe, Ŝ: worse; worst group −" in verdict_sentence(with_labels)
+    no_labels = verdict(experiment, BY_KEY["fairerclip-none"], methods, found)
+    assert (no_labels["against"], no_labels["others"]) == ("dfr-validation", 2)
+    assert ": better; worst group +" in verdict_sentence(no_labels)
+    found["zero-shot"] = found["dfr-validation"] = [{"error": "x"}]
+    assert verdict(experiment, BY_KEY["fairerclip-none"], methods, found) is None
 
 
 def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
@@ -198,5 +298,5 @@ def test_bad_options_are_refused(experiment):
         chosen_methods(["magic"])
     with pytest.raises(ParameterError, match="seeds"):
         compare(experiment, CompareOptions(seeds=0))
-    with pytest.raises(ParameterError, match="max_seconds"):
-        compare(experiment, CompareOptions(max_seconds=0))
+    with pytest.raises(ParameterError, match="max_steps"):
+        compare(experiment, CompareOptions(max_steps=0))

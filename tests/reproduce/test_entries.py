@@ -199,9 +199,9 @@ def test_hostile_names_stay_text(small, tmp_path):
 
 def test_context_caps_and_seeds_follow_the_source(tmp_path):
     simulated = Context(Source("simulated"), ReproduceOptions(), tmp_path)
-    assert (simulated.seeds, simulated.max_seconds) == (2, 3.0)
-    told = Context(Source("simulated"), ReproduceOptions(seeds=5, max_seconds=7.0), tmp_path)
-    assert (told.seeds, told.gradient_seeds, told.max_seconds) == (5, 5, 7.0)
+    assert (simulated.seeds, simulated.max_steps) == (2, 500)
+    told = Context(Source("simulated"), ReproduceOptions(seeds=5, max_steps=7), tmp_path)
+    assert (told.seeds, told.gradient_seeds, told.max_steps) == (5, 5, 7)
     assert simulated.gradient_seeds == 1
     assert Context(Source("simulated"), QUICK, tmp_path).seeds == 1
 

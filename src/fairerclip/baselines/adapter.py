@@ -10,6 +10,7 @@ import numpy as np
 from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.sgd_probe import shuffled
 from fairerclip.baselines.training import (
+    Epoch,
     Momentum,
     Recipe,
     Rows,
@@ -70,10 +71,6 @@ class Adapted(Baseline):
         hidden = np.maximum(X @ self.hidden_weight_.T + self.hidden_bias_, 0.0)
         return np.asarray(hidden @ self.output_weight_.T + self.output_bias_)
 
-    def _keep(self, net: AdapterNet | ClipAdapterNet) -> None:
-        weights = net.folded()
-        self.hidden_weight_, self.hidden_bias_, self.output_weight_, self.output_bias_ = weights
-
 
 class Adapter(Adapted):
     """An adapter trained by plain cross-entropy over all rows: ``f(x) = W₂·ReLU(BN(W₁x)) + b₂``.
@@ -91,7 +88,7 @@ class Adapter(Adapted):
         Share of the network in "clip-adapter"; "batchnorm" has no residual and does not use it.
     temperature : float
         What cosines are multiplied with.
-    epochs, lr, momentum, weight_decay, batch_size, max_seconds, device, progress
+    epochs, lr, momentum, weight_decay, batch_size, max_steps, device, progress
         As in `fairerclip.baselines.training.Recipe`. The tables have 100 epochs for Waterbirds, 50 for CelebA.
     random_state : int, RandomState or None
 
@@ -132,7 +129,7 @@ class Adapter(Adapted):
         momentum: float = 0.9,
         weight_decay: float = 5e-5,
         batch_size: int = 128,
-        max_seconds: float | None = None,
+        max_steps: int | None = None,
         device: str = "auto",
         random_state: Any = None,
         progress: Any = None,
@@ -146,7 +143,7 @@ class Adapter(Adapted):
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.batch_size = batch_size
-        self.max_seconds = max_seconds
+        self.max_steps = max_steps
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -170,13 +167,13 @@ class Adapter(Adapted):
         rows = Rows.of(data, device)
         sgd = Momentum(net.parameters, recipe)
 
-        def run_epoch(epoch: int) -> float:
+        def run_epoch(epoch: int) -> Epoch:
             order = shuffled(len(data.X), recipe.seed, epoch)
             return cross_entropy_epoch(net, sgd, rows, order, recipe.batch_size)
 
         self.diagnostics_ = train(net, run_epoch, recipe, data.validation)
         self.text_ = text
-        self._keep(net)
+        self.__dict__.update(net.fitted())
 
     def _adapt(self, X: F64) -> F64:
         if self.variant == "batchnorm":
@@ -225,12 +222,12 @@ class AdapterNet:
         """Cosines with the prompts (n, c), times the temperature."""
         return _cosine_logits(self.adapt(X, training=training), self.text, self.temperature)
 
-    def folded(self) -> tuple[F64, F64, F64, F64]:
-        """Weights and biases of the two layers, with batch normalisation as it is after training."""
+    def fitted(self) -> dict[str, F64]:
+        """Weights and biases of the two layers, with batch normalisation folded into the first."""
         values = {name: array(value) for name, value in {**self.parameters, **self.buffers}.items()}
         gain = values["gain"] / np.sqrt(values["var"] + BN_EPS)
         bias = values["shift"] - gain * values["mean"]
-        return gain[:, None] * values["w1"], bias, values["w2"], values["b2"]
+        return _layers(gain[:, None] * values["w1"], bias, values["w2"], values["b2"])
 
 
 class ClipAdapterNet:
@@ -252,10 +249,14 @@ class ClipAdapterNet:
         mixed = self.ratio * outer + (1 - self.ratio) * X
         return _cosine_logits(mixed, self.text, self.temperature)
 
-    def folded(self) -> tuple[F64, F64, F64, F64]:
+    def fitted(self) -> dict[str, F64]:
         """Weights of the two layers, and biases of zero."""
         w1, w2 = array(self.parameters["w1"]), array(self.parameters["w2"])
-        return w1, np.zeros(len(w1)), w2, np.zeros(len(w2))
+        return _layers(w1, np.zeros(len(w1)), w2, np.zeros(len(w2)))
+
+
+def _layers(*arrays: F64) -> dict[str, F64]:
+    return dict(zip(Adapted.fitted, arrays, strict=False))  # the prompts, last of them, are not learned
 
 
 def _cosine_logits(adapted: Tensor, text: Tensor, temperature: float) -> Tensor:
@@ -297,7 +298,7 @@ def recipe_of(model: Any) -> Recipe:
         momentum=model.momentum,
         weight_decay=model.weight_decay,
         batch_size=model.batch_size,
-        max_seconds=model.max_seconds,
+        max_steps=model.max_steps,
         device=model.device,
         seed=seed_of(model.random_state),
         progress=model.progress,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fairerclip.baselines.adapter import AdapterNet
 from fairerclip.baselines.base import Ints
-from fairerclip.baselines.training import Momentum, Rows, Tensor, check_number, check_size, chunks
+from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, check_number, check_size, chunks
 from fairerclip.extras import require
 
 _BLOCK = 16384
@@ -122,15 +122,15 @@ def _draw(rows: Ints, size: int, rng: np.random.Generator) -> Ints:
 
 def contrastive_epoch(
     net: AdapterNet, sgd: Momentum, rows: Rows, pairs: Pairs, rng: np.random.Generator
-) -> float | None:
-    """One pass over the anchors, a step per group of them; returns the mean loss, None without anchors."""
+) -> Epoch:
+    """One pass over the anchors, the weights moved once per group of them."""
     losses: list[float] = []
     for group in chunks(pairs.anchors(rng), pairs.sizes.anchors_per_step):
         batches = list(pairs.batches(group, rng))
         if batches:
             losses += _accumulate(net, rows, batches, pairs.sizes.temperature)
             sgd.step()
-    return float(np.mean(losses)) if losses else None
+    return Epoch(float(np.mean(losses)) if losses else None, len(losses))
 
 
 def _accumulate(net: AdapterNet, rows: Rows, batches: list[Batch], temperature: float) -> list[float]:

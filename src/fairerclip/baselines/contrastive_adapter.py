@@ -12,6 +12,7 @@ from fairerclip.baselines.base import Ints, Needs, Training
 from fairerclip.baselines.contrast import Pairs, Sizes, contrastive_epoch, count_pairs
 from fairerclip.baselines.pseudo_groups import draw_cells, equalise, pseudo_groups
 from fairerclip.baselines.training import (
+    Epoch,
     Momentum,
     Rows,
     check_size,
@@ -27,6 +28,10 @@ from fairerclip.extras import require
 from fairerclip.inputs import unit_rows
 
 RESAMPLES = ("cells", "upsample")
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "waterbirds": {"epochs": 100, "anchor_share": 1.0, "resample": "cells"},
+    "celeba": {"epochs": 50, "anchor_share": 0.1, "resample": "upsample"},
+}
 
 
 class ContrastiveAdapter(Adapted):
@@ -56,7 +61,7 @@ class ContrastiveAdapter(Adapted):
         Rows of even epochs: ``cell_rows`` of each cell (Waterbirds), or classes upsampled to the largest and then,
         inside each class, cells upsampled to the largest (CelebA).
     cell_rows : int
-    epochs, lr, momentum, weight_decay, batch_size, max_seconds, device, progress, random_state
+    epochs, lr, momentum, weight_decay, batch_size, max_steps, device, progress, random_state
         As in `Adapter`.
 
     Attributes
@@ -99,7 +104,7 @@ class ContrastiveAdapter(Adapted):
         momentum: float = 0.9,
         weight_decay: float = 5e-5,
         batch_size: int = 128,
-        max_seconds: float | None = None,
+        max_steps: int | None = None,
         device: str = "auto",
         random_state: Any = None,
         progress: Any = None,
@@ -120,7 +125,7 @@ class ContrastiveAdapter(Adapted):
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.batch_size = batch_size
-        self.max_seconds = max_seconds
+        self.max_steps = max_steps
         self.device = device
         self.random_state = random_state
         self.progress = progress
@@ -139,7 +144,7 @@ class ContrastiveAdapter(Adapted):
         pairs = Pairs(y, predicted, tensor(unit_rows(data.X), device), sizes)
         sgd = Momentum(net.parameters, recipe)
 
-        def run_epoch(epoch: int) -> float | None:
+        def run_epoch(epoch: int) -> Epoch:
             rng = np.random.default_rng([recipe.seed, epoch])
             if epoch % 2:
                 return contrastive_epoch(net, sgd, rows, pairs, rng)
@@ -159,7 +164,7 @@ class ContrastiveAdapter(Adapted):
             **count_pairs(y, predicted),
         }
         self.text_ = text
-        self._keep(net)
+        self.__dict__.update(net.fitted())
 
     def _sizes(self) -> Sizes:
         if self.resample not in RESAMPLES:

@@ -26,7 +26,7 @@ def train_pseudo(
     weight_decay: float = 5e-5,
     batch_size: int = 128,
     scale: float | str = "auto",
-    max_seconds: float | None = None,
+    max_steps: int | None = None,
     device: str = "auto",
     random_state: Any = None,
     progress: Progress | None = None,
@@ -41,7 +41,7 @@ def train_pseudo(
     data : rows with labels, and class prompts for ``groups="zero-shot"``; rows of weight zero are left out.
     how : "subsample" or "upsample".
     groups : "zero-shot" or "kmeans"; see `pseudo_groups`.
-    epochs, lr, momentum, weight_decay, batch_size, scale, max_seconds, device, random_state, progress
+    epochs, lr, momentum, weight_decay, batch_size, scale, max_steps, device, random_state, progress
         As in `train_probe`.
     """
     if how not in DRAWS:
@@ -52,7 +52,7 @@ def train_pseudo(
         momentum=momentum,
         weight_decay=weight_decay,
         batch_size=batch_size,
-        max_seconds=max_seconds,
+        max_steps=max_steps,
         device=device,
         seed=seed_of(random_state),
         progress=progress,

@@ -27,7 +27,9 @@ from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError
 from fairerclip.persist.model_file import MAX_TENSOR_BYTES, plain_value, read_bytes, write_folder
 
-FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-baseline", 2, 1
+FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-baseline", 3, 1
+FIRST_WITH_STEPS = 3
+"""Until then training by gradient was capped in seconds, which say nothing of steps."""
 ARRAYS, MANIFEST = "arrays.safetensors", "model.json"
 MAX_MANIFEST_BYTES = 1 << 20
 PARAMETER = "parameter:"
@@ -231,6 +233,8 @@ def _read_arrays(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
 
 def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[Any]], kind: Any) -> Any:
     parameters = manifest["parameters"]
+    if manifest["format_version"] < FIRST_WITH_STEPS and isinstance(parameters, dict):
+        parameters = _without_seconds(parameters)
     if not isinstance(parameters, dict) or set(parameters) != set(kind._get_param_names()):
         raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
     model = kind(**{name: _given(value, arrays) for name, value in parameters.items()})
@@ -250,6 +254,18 @@ def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[An
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     return model
+
+
+def _without_seconds(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an older file, without the cap in seconds that the model or its recipe had."""
+    kept = {name: value for name, value in parameters.items() if name != "max_seconds"}
+    if len(kept) < len(parameters):
+        kept["max_steps"] = None
+    recipe = kept.get("recipe")
+    if isinstance(recipe, dict) and isinstance(recipe.get("mapping"), dict):
+        inner = {name: value for name, value in recipe["mapping"].items() if name != "max_seconds"}
+        kept["recipe"] = {"mapping": inner}
+    return kept
 
 
 def _set_labels(path: Path, manifest: dict[str, Any], model: Any) -> None:

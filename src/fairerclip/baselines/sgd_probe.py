@@ -10,6 +10,7 @@ import numpy as np
 
 from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.training import (
+    Epoch,
     Momentum,
     Progress,
     Recipe,
@@ -42,7 +43,7 @@ def train_probe(
     weight_decay: float = 5e-5,
     batch_size: int = 128,
     scale: float | str = "auto",
-    max_seconds: float | None = None,
+    max_steps: int | None = None,
     device: str = "auto",
     random_state: Any = None,
     progress: Progress | None = None,
@@ -54,7 +55,7 @@ def train_probe(
     Parameters
     ----------
     data : rows with labels; rows of weight zero are left out. ``validation`` chooses the epoch.
-    epochs, lr, momentum, weight_decay, batch_size, max_seconds, device, progress
+    epochs, lr, momentum, weight_decay, batch_size, max_steps, device, progress
         As in `Recipe`. Weight decay acts on the intercepts, too.
     scale : "auto" or float
         Rows are multiplied with it while training; the coefficients returned fit the rows as given. "auto" is 10
@@ -72,7 +73,7 @@ def train_probe(
         momentum=momentum,
         weight_decay=weight_decay,
         batch_size=batch_size,
-        max_seconds=max_seconds,
+        max_steps=max_steps,
         device=device,
         seed=seed_of(random_state),
         progress=progress,
@@ -93,12 +94,12 @@ def fit_linear(
     torch = require("torch", "torch", "a probe trained by gradient")
     factor = row_scale(data.X, scale)
     device = torch.device(device_of(recipe))
-    net = _Linear(data.X.shape[1], data.n_classes, recipe.seed, device)
+    net = _Linear(data.X.shape[1], data.n_classes, recipe.seed, device, factor)
     rows = Rows.of(data, device, factor)
     sgd = Momentum(net.parameters, recipe)
     drawn: list[int] = []
 
-    def run_epoch(epoch: int) -> float | None:
+    def run_epoch(epoch: int) -> Epoch:
         order = draw(epoch)
         drawn.append(len(order))
         return cross_entropy_epoch(net, sgd, rows, order, recipe.batch_size)
@@ -108,7 +109,8 @@ def fit_linear(
         validation = validation._replace(X=validation.X * factor)
     diagnostics = train(net, run_epoch, recipe, validation)
     diagnostics.update(scale=factor, rows_per_epoch=int(np.median(drawn)))
-    return array(net.parameters["weight"]) * factor, array(net.parameters["bias"]), diagnostics
+    heads = net.fitted()
+    return heads["coef_"], heads["intercept_"], diagnostics
 
 
 def row_scale(X: F64, scale: float | str) -> float:
@@ -128,15 +130,21 @@ def row_scale(X: F64, scale: float | str) -> float:
 
 
 class _Linear:
-    """``Wx + b``."""
+    """``Wx + b`` of rows that were multiplied with ``factor``."""
 
-    def __init__(self, width: int, n_classes: int, seed: int, device: Any) -> None:
+    def __init__(self, width: int, n_classes: int, seed: int, device: Any, factor: float) -> None:
         rng = np.random.default_rng(seed)
         self.parameters = {
             "weight": parameter(uniform(rng, (n_classes, width), width), device),
             "bias": parameter(uniform(rng, (n_classes,), width), device),
         }
         self.buffers: dict[str, Tensor] = {}
+        self._factor = factor
 
     def logits(self, X: Tensor, *, training: bool) -> Tensor:
         return X @ self.parameters["weight"].T + self.parameters["bias"]
+
+    def fitted(self) -> dict[str, F64]:
+        """Coefficients and intercepts for rows as they were given."""
+        weight, bias = (array(self.parameters[name]) for name in ("weight", "bias"))
+        return {"coef_": weight * self._factor, "intercept_": bias}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +38,12 @@ class Recipe:
     ----------
     epochs, batch_size : int
     lr, momentum, weight_decay : of stochastic gradient descent.
-    max_seconds : stop after the epoch in which it is exceeded; None for no cap.
+    max_steps : stop after the epoch in which so many batches have been learned from; None for no cap. An anchor of the
+        Contrastive Adapter with its rows is a batch.
     device : "auto" (a GPU where there is one), "cpu" or "cuda".
     seed : int; weights, order of rows and draws come from it.
-    progress : called with a record of each epoch, or None.
+    progress : called with a record of each epoch, or None; ``record["fitted"]()`` gives the fitted arrays, by name, as
+        they are after it.
     """
 
     epochs: int = 100
@@ -49,7 +51,7 @@ class Recipe:
     momentum: float = 0.9
     weight_decay: float = 5e-5
     batch_size: int = 128
-    max_seconds: float | None = None
+    max_steps: int | None = None
     device: str = "auto"
     seed: int = 0
     progress: Progress | None = None
@@ -60,12 +62,21 @@ class Recipe:
         check_number("lr", self.lr, 0, math.inf, open_below=True)
         check_number("momentum", self.momentum, 0, 1)
         check_number("weight_decay", self.weight_decay, 0, math.inf)
-        if self.max_seconds is not None:
-            check_number("max_seconds", self.max_seconds, 0, math.inf, open_below=True)
+        if self.max_steps is not None:
+            check_size("max_steps", self.max_steps)
         if self.device not in ("auto", "cpu", "cuda"):
             raise ParameterError(f"device must be one of 'auto', 'cpu', 'cuda'; got {self.device!r}")
         if self.progress is not None and not callable(self.progress):
             raise ParameterError(f"progress must be callable or None; got {self.progress!r}")
+
+
+class Epoch(NamedTuple):
+    """What an epoch did."""
+
+    loss: float | None
+    """Mean over its rows; None if it had nothing to do."""
+    steps: int
+    """Batches that it learned from."""
 
 
 class Net(Protocol):
@@ -78,6 +89,10 @@ class Net(Protocol):
 
     def logits(self, X: Tensor, *, training: bool) -> Tensor:
         """Logits (n, c) of rows (n, p)."""
+        ...
+
+    def fitted(self) -> dict[str, F64]:
+        """Arrays of the fitted model, by name, as the weights are now."""
         ...
 
 
@@ -106,7 +121,7 @@ class Momentum:
 
 
 def train(
-    net: Net, run_epoch: Callable[[int], float | None], recipe: Recipe, validation: Validation | None
+    net: Net, run_epoch: Callable[[int], Epoch], recipe: Recipe, validation: Validation | None
 ) -> dict[str, Any]:
     """Run epochs, leave ``net`` as it was after the kept one, and return diagnostics.
 
@@ -116,14 +131,14 @@ def train(
     Parameters
     ----------
     net : changed in place.
-    run_epoch : takes the number of the epoch, from 1, and returns its mean loss; None if it had nothing to do.
+    run_epoch : takes the number of the epoch, from 1.
     recipe : how long, and on which device.
     validation : rows with class and group, or None.
 
     Returns
     -------
-    dict with ``epoch`` (the one kept), ``epochs`` (run), ``kept`` and ``stopped`` (why), ``seconds``, ``device`` and
-    ``history`` (one record per epoch).
+    dict with ``epoch`` (the one kept), ``epochs`` and ``steps`` (run), ``kept`` and ``stopped`` (why), ``seconds``,
+    ``device`` and ``history`` (one record per epoch).
     """
     torch = require("torch", "torch", "training by gradient")
     device = torch.device(device_of(recipe))
@@ -131,10 +146,11 @@ def train(
     history: list[dict[str, Any]] = []
     best, kept, stopped = (-1.0, -1.0), 0, "epochs"
     snapshot: dict[str, Tensor] = {}
-    start = time.monotonic()
+    start, steps = time.monotonic(), 0
     for epoch in range(1, recipe.epochs + 1):
         with torch.enable_grad(), one_thread():
-            loss = run_epoch(epoch)
+            loss, taken = run_epoch(epoch)
+        steps += taken
         if loss is not None and not math.isfinite(loss):
             raise NonFiniteError(f"training diverged in epoch {epoch} (loss {loss}); lower lr={recipe.lr}")
         record: dict[str, Any] = {"epoch": epoch, "loss": loss}
@@ -145,15 +161,16 @@ def train(
                 best, kept, snapshot = found, epoch, _copy(net)
         history.append(record)
         if recipe.progress is not None:
-            recipe.progress({**record, "epochs": recipe.epochs})
-        if recipe.max_seconds is not None and time.monotonic() - start > recipe.max_seconds:
-            stopped = "max_seconds"
+            recipe.progress({**record, "epochs": recipe.epochs, "fitted": net.fitted})
+        if recipe.max_steps is not None and steps >= recipe.max_steps:
+            stopped = "max_steps" if epoch < recipe.epochs else stopped
             break
     if validation is not None:
         _restore(net, snapshot)
     return {
         "epoch": kept if validation is not None else len(history),
         "epochs": len(history),
+        "steps": steps,
         "kept": KEPT_LAST if validation is None else KEPT_BEST,
         "stopped": stopped,
         "seconds": time.monotonic() - start,
@@ -180,10 +197,10 @@ def one_thread() -> Iterator[None]:
 
 def cross_entropy_epoch(
     net: Net, sgd: Momentum, rows: Rows, order: NDArray[np.integer[Any]], batch_size: int
-) -> float:
-    """One pass of weighted cross-entropy over the rows named by ``order``; returns the mean loss."""
+) -> Epoch:
+    """One pass of weighted cross-entropy over the rows named by ``order``."""
     torch = require("torch", "torch", "training by gradient")
-    total = 0.0
+    total, steps = 0.0, 0
     for batch in chunks(order, batch_size):
         index = torch.as_tensor(batch, device=rows.X.device)
         losses = torch.nn.functional.cross_entropy(
@@ -193,7 +210,8 @@ def cross_entropy_epoch(
         loss.backward()
         sgd.step()
         total += float(loss.detach()) * len(batch)
-    return total / len(order)
+        steps += 1
+    return Epoch(total / len(order), steps)
 
 
 @dataclass(frozen=True, eq=False)

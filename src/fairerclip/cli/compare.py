@@ -33,9 +33,9 @@ def compare(
     classes: options.ClassNames = None,
     seeds: Annotated[int, typer.Option(help="Seeds, for methods that a seed changes.")] = 3,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time. Default: one per core.")] = None,
-    max_seconds: Annotated[
-        float, typer.Option("--max-seconds", help="Cap on one training by gradient.")
-    ] = 60.0,
+    max_steps: Annotated[
+        int, typer.Option("--max-steps", help="Cap on one training by gradient, in batches.")
+    ] = 20_000,
     plot: Annotated[
         Path | None, typer.Option(help="Draw worst group against average (.png, .svg or .pdf).")
     ] = None,
@@ -66,7 +66,7 @@ def compare(
         methods=None if keys is None else tuple(keys),
         seeds=seeds,
         jobs=jobs,
-        max_seconds=max_seconds,
+        max_steps=max_steps,
         source=str(task),
     )
     work = None if output is None else output / "runs"

@@ -43,11 +43,12 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes at a time. Default: one per core.")
     ] = None,
-    max_seconds: Annotated[
-        float | None,
+    max_steps: Annotated[
+        int | None,
         typer.Option(
-            min=0.1,
-            help="Cap on the training of one setting by gradient. Default: 120 on --data, 10 on --suite, else 3.",
+            min=1,
+            help="Cap on the training of one setting by gradient, in batches. Default: 20000 on --data, 3000 on "
+            "--suite, else 500.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One seed, few methods and settings.")] = False,
@@ -79,7 +80,7 @@ def reproduce(
             _list(source, json)
             return
         entries = chosen_entries(names)
-    told = ReproduceOptions(seeds=seeds, jobs=jobs, max_seconds=max_seconds, quick=quick)
+    told = ReproduceOptions(seeds=seeds, jobs=jobs, max_steps=max_steps, quick=quick)
     command = _command(names, data, model, suite, told)
     if not json:
         show.say(source.sentence)
@@ -122,7 +123,7 @@ def _command(
     parts += [] if data is None else ["--data", data.name]
     parts += [part for one in model or () for part in ("--model", one)]
     parts += [] if suite is None else ["--suite", suite.name]
-    for name in ("seeds", "jobs", "max_seconds"):
+    for name in ("seeds", "jobs", "max_steps"):
         value = getattr(told, name)
         parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join([*parts, *(["--quick"] if told.quick else [])])

@@ -1,8 +1,8 @@
 """The methods that are compared, what each needs, and the settings that each may try.
 
-Every method gets the same budget, `BUDGET` fits, and the same validation rows to choose among what they gave, by the
-shrunken worst group. FairerCLIP is what its own `tune` gives, which goes by the expected worst group and takes no more
-fits than that; all points of one factorisation are one fit.
+Every method gets the same number of candidate models, `CANDIDATES`, or the one that it has where nothing can be
+varied. It does not matter what a candidate costs: a point from one factorisation, a share of WiSE, a λ of Orth-Cali, a
+penalty of a probe and the state of a network after some epochs count alike. All are judged alike, too: `run`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from fairerclip.errors import ParameterError
 from fairerclip.workflow import Experiment
 
-BUDGET = 12
-"""Fits that a method may try for one seed."""
-GRADIENT_FITS = 3
-"""Fits of a method trained by gradient, whose time is capped besides."""
+CANDIDATES = 40
+"""Models that a method may choose from, for one seed."""
+CHECKPOINTS = 10
+"""Models that one training by gradient gives: after every tenth of its epochs."""
 
 Parameters = Mapping[str, Any]
 
@@ -30,11 +30,11 @@ class Method:
     ----------
     key : how the command line names it.
     title : how tables name it.
-    labels : labels of the training rows that it sees: "none", "target" or "all".
+    labels : labels that it learns from: "none", "target" or "all" of the training rows, or "validation" rows alone.
     home : name in `fairerclip.baselines`, or "FairerCLIP".
-    fixed, candidates : parameters that stay, and the settings to try.
-    gradient : whether it is trained by gradient (extra ``torch``), within a time cap.
-    validation : whether its fit sees the validation rows, to stop or to learn from.
+    fixed, candidates : parameters that stay, and the settings to try; the first is the published or default one.
+    gradient : whether it is trained by gradient (extra ``torch``), for so many steps at most; each setting then gives
+        `CHECKPOINTS` models.
     seeded : whether a seed changes it; else one run stands for all seeds.
     needs_text, needs_sensitive : whether it needs class prompts, and sensitive values (true or read from prompts).
     """
@@ -46,10 +46,14 @@ class Method:
     fixed: Parameters
     candidates: Sequence[Parameters]
     gradient: bool = False
-    validation: bool = False
     seeded: bool = True
     needs_text: bool = True
     needs_sensitive: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is FairerCLIP, which is tuned by its own search over `SEARCH`."""
+        return self.home == "FairerCLIP"
 
     @property
     def needs(self) -> list[str]:
@@ -57,6 +61,7 @@ class Method:
         parts = {
             "target_labels": self.labels != "none",
             "sensitive_labels": self.labels == "all",
+            "validation_labels": self.labels == "validation",
             "class_prompts": self.needs_text,
             "sensitive_prompts": self.needs_sensitive and self.labels != "all",
             "torch": self.gradient,
@@ -74,6 +79,8 @@ class Method:
         without = [name for name in experiment.sensitive if name not in train.s]
         if self.labels == "all" and (without or not experiment.sensitive):
             return "there are no sensitive labels in training"
+        if self.labels == "validation" and not has_validation(experiment):
+            return "there are no validation rows with both labels to learn from"
         if self.needs_text and experiment.text is None:
             return "there are no class prompts"
         silent = [name for name in experiment.sensitive if task.sensitive[name].text is None]
@@ -82,12 +89,48 @@ class Method:
         return None
 
 
-PENALTIES = [{"C": 10.0**power} for power in (-4, -3.5, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2)]
-RATES = [{"lr": rate} for rate in (1e-3, 1e-2, 1e-1)]
-CELEBA_RECIPE = {"epochs": 50, "anchor_share": 0.1, "resample": "upsample"}
-"""Of the Contrastive Adapter: a tenth of the anchors in a contrastive epoch. Its defaults are those for Waterbirds."""
-CONTRASTIVE: list[Parameters] = [{"lr": 1e-3, **CELEBA_RECIPE}, {"lr": 1e-2, **CELEBA_RECIPE}, {"lr": 1e-2}]
+def has_validation(experiment: Experiment) -> bool:
+    """Whether there are validation rows with both labels, apart from those reported on."""
+    return experiment.evaluation_split() != "val" and experiment.is_labelled("val")
+
+
+def _settings(name: str, first: float, values: Sequence[float]) -> list[Parameters]:
+    """A setting per value of one parameter, the first one leading."""
+    return [{name: value} for value in (first, *(v for v in values if v != first))]
+
+
+PENALTIES = _settings("C", 1.0, [10.0 ** (k / 5) for k in range(-25, 15)])
+"""From 1e-5 to 600."""
+L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 10) for k in range(-29, 11)])
+"""Around the published ones, 0.003 to 3."""
+STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 31))])
+"""Of Orth-Cali, up to 1e5."""
+SHARES: list[Parameters] = [
+    {"alpha": 0.5, "C": 1.0},
+    {"alpha": 0.0},
+    *({"alpha": k / 10, "C": C} for C in (1.0, 0.01, 0.1, 10.0) for k in range(1, 10) if (k, C) != (5, 1.0)),
+    *({"alpha": 1.0, "C": C} for C in (0.1, 1.0, 10.0)),
+]
+"""Of WiSE, from zero-shot to the probe."""
+RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
+RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
+"""Of CLIP-Adapter: the two that its authors found best on their datasets."""
 ONCE: list[Parameters] = [{}]
+SEARCH: Mapping[str, Sequence[Any]] = {
+    "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
+    "taus": [0.0, 0.8, 0.98],
+    "zero_shots": [0.0, 0.5, 0.75],
+    "criteria": ["marginal", "conditional"],
+}
+"""What FairerCLIP tries here, its defaults and both ends around them: with the zero-shot classifier, and that with
+orthogonal prompts, `CANDIDATES` models. Its own search has nine times as many."""
+
+
+def _contrastive() -> list[Parameters]:
+    """Both published recipes, each with the published step size and a longer one for unit rows."""
+    from fairerclip.baselines.contrastive_adapter import PUBLISHED
+
+    return [{**PUBLISHED[name], "lr": lr} for name in ("waterbirds", "celeba") for lr in (1e-3, 1e-2)]
 
 
 def _fairerclip(labels: str) -> Method:
@@ -119,6 +162,19 @@ def _probe(key: str, title: str, labels: str, **fixed: Any) -> Method:
     )
 
 
+def _wise(key: str, title: str, **fixed: Any) -> Method:
+    return Method(key, title, "target", "WiSE", fixed, SHARES, seeded=False, needs_sensitive=bool(fixed))
+
+
+def _by_gradient(key: str, title: str, home: str, candidates: Sequence[Parameters], **fixed: Any) -> Method:
+    needs_text = fixed.get("solver") != "sgd"
+    return Method(key, title, "target", home, fixed, candidates, gradient=True, needs_text=needs_text)
+
+
+def _dfr(key: str, title: str, labels: str, variant: str) -> Method:
+    return Method(key, title, labels, "DFR", {"variant": variant}, L1_PENALTIES, needs_text=False)
+
+
 METHODS = (
     Method("zero-shot", "Zero-shot", "none", "ZeroShot", {}, ONCE, seeded=False),
     Method("orth-proj", "Orth-Proj", "none", "OrthProj", {}, ONCE, seeded=False, needs_sensitive=True),
@@ -128,7 +184,7 @@ METHODS = (
         "none",
         "OrthCali",
         {},
-        [{"lam": lam} for lam in (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 500.0, 1000.0, 3000.0, 1e4, 1e5)],
+        STRENGTHS,
         seeded=False,
         needs_sensitive=True,
     ),
@@ -157,82 +213,21 @@ METHODS = (
         needs_text=False,
         needs_sensitive=True,
     ),
-    Method(
-        "wise",
-        "WiSE interpolation",
-        "target",
-        "WiSE",
-        {},
-        [{"alpha": alpha, "C": C} for C in (0.01, 1.0) for alpha in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)],
-        seeded=False,
-    ),
-    Method(
-        "probe-sgd",
-        "ERM probe, SGD",
-        "target",
-        "LinearProbe",
-        {"solver": "sgd"},
-        RATES,
-        True,
-        True,
-        needs_text=False,
-    ),
-    Method("adapter", "ERM adapter", "target", "Adapter", {}, RATES, True, True),
-    Method(
-        "dfr-subsample",
-        "DFR, pseudo-groups, subsample",
-        "target",
-        "DFR",
-        {"variant": "subsample"},
-        RATES,
-        True,
-        True,
-    ),
-    Method(
-        "dfr-upsample",
-        "DFR, pseudo-groups, upsample",
-        "target",
-        "DFR",
-        {"variant": "upsample"},
-        RATES,
-        True,
-        True,
-    ),
-    Method(
-        "contrastive-adapter",
-        "Contrastive Adapter",
-        "target",
-        "ContrastiveAdapter",
-        {},
-        CONTRASTIVE,
-        True,
-        True,
-    ),
+    _wise("wise", "WiSE interpolation"),
+    _wise("wise-group", "WiSE interpolation, group weights on Ŝ", class_weight="group"),
+    _by_gradient("probe-sgd", "ERM probe, SGD", "LinearProbe", RATES, solver="sgd"),
+    _by_gradient("adapter", "ERM adapter", "Adapter", RATES),
+    _by_gradient("clip-adapter", "CLIP-Adapter", "Adapter", RATIOS, variant="clip-adapter", hidden=None),
+    _by_gradient("dfr-subsample", "DFR, pseudo-groups, subsample", "DFR", RATES, variant="subsample"),
+    _by_gradient("dfr-upsample", "DFR, pseudo-groups, upsample", "DFR", RATES, variant="upsample"),
+    _by_gradient("contrastive-adapter", "Contrastive Adapter", "ContrastiveAdapter", _contrastive()),
     _fairerclip("target"),
-    Method(
-        "dfr-validation",
-        "DFR, validation groups",
-        "target",
-        "DFR",
-        {"variant": "validation"},
-        ONCE,
-        validation=True,
-        needs_text=False,
-    ),
     _probe("probe-group-true", "Group-balanced probe, true S", "all", class_weight="group"),
-    Method(
-        "dfr-train",
-        "DFR, training groups",
-        "all",
-        "DFR",
-        {"variant": "train"},
-        ONCE,
-        validation=True,
-        needs_text=False,
-    ),
+    _dfr("dfr-train", "DFR, training groups", "all", "train"),
     _fairerclip("all"),
+    _dfr("dfr-validation", "DFR, validation groups", "validation", "validation"),
 )
-"""All methods, in the order of tables: without labels, with labels, with labels and true S."""
+"""All methods, in the order of tables: without labels, with labels, with labels and true S, on validation rows."""
 
 
 def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
@@ -244,9 +239,15 @@ def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
     return list(METHODS) if keys is None else [known[key] for key in keys]
 
 
-def make(method: Method, parameters: Parameters, seed: int, max_seconds: float | None = None) -> Any:
-    """An unfitted estimator; ``max_seconds`` caps training by gradient."""
-    if method.home == "FairerCLIP":
+def make(
+    method: Method,
+    parameters: Parameters,
+    seed: int,
+    max_steps: int | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> Any:
+    """An unfitted estimator; ``max_steps`` caps training by gradient, and ``progress`` hears of its epochs."""
+    if method.is_own:
         from fairerclip.model import FairerCLIP
 
         return FairerCLIP(**method.fixed, **parameters, random_state=seed)
@@ -254,7 +255,8 @@ def make(method: Method, parameters: Parameters, seed: int, max_seconds: float |
 
     maker: Callable[..., Any] = getattr(baselines, method.home)
     names = maker().get_params()
-    given = {**method.fixed, **parameters, **({"max_seconds": max_seconds} if method.gradient else {})}
+    training = {"max_steps": max_steps, "progress": progress} if method.gradient else {}
+    given = {**method.fixed, **parameters, **training}
     own = {name: value for name, value in given.items() if name in names}
     rest = {name: value for name, value in given.items() if name not in names}
     if rest:  # how a probe is trained by gradient is not part of what it is

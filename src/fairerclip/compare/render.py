@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairerclip.compare.methods import BUDGET, GRADIENT_FITS
+from fairerclip.compare.methods import CHECKPOINTS
 from fairerclip.extras import require
 from fairerclip.files import atomic_file
 from fairerclip.metrics.names import FIGURES
-from fairerclip.numbers import NOTHING, number, significant, with_spread
+from fairerclip.numbers import NOTHING, change, number, significant, with_spread
 from fairerclip.report.document import Document, DocumentTable
 
 Results = Mapping[str, Any]
@@ -18,10 +18,13 @@ TOLD = {
     "none": "Without labels in training",
     "target": "With target labels in training",
     "all": "With target and true sensitive labels in training",
+    "validation": "Learned from the labels of the validation rows",
 }
+"""Labels that a method learns from → heading. All choose by the labels of the validation rows."""
 SHOWN = ("average", "worst_group", "gap", "eod")
 COLUMNS = (
     "method",
+    "candidates",
     *(FIGURES[name].short for name in SHOWN),
     "fit, s",
     "tuning, s",
@@ -39,13 +42,15 @@ def document(results: Results) -> Document:
         else task["file"]
     )
     notes = [
-        "Every method was tuned on the same validation rows: FairerCLIP by its own search, which goes by the expected "
-        "worst group, and the others by the shrunken worst group. "
+        *(verdict_sentence(verdict) for verdict in results["verdicts"]),
+        f"Every method chose among at most {settings['candidates']} candidate models on the same validation rows, by the "
+        "same rule: the expected worst group, with offsets of the class scores, where held-out halves trust them. "
+        "A method with one candidate has nothing to vary.",
         f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
-        f"Methods trained by gradient tried {GRADIENT_FITS} step sizes of at most "
-        f"{significant(settings['max_seconds'], 6)} s each; the others up to {BUDGET} fits. All points of one "
-        "factorisation are one fit. Times are of one core, with other runs beside it.",
+        f"One training by gradient takes at most {significant(settings['max_steps'], 6)} batches and gives "
+        f"{CHECKPOINTS} candidates, the states after each tenth of its epochs. Times are of one core, with other runs "
+        "beside it.",
     ]
     notes += [f"Left out: {key}, because {reason}." for key, reason in results["left_out"].items()]
     tables = [
@@ -61,16 +66,34 @@ def document(results: Results) -> Document:
     return Document(title=f"{task['name']}: methods compared", source=kind, notes=notes, tables=tables)
 
 
+def verdict_sentence(verdict: Results) -> str:
+    """FairerCLIP against the best of the other methods that see no more labels, in words."""
+    worst, average = (change(**verdict[name]) for name in ("worst_group", "average"))
+    found = verdict["worst_group"]
+    word = "better" if found["low"] > 0 else "worse" if found["high"] < 0 else "not told apart"
+    return (
+        f"{verdict['title']}, against the best of {verdict['others']} other methods that see no more labels, "
+        f"{verdict['against_title']}: {word}; worst group {worst}, average {average} points."
+    )
+
+
 def _cells(row: Results) -> list[str]:
     figures = row["figures"]
     if figures is None:
-        return [row["title"], f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 2)]
+        return [row["title"], "", f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 3)]
     shown = [_figure(figures[name]) for name in SHOWN]
     times = [number(row[name], digits) for name, digits in (("seconds", 2), ("seconds_in_all", 1))]
     title = row["title"] + (
         f" ({len(row['errors'])} of {len(row['runs'])} runs failed)" if row["errors"] else ""
     )
-    return [title, *shown, *times, number(row["parameters"], 0), number(row["peak_mb"], 0)]
+    return [
+        title,
+        str(row["candidates"]),
+        *shown,
+        *times,
+        number(row["parameters"], 0),
+        number(row["peak_mb"], 0),
+    ]
 
 
 def _figure(figure: Results | None) -> str:
@@ -85,7 +108,7 @@ def draw_front(results: Results, path: Path, *, overwrite: bool = False) -> None
     figures = require("matplotlib.figure", "plots", "drawing")
     figure = figures.Figure(figsize=(7.5, 5.5), layout="constrained")
     axes = figure.add_subplot()
-    marks = {"none": "o", "target": "s", "all": "D"}
+    marks = {"none": "o", "target": "s", "all": "D", "validation": "^"}
     for row in results["rows"]:
         found = row["figures"]
         if found is None:
@@ -103,7 +126,7 @@ def draw_front(results: Results, path: Path, *, overwrite: bool = False) -> None
     axes.set(
         xlabel=FIGURES["average"].axis,
         ylabel=f"{FIGURES['worst_group'].axis} [95 %]",
-        title="○ no labels   □ labels   ◇ labels and true S",
+        title="○ no labels   □ labels   ◇ labels and true S   △ validation labels",
     )
     with atomic_file(path, overwrite=overwrite) as handle:
         figure.savefig(handle, format=path.suffix[1:], dpi=150)

@@ -1,37 +1,76 @@
-"""One method on one task with one seed: every setting tried on the same validation rows, the best read once on test."""
+"""One method on one task with one seed: its candidate models on the same validation rows, the best read once on test.
+
+Every method is chosen as FairerCLIP is: by the expected worst group, with offsets of the class scores, as far as
+held-out halves of the validation rows trust either (`tuning.choose`).
+"""
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.compare.methods import Method, make
-from fairerclip.data import Split
-from fairerclip.errors import LabelError
-from fairerclip.metrics import shrunken_worst_group
-from fairerclip.path import PRIOR
+from fairerclip.compare.methods import CHECKPOINTS, SEARCH, Method, has_validation, make
+from fairerclip.errors import LabelError, NonFiniteError
+from fairerclip.tuning.choose import choose
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective
+from fairerclip.tuning.search import Candidate, Pool
 from fairerclip.workflow import UNKNOWN, Experiment
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A fitted model, the offsets of its scores (c,), and how it was chosen."""
+
+    model: Any
+    offsets: F64
+    parameters: Mapping[str, Any]
+    candidates: int
+    seconds: float
+    """Of its fit alone."""
+    strategy: str | None = None
+    value: float | None = None
+    """On the validation rows: expected worst group, and a little of the average."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        return np.asarray(self.model.classes_[(self.model.scores(X) + self.offsets).argmax(axis=1)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """One candidate: its settings, the model, the seconds of its fit and its scores on the validation rows."""
+
+    parameters: Mapping[str, Any]
+    model: Any
+    seconds: float
+    fit: int
+    scores: F64 = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def run_method(
-    method: Method, experiment: Experiment, seed: int, *, max_seconds: float | None = None
+    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
 ) -> dict[str, Any]:
-    """Tune a method on the validation split and report on the test split.
+    """Choose among the candidates of a method on the validation split and report on the test split.
 
-    FairerCLIP is tuned by its own search. Without labelled validation rows the first setting is taken as it is, and
-    FairerCLIP with its defaults. ``max_seconds`` caps the training of one
-    setting of a method that is trained by gradient.
+    Without labelled validation rows the first setting is taken as it is, and FairerCLIP with its defaults.
+    ``max_steps`` caps the training of one setting of a method that is trained by gradient.
 
     Returns
     -------
     dict
-        JSON-ready: the report, what was chosen of how many, seconds of the chosen fit and of all, parameters, and the
-        memory that fitting took beyond what was there before (None where the system does not tell).
+        JSON-ready: the report, predicted codes of the rows reported on, what was chosen of how many candidates,
+        seconds of the chosen fit and of all, parameters, and the memory that fitting took beyond what was there before
+        (None where the system does not tell).
     """
     reason = method.why_not(experiment)
     if reason is not None:
@@ -39,71 +78,174 @@ def run_method(
     name = experiment.evaluation_split()
     if name is None:
         raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
-    val = experiment.task.val if name != "val" and experiment.is_labelled("val") else None
     before, started = peak_memory(), time.perf_counter()
-    best: dict[str, Any] | None = None
-    fits = 0
-    for parameters in method.candidates:
-        tried = _try(method, parameters, experiment, seed, val, max_seconds)
-        fits += tried["fits"]
-        if best is None or tried["score"] > best["score"]:
-            best = tried
-        if val is None:
-            break
-    if best is None:
-        raise AssertionError("a method has at least one candidate")
+    chosen = choose_model(method, experiment, seed, max_steps=max_steps)
     seconds = time.perf_counter() - started
     rows = experiment.task.split(name)
-    model = best["model"]
+    predicted = chosen.predict(rows.X)
     after = peak_memory()
     return {
         "seed": seed,
         "split": name,
-        "report": experiment.report(rows, model.predict(rows.X)).as_dict(),
-        "chosen": {**method.fixed, **best["parameters"]},
-        "validation_score": None if val is None else best["score"][0],
-        "settings": fits,
-        "seconds": best["seconds"],
+        "report": experiment.report(rows, predicted).as_dict(),
+        "predicted": [experiment.classes.index(label) for label in predicted.tolist()],
+        "chosen": {**method.fixed, **chosen.parameters},
+        "offsets": chosen.offsets.tolist(),
+        "strategy": chosen.strategy,
+        "validation_value": chosen.value,
+        "candidates": chosen.candidates,
+        "seconds": chosen.seconds,
         "seconds_in_all": seconds,
-        "parameters": count_parameters(model),
+        "parameters": count_parameters(chosen.model),
         "peak_mb": None if before is None or after is None else max(0.0, after - before),
-        "notes": best["notes"],
+        "notes": _notes(chosen.model),
     }
 
 
-def _try(
+def choose_model(
+    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
+) -> Chosen:
+    """The model that the validation rows like best, of all that the method may try."""
+    if method.is_own:
+        return _own(method, experiment, seed)
+    if not has_validation(experiment):
+        first = _train(method, method.candidates[0], experiment, seed, 0, max_steps)[-1]
+        return Chosen(first.model, _no_offsets(first.model), first.parameters, 1, first.seconds)
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    known = (y != UNKNOWN) & (s != UNKNOWN)
+    if method.labels == "validation":
+        tried, failures = _cross_fitted(method, experiment, seed, known), []
+    else:
+        tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
+    classes = tried[0].model.classes_
+    judge = Judge(
+        np.array([classes.tolist().index(label) for label in y[known].tolist()]),
+        np.unique(s[known], return_inverse=True)[1].reshape(-1),
+        len(classes),
+        len(np.unique(s[known])),
+    )
+    pool = Pool(
+        [Candidate(dict(t.parameters), t.fit, t.scores.astype(np.float32)) for t in tried],
+        given=_given(tried),
+        zero_shot=next((i for i, t in enumerate(tried) if t.parameters.get("alpha") == 0), None),
+        classes=classes,
+        grid={},
+        fits=1 + tried[-1].fit,
+        planned=len(method.candidates),
+        seconds=0.0,
+        failures=failures,
+    )
+    found = choose(pool, judge, Objective("worst_group"))
+    best, offsets = tried[found.choice.candidate], found.choice.offsets
+    if method.labels == "validation":  # chosen by halves, learned from all
+        best = _train(method, best.parameters, experiment, seed, best.fit, max_steps)[-1]
+    return Chosen(best.model, offsets, best.parameters, len(tried), best.seconds, found.strategy, found.value)
+
+
+def _given(tried: list[_Tried]) -> int:
+    """Place of the published or default setting, trained to its end."""
+    return max(i for i, t in enumerate(tried) if t.fit == tried[0].fit)
+
+
+def _own(method: Method, experiment: Experiment, seed: int) -> Chosen:
+    """FairerCLIP by its own search over as many candidates as every method has."""
+    model = make(method, {}, seed)
+    parameters: dict[str, Any] = {}
+    candidates, strategy, value = 1, None, None
+    if has_validation(experiment):
+        tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
+        parameters = tuning["chosen"]["parameters"]
+        candidates, strategy, value = tuning["candidates"], tuning["strategy"], tuning["value"]
+    # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
+    start = time.perf_counter()
+    experiment.fit(model, method.labels)
+    seconds = time.perf_counter() - start
+    return Chosen(model, _no_offsets(model), parameters, candidates, seconds, strategy, value)
+
+
+def _no_offsets(model: Any) -> F64:
+    return np.zeros(len(model.classes_))
+
+
+def _fitted(
+    method: Method, experiment: Experiment, seed: int, X: Any, max_steps: int | None
+) -> tuple[list[_Tried], list[str]]:
+    """Every candidate with its scores on validation rows, and the settings that diverged."""
+    tried: list[_Tried] = []
+    failures: list[str] = []
+    for number, parameters in enumerate(method.candidates):
+        try:
+            models = _train(method, parameters, experiment, seed, number, max_steps)
+        except NonFiniteError as error:
+            failures.append(str(error))
+            continue
+        tried += [_Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
+    if not tried:
+        raise NonFiniteError(f"{method.title}: no setting can be trained: {failures[0]}")
+    return tried, failures
+
+
+def _train(
     method: Method,
     parameters: Mapping[str, Any],
     experiment: Experiment,
     seed: int,
-    val: Split | None,
-    max_seconds: float | None,
-) -> dict[str, Any]:
-    """Fit one setting; its model, validation score (with the average to break ties) and seconds."""
-    model = make(method, parameters, seed, max_seconds)
+    number: int,
+    max_steps: int | None,
+    validation: tuple[Any, Any, Any] | None = None,
+) -> list[_Tried]:
+    """Fit one setting: its model, or of a method trained by gradient the models after each tenth of its epochs."""
+    states: list[dict[str, Any]] = []
+    model = make(method, parameters, seed, max_steps, lambda record: states.append(record["fitted"]()))
     arguments = fit_arguments(method, experiment)
-    if method.validation and val is not None:
-        y, s = experiment.labels(val)
-        arguments["validation"] = (val.X, y, s)
-    chosen, fits = dict(parameters), 1
-    if method.home == "FairerCLIP" and val is not None:
-        tuning = experiment.tune(model, method.labels).diagnostics_["tuning"]
-        chosen |= tuning["chosen"]["parameters"]
-        fits = tuning["fits"]
-    # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
+    if method.labels == "validation":
+        val = experiment.task.val
+        arguments["validation"] = validation or (val.X, *experiment.labels(val))
     start = time.perf_counter()
     model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
     seconds = time.perf_counter() - start
-    notes = _notes(model)
-    score = (0.0, 0.0) if val is None else _score(experiment, val, model.predict(val.X))
-    return {
-        "model": model,
-        "parameters": chosen,
-        "score": score,
-        "fits": fits,
-        "seconds": seconds,
-        "notes": notes,
-    }
+    if not method.gradient:
+        return [_Tried(parameters, model, seconds, number)]
+    out = []
+    for epoch in checkpoints(len(states)):
+        then = copy.copy(model)
+        then.__dict__.update(states[epoch - 1])
+        out.append(_Tried({**parameters, "epoch": epoch}, then, seconds, number))
+    return out
+
+
+def checkpoints(epochs: int) -> list[int]:
+    """Epochs, from 1 to the last, after which models are looked at.
+
+    Examples
+    --------
+    >>> checkpoints(50), checkpoints(3)
+    ([5, 10, 15, 20, 25, 30, 35, 40, 45, 50], [1, 2, 3])
+    """
+    return sorted({max(1, round(epochs * k / CHECKPOINTS)) for k in range(1, CHECKPOINTS + 1)})
+
+
+def _cross_fitted(
+    method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]
+) -> list[_Tried]:
+    """Candidates that learn from validation rows: each half is scored by what was learned from the other."""
+    from fairerclip.baselines.dfr import halves
+
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    rows = np.flatnonzero(known)
+    cell = np.unique(np.column_stack([y, s])[rows], axis=0, return_inverse=True)[1].reshape(-1)
+    folds = [rows[half] for half in halves(cell, np.random.RandomState(seed))]
+    tried = []
+    for number, parameters in enumerate(method.candidates):
+        scores = np.empty((len(y), len(experiment.classes)))
+        for learned, held in (folds, folds[::-1]):
+            given = (val.X[learned], y[learned], s[learned])
+            (fit,) = _train(method, parameters, experiment, seed, number, None, given)
+            scores[held] = fit.model.scores(val.X[held])
+        tried.append(_Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
+    return tried
 
 
 def _notes(model: Any) -> list[str]:
@@ -129,14 +271,6 @@ def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:
         "sensitive_features": experiment.groups(rows) if method.labels == "all" else None,
         "missing_label": UNKNOWN,
     }
-
-
-def _score(experiment: Experiment, val: Split, predicted: NDArray[Any]) -> tuple[float, float]:
-    """The shrunken worst group, and the average."""
-    report = experiment.report(val, predicted)
-    hits = np.array([[group.correct for group in report.groups]])
-    counts = np.array([[group.n for group in report.groups]])
-    return float(shrunken_worst_group(hits, counts, prior=PRIOR)), report.average
 
 
 def count_parameters(model: Any) -> int:

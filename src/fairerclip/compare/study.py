@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,24 @@ from fairerclip import __version__
 from fairerclip.audit.made import made
 from fairerclip.audit.mitigation import base_name
 from fairerclip.audit.task import digest
-from fairerclip.compare.methods import Method, chosen_methods
+from fairerclip.compare.methods import CANDIDATES, SEARCH, Method, chosen_methods
 from fairerclip.compare.run import run_method
 from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import ParameterError, ResultsFileError
 from fairerclip.files import atomic_file
-from fairerclip.tuning.search import search_space
 from fairerclip.workflow import Experiment
 
 if TYPE_CHECKING:
     from fairerclip.report.document import Document
 
-FORMAT, VERSION = "fairerclip-comparison", 1
+FORMAT, VERSION = "fairerclip-comparison", 2
 FIGURES = ("average", "worst_group", "gap", "eod", "eod_signed")
 MAX_RUN_BYTES = 8 << 20
-CHOSEN_BY = "shrunken worst group; FairerCLIP: expected worst group"
+CHOSEN_BY = "expected worst group, with class offsets, on held-out halves of the validation rows"
+"""What every method is chosen by; part of what a kept run depends on."""
+RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
+"""How much a method sees of the labels in training; all see those of the validation rows, to choose by them."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,14 @@ class CompareOptions:
     methods : keys; None for all that the task allows.
     seeds : how many.
     jobs : processes at a time; None for one per core.
-    max_seconds : cap on the training of one setting of a method trained by gradient.
+    max_steps : cap on the training of one setting of a method trained by gradient, in batches.
     source : how the command line names the task.
     """
 
     methods: tuple[str, ...] | None = None
     seeds: int = 3
     jobs: int | None = None
-    max_seconds: float = 120.0
+    max_steps: int = 20_000
     source: str = "TASK.npz"
 
 
@@ -73,13 +75,14 @@ def compare(
     Returns
     -------
     dict
-        JSON-ready: one row per method with its runs, means, spread and intervals; and why a method is missing.
+        JSON-ready: one row per method with its runs, means, spread and intervals; FairerCLIP against the best of the
+        others; and why a method is missing.
     """
     options = options or CompareOptions()
     if options.seeds < 1:
         raise ParameterError(f"seeds must be at least 1; got {options.seeds}")
-    if not options.max_seconds > 0:
-        raise ParameterError(f"max_seconds must be above 0; got {options.max_seconds}")
+    if options.max_steps < 1:
+        raise ParameterError(f"max_steps must be at least 1; got {options.max_steps}")
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
     wanted = [
@@ -93,11 +96,10 @@ def compare(
         raise ParameterError(f"the task allows none of these methods ({reasons})")
     data = digest(experiment.task)
     runs = _run_all(experiment, wanted, options, work, data, progress)
-    rows = []
-    for method in methods:
-        if method.key in left_out:
-            continue
-        rows.append(_row(method, [runs[method.key, s] for m, s in wanted if m is method]))
+    compared = [method for method in methods if method.key not in left_out]
+    by_method = {m.key: [runs[m.key, s] for one, s in wanted if one is m] for m in compared}
+    verdicts = [v for m in compared if m.is_own and (v := verdict(experiment, m, compared, by_method))]
+    rows = [_row(method, by_method[method.key]) for method in compared]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -112,9 +114,11 @@ def compare(
         },
         "settings": {
             "seeds": options.seeds,
-            "max_seconds": options.max_seconds,
+            "max_steps": options.max_steps,
+            "candidates": CANDIDATES,
             "chosen_by": CHOSEN_BY,
         },
+        "verdicts": verdicts,
         "rows": rows,
         "left_out": left_out,
         "made": made(cores=os.cpu_count()),
@@ -162,7 +166,7 @@ def _run_all(
     calls = [
         Call(
             run_method,
-            {"method": m, "experiment": experiment, "seed": seed, "max_seconds": options.max_seconds},
+            {"method": m, "experiment": experiment, "seed": seed, "max_steps": options.max_steps},
         )
         for m, seed in todo
     ]
@@ -176,11 +180,11 @@ def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[
     settings: dict[str, Any] = {
         "fixed": dict(method.fixed),
         "candidates": [dict(c) for c in method.candidates],
+        "chosen_by": CHOSEN_BY,
     }
-    if method.home == "FairerCLIP":
-        fits, grid = search_space(None)
-        settings["search"] = {"fits": [dict(f) for f in fits], **grid}
-    cap = options.max_seconds if method.gradient else None
+    if method.is_own:
+        settings["search"] = dict(SEARCH)
+    cap = options.max_steps if method.gradient else None
     return {"method": method.key, "seed": seed, "data": data, "cap": cap, "version": __version__, **settings}
 
 
@@ -208,6 +212,44 @@ def _write(work: Path, method: Method, seed: int, data: str, options: CompareOpt
         handle.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
 
+def verdict(
+    experiment: Experiment,
+    own: Method,
+    methods: Sequence[Method],
+    runs: Mapping[str, Sequence[dict[str, Any]]],
+) -> dict[str, Any] | None:
+    """FairerCLIP against the method with the best worst group among those that see no more labels.
+
+    Differences are FairerCLIP minus the other, paired by rows: means over seeds of the differences and of the ends of
+    their intervals. None where there is nothing to compare.
+    """
+    good = {key: [run for run in found if "error" not in run] for key, found in runs.items()}
+    others = [m for m in methods if not m.is_own and RANK[m.labels] <= RANK[own.labels] and good[m.key]]
+    if not others or not good[own.key]:
+        return None
+    best = max(others, key=lambda m: np.mean([run["report"]["worst"]["accuracy"] for run in good[m.key]]))
+    names = np.array(experiment.classes)
+    changes: dict[str, list[tuple[float, float, float]]] = {"worst_group": [], "average": []}
+    for place, run in enumerate(good[own.key]):
+        other = good[best.key][
+            place % len(good[best.key])
+        ]  # one run stands for all seeds of what no seed changes
+        rows = experiment.task.split(run["split"])
+        paired = experiment.paired_report(rows, names[other["predicted"]], names[run["predicted"]])
+        for name, found in changes.items():
+            change = paired.change(name)
+            found.append((change.difference, change.low, change.high))
+    means = {name: np.mean(found, axis=0).tolist() for name, found in changes.items()}
+    return {
+        "method": own.key,
+        "title": own.title,
+        "against": best.key,
+        "against_title": best.title,
+        "others": len(others),
+        **{name: dict(zip(("difference", "low", "high"), mean, strict=True)) for name, mean in means.items()},
+    }
+
+
 def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     good = [run for run in runs if "error" not in run]
     row: dict[str, Any] = {
@@ -215,7 +257,9 @@ def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "title": method.title,
         "labels": method.labels,
         "gradient": method.gradient,
-        "runs": list(runs),
+        # Without the predictions, of which the reports hold the counts.
+        "runs": [{name: value for name, value in run.items() if name != "predicted"} for run in runs],
+        "candidates": max((run["candidates"] for run in good), default=None),
         "errors": [run["error"] for run in runs if "error" in run],
         "figures": {name: _figure(name, good) for name in FIGURES} if good else None,
     }

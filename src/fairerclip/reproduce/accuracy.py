@@ -19,8 +19,8 @@ from fairerclip.workflow import Experiment
 GRADIENT = ("probe-sgd", "adapter", "dfr-subsample", "dfr-upsample", "contrastive-adapter")
 WITHOUT = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip-none")
 WITH = ("probe", *GRADIENT, "fairerclip-target")
-CAPPED = "stopped: max_seconds"
-"""What a training by gradient notes that had no time to end."""
+CAPPED = "stopped: max_steps"
+"""What a training by gradient notes that was stopped before its last epoch."""
 LABELS = {"none": "none", "target": "Y", "all": "Y and S"}
 COLUMNS = (
     FIGURES["average"].short,

@@ -16,8 +16,8 @@ from fairerclip.reproduce.jobs import Job, run_jobs
 from fairerclip.reproduce.source import Source, SourceTask
 from fairerclip.workflow import Experiment
 
-MAX_SECONDS = {"data": 120.0, "suite": 10.0, "simulated": 3.0}
-"""Cap on the training of one setting of a method trained by gradient, unless told."""
+MAX_STEPS = {"data": 20_000, "suite": 3000, "simulated": 500}
+"""Cap on the training of one setting of a method trained by gradient, in batches, unless told."""
 SEEDS = {"data": 3, "suite": 3, "simulated": 2}
 GRADIENT_SEEDS = {"data": 3, "suite": 1, "simulated": 1}
 """The same for methods trained by gradient, which take most of the time."""
@@ -31,7 +31,7 @@ class ReproduceOptions:
 
     seeds: int | None = None
     jobs: int | None = None
-    max_seconds: float | None = None
+    max_steps: int | None = None
     quick: bool = False
 
 
@@ -80,18 +80,18 @@ class Context:
         return 1 if self.options.quick else self.options.seeds or GRADIENT_SEEDS[self.source.kind]
 
     @property
-    def max_seconds(self) -> float:
-        """Cap for methods trained by gradient."""
-        return self.options.max_seconds or (2.0 if self.options.quick else MAX_SECONDS[self.source.kind])
+    def max_steps(self) -> int:
+        """Cap for methods trained by gradient, in batches."""
+        return self.options.max_steps or (200 if self.options.quick else MAX_STEPS[self.source.kind])
 
     def settings(self) -> dict[str, Any]:
         """What it takes to run it again, besides the data."""
         return {
             "seeds": self.seeds,
             "gradient_seeds": self.gradient_seeds,
-            "max_seconds": self.max_seconds,
+            "max_steps": self.max_steps,
             "quick": self.options.quick,
-            "chosen_by": f"{CHOSEN_BY}; of the validation rows",
+            "chosen_by": CHOSEN_BY,
         }
 
     def tasks(self, *datasets: str) -> list[SourceTask]:
@@ -123,7 +123,7 @@ class Context:
             if not possible:
                 continue
             seeds = self.gradient_seeds if gradient else self.seeds
-            options = CompareOptions(tuple(possible), seeds, self.options.jobs, self.max_seconds)
+            options = CompareOptions(tuple(possible), seeds, self.options.jobs, self.max_steps)
             work = self.work / f"compare-{digest(experiment.task).rpartition(':')[2][:16]}"
             done = compare(experiment, options, work=work, progress=self.progress)
             rows |= {row["method"]: row for row in done["rows"]}

@@ -39,8 +39,8 @@ def training_time(context: Context) -> Outcome:
     outcome = Outcome(
         notes=[
             f"Training by gradient was stopped at the end of the epoch in which "
-            f"{significant(context.max_seconds, 6)} s had passed: seconds near that are those of the cap. Each run has "
-            "one core; what else the machine does slows it. Published seconds are of other rows and another machine. "
+            f"{significant(context.max_steps, 6)} batches had been learned from. Each run has one core; what else the "
+            "machine does slows it. Published seconds are of other rows and another machine. "
             "FairerCLIP's settings are those of its own search."
         ]
     )

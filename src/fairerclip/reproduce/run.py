@@ -139,7 +139,7 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
         f"{entry.where} of Dehdashtian et al. 2024 (arXiv:2403.15593).",
         *outcome.notes,
         f"Seeds: {settings['seeds']}; {settings['gradient_seeds']} for methods trained by gradient, whose training is "
-        f"capped at {significant(settings['max_seconds'], 6)} s per setting."
+        f"capped at {significant(settings['max_steps'], 6)} batches per setting."
         + (" Quick: few methods and settings." if settings["quick"] else ""),
         *context.source.notes,
     ]
