@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, ZeroShot
 from fairerclip.data import load_task
@@ -48,6 +49,17 @@ def test_a_probe_of_rows_where_class_and_style_go_together_falls_below_zero_shot
     zero, plain = b.report(ZeroShot()), b.report(LinearProbe(C=0.01))
     assert plain.average < zero.average - 0.05
     assert plain.worst.accuracy < zero.worst.accuracy - 0.3
+
+
+def test_a_probe_with_a_weak_penalty_is_where_a_much_tighter_one_is(real_data, bench):
+    b = bench(real_data, "pacs")
+    models = [LinearProbe(C=100.0, class_weight="group", tol=tol) for tol in (1e-4, 1e-7)]
+    usual, tight = (b.report(model, "all") for model in models)
+    assert [model.diagnostics_["converged"] for model in models] == [True, True]
+    assert_allclose(models[0].coef_, models[1].coef_, atol=2e-4 * np.linalg.norm(models[1].coef_))
+    assert usual.average == pytest.approx(tight.average, abs=0.001)
+    one = 1 / tight.worst.n
+    assert usual.worst.accuracy == pytest.approx(tight.worst.accuracy, abs=1.01 * one)
 
 
 @pytest.mark.parametrize("labels", ["target", "all"])

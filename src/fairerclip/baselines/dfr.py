@@ -75,7 +75,7 @@ class DFR(LinearHead):
     n_refits : int, optional
         Draws whose weights are averaged; 20 for "validation" and 10 for "train" unless given.
     max_iter, tol : int, float
-        Of liblinear.
+        Of liblinear: it stops when the least subgradient is ``tol`` of what it was at the start.
     recipe : mapping, optional
         Keyword arguments of `fairerclip.baselines.dfr_pseudo.train_pseudo`.
     random_state : int, RandomState or None
@@ -119,7 +119,7 @@ class DFR(LinearHead):
         class_weights: Sequence[float] = (1.0,),
         n_refits: int | None = None,
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float = 1e-6,
         recipe: Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -163,7 +163,10 @@ class DFR(LinearHead):
         coef = np.mean([coef for coef, _, _ in fits], axis=0)
         intercept = np.mean([intercept for _, intercept, _ in fits], axis=0)
         if not all(converged for _, _, converged in fits):
-            warn_unconverged(f"liblinear with C={chosen.C:g}", self.max_iter)
+            warn_unconverged(
+                f"liblinear with C={chosen.C:g} still changed after max_iter={self.max_iter} steps",
+                "raise max_iter, or lower C",
+            )
         self.coef_, self.intercept_ = scaling.fold(coef, intercept)
         self.diagnostics_ = {
             "C": chosen.C,

@@ -100,7 +100,7 @@ class LEACE(Baseline):
         class_weight: str | None = None,
         standardize: str | None = "scalar",
         select: str = "average",
-        max_iter: int = 1000,
+        max_iter: int = 100,
         tol: float = 1e-4,
     ) -> None:
         self.head = head

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip.baselines.base import F64, Ints, Training, Validation
+from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.labels import row_weights
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
@@ -63,7 +64,7 @@ class Probe:
     C: Any = 1.0
     class_weight: str | None = None
     standardize: str | None = "scalar"
-    max_iter: int = 1000
+    max_iter: int = 100
     tol: float = 1e-4
     select: str = "average"
 
@@ -90,8 +91,6 @@ class Probe:
         A grid of C is run upwards, each started where the last ended, and chosen on ``validation``, which stands for
         the validation rows of ``data``. O(grid·steps·n·p·c) time.
         """
-        from sklearn.linear_model import LogisticRegression
-
         grid = sorted(strengths(self.C))
         if len(grid) > 1 and (validation is None or data.validation is None):
             raise ParameterError(
@@ -101,24 +100,38 @@ class Probe:
         rows = np.flatnonzero(weight > 0)
         scaling = Scaling.of(X, data.weight, self.standardize)
         inputs, y = scaling.apply(X[rows]), _labels(data)[rows]
-        model = LogisticRegression(tol=self.tol, max_iter=self.max_iter, warm_start=len(grid) > 1)
-        fits = []
-        for C in grid:
-            converged = fit_quietly(model.set_params(C=C), inputs, y, weight[rows])
-            heads = scaling.fold(*both_sides(model.coef_, model.intercept_))
-            fits.append((heads, C, int(np.max(model.n_iter_)), converged))
+        path = softmax_path(
+            inputs, y, weight[rows], data.n_classes, grid, tol=self.tol, max_iter=self.max_iter
+        )
+        fits = [
+            (scaling.fold(found.coef, found.intercept), C, found) for C, found in zip(grid, path, strict=True)
+        ]
         best = 0
         if len(grid) > 1 and validation is not None and data.validation is not None:
             merits = [
                 merit(heads, validation, data.validation, data.n_classes, self.select) for heads, *_ in fits
             ]
             best = max(range(len(grid)), key=merits.__getitem__)  # the first of equals: the strongest penalty
-        (coef, intercept), C, steps, converged = fits[best]
-        if not converged:
-            warn_unconverged(f"logistic regression with C={C:g}", self.max_iter)
+        (coef, intercept), C, found = fits[best]
+        if not found.converged:
+            warn_unconverged(
+                f"logistic regression with C={C:g} is not at its minimum after {found.steps} steps: its gradient is "
+                f"{found.gradient:g} of its weights, above tol={self.tol:g}",
+                "raise max_iter or tol, or lower C",
+            )
         read = "none" if data.s is None else "given" if data.s_is_true else "read from prompts"
         sensitive = read if self.class_weight == "group" else "not used"
-        return coef, intercept, {"C": C, "n_iter": steps, "converged": converged, "sensitive": sensitive}
+        return (
+            coef,
+            intercept,
+            {
+                "C": C,
+                "n_iter": found.steps,
+                "converged": found.converged,
+                "gradient": found.gradient,
+                "sensitive": sensitive,
+            },
+        )
 
 
 def merit(
@@ -162,13 +175,9 @@ def fit_quietly(model: Any, X: F64, y: Ints, weight: F64 | None) -> bool:
     return converged
 
 
-def warn_unconverged(what: str, max_iter: int) -> None:
-    """Say that ``what`` still changed after ``max_iter`` steps."""
-    warnings.warn(
-        f"{what} still changed after max_iter={max_iter} steps; raise max_iter, or lower C",
-        NotConvergedWarning,
-        stacklevel=4,
-    )
+def warn_unconverged(what: str, remedy: str) -> None:
+    """Say what did not converge, and what to do."""
+    warnings.warn(f"{what}; {remedy}", NotConvergedWarning, stacklevel=4)
 
 
 def strengths(C: Any) -> list[float]:

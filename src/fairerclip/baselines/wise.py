@@ -54,7 +54,7 @@ class WiSE(Baseline):
         class_weight: str | None = None,
         standardize: str | None = "scalar",
         select: str = "average",
-        max_iter: int = 1000,
+        max_iter: int = 100,
         tol: float = 1e-4,
     ) -> None:
         self.alpha = alpha
