@@ -43,8 +43,8 @@ def document(results: Results) -> Document:
     )
     notes = [
         *(verdict_sentence(verdict) for verdict in results["verdicts"]),
-        f"Every method chose among at most {settings['candidates']} candidate models on the same validation rows, by the "
-        "same rule: the expected worst group, with offsets of the class scores, where held-out halves trust them. "
+        f"Every method chose among at most {settings['candidates']} candidate models on the same validation rows, by "
+        "the same rule: the expected worst group, with offsets of the class scores, where held-out halves trust them. "
         "A method with one candidate has nothing to vary.",
         f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",

@@ -114,8 +114,9 @@ def choose_model(
     val = experiment.task.val
     y, s = experiment.labels(val)
     known = (y != UNKNOWN) & (s != UNKNOWN)
+    failures: list[str] = []
     if method.labels == "validation":
-        tried, failures = _cross_fitted(method, experiment, seed, known), []
+        tried = _cross_fitted(method, experiment, seed, known)
     else:
         tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
     classes = tried[0].model.classes_
