@@ -2,6 +2,8 @@
 
     python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
+One table per task has every method. Each row of FairerCLIP is then set against the best row of the others that sees no
+more labels, whatever it is: the one that leaves FairerCLIP the smallest difference over the splits that both have.
 Intervals of paired differences are Student's over the splits and, in brackets, with Nadeau and Bengio's correction:
 splits of one collection overlap, so the plain ones are about these rows and the corrected ones about new rows.
 """
@@ -10,69 +12,70 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from resampled import BY_KEY, KINDS
 from scipy.stats import t as student
 
-from fairerclip.compare.methods import METHODS
+from fairerclip.compare.study import RANK
 from fairerclip.data import Task, load_task, resplit
-from fairerclip.metrics import shrunken_worst_group
-from fairerclip.path import PRIOR
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, judge_scores
-from fairerclip.tuning.offsets import learn_offsets
 
-SEES = {"none": "no labels in training", "target": "Y in training", "all": "Y and true S in training"}
-LABEL_FREE = ("Zero-shot", "Orth-Proj", "Orth-Cali", "LEACE, zero-shot head")
-"""Methods that anybody can use, whatever labels there are: they stand in every table."""
+SEES = {"none": "–", "target": "Y", "all": "Y, S", "validation": "validation's Y, S"}
+COMPARED = ("fairerclip", "search", "default", "published")
+"""Kinds of FairerCLIP that are set against the best of the others."""
 
 
-class Splits:
-    """Cells of one task's resampled splits, and figures of test hits."""
+@dataclass(frozen=True)
+class Row:
+    """A method's figures by split."""
 
-    def __init__(self, task: Task, splits: int) -> None:
-        self.shape = (len(task.class_names), len(task.sensitive_attribute().names))
-        self.judges, self.counts = [], []
-        name = task.sensitive_attribute().name
-        for split in range(splits):
-            dealt = resplit(task, split)
-            self.judges.append(Judge(dealt.val.y, dealt.val.s[name], *self.shape))
-            self.counts.append(Judge(dealt.test.y, dealt.test.s[name], *self.shape))
-        self.ratio = len(task.test) / len(task.train)
+    key: str
+    title: str
+    labels: str
+    candidates: int
+    figures: dict[int, dict[str, float]]
 
-    def figures(self, split: int, hits: Any) -> dict[str, float]:
-        """Average, worst group and signed EOD (second group minus first, second class) of test hits, in per cent."""
-        counts = self.counts[split].counts
-        accuracy = np.where(counts > 0, np.asarray(hits) / np.maximum(counts, 1), np.nan)
-        return {
-            "average": 100 * float(np.sum(hits) / counts.sum()),
-            "worst": 100 * float(np.nanmin(accuracy)),
-            "eod": 100 * float(accuracy[-1, -1] - accuracy[-1, 0]) if self.shape == (2, 2) else np.nan,
-        }
+    @property
+    def is_own(self) -> bool:
+        """Whether it is FairerCLIP."""
+        return self.key not in BY_KEY or BY_KEY[self.key].is_own
+
+    def mean(self, name: str) -> float:
+        """Mean of a figure over splits."""
+        return float(np.mean([f[name] for f in self.figures.values()]))
 
 
-def baseline(splits: Splits, split: int, file: Path, rule: str) -> dict[str, float]:
-    """Figures of a baseline whose setting is chosen on validation rows, as `compare` does or with our offsets."""
-    found = np.load(file)
-    judge, test = splits.judges[split], splits.counts[split]
-    scores = found["val"].astype(np.float64)
-    offsets = np.zeros((len(scores), scores.shape[2]))
-    if rule == "shrunken":
-        hits = [judge.hits(s) for s in scores]
-        values = [
-            (shrunken_worst_group(h, judge.counts, prior=PRIOR), h.sum() / judge.counts.sum()) for h in hits
-        ]
-        best = max(range(len(values)), key=lambda i: values[i])
-    else:
-        objective = Objective("worst_group")
-        values = judge_scores(judge, objective, scores)
-        promising = np.argsort(values)[::-1][: 8 if scores.shape[2] > 2 else len(scores)]
-        reached, learned = learn_offsets(judge, objective, scores[promising])
-        best = int(promising[reached.argmax()])
-        offsets[best] = learned[reached.argmax()]
-    return splits.figures(split, test.hits(found["test"][best] + offsets[best]))
+def figures_of(task: Task, split: int, hits: Any) -> dict[str, float]:
+    """Average, worst group and signed EOD (second group minus first, second class) of test hits, in per cent."""
+    test = resplit(task, split).test
+    attribute = task.sensitive_attribute()
+    counts = np.zeros((len(task.class_names), len(attribute.names)), dtype=int)
+    np.add.at(counts, (test.y, test.s[attribute.name]), 1)
+    accuracy = np.where(counts > 0, np.asarray(hits) / np.maximum(counts, 1), np.nan)
+    return {
+        "average": 100 * float(np.sum(hits) / counts.sum()),
+        "worst": 100 * float(np.nanmin(accuracy)),
+        "eod": 100 * float(accuracy[-1, -1] - accuracy[-1, 0]) if counts.shape == (2, 2) else np.nan,
+    }
+
+
+def collect(folder: Path, task: Task) -> list[Row]:
+    """Every method that ran on a task, the best worst group first."""
+    rows: dict[str, Row] = {}
+    for file in sorted((folder / task.name).glob("*-*.json")):
+        split, key = int(file.name[:2]), file.stem[3:]
+        found = json.loads(file.read_text())
+        if key in BY_KEY:
+            title, labels = BY_KEY[key].title, BY_KEY[key].labels
+        else:
+            kind, labels = key.split("-")
+            title = KINDS[kind]
+        row = rows.setdefault(key, Row(key, title, labels, found["candidates"], {}))
+        row.figures[split] = figures_of(task, split, found["cells"])
+    return sorted(rows.values(), key=lambda row: -row.mean("worst"))
 
 
 def mean_interval(values: Any, ratio: float | None = None) -> tuple[float, float, float]:
@@ -83,95 +86,86 @@ def mean_interval(values: Any, ratio: float | None = None) -> tuple[float, float
     return float(x.mean()), float(x.mean() - half), float(x.mean() + half)
 
 
-def collect(
-    folder: Path, task: Task
-) -> tuple[Splits, dict[str, dict[int, dict[str, float]]], dict[str, str]]:
-    """Method or rule → split → figures, and what each method sees."""
-    files = sorted((folder / task.name).glob("*-*"))
-    n = 1 + max(int(file.name[:2]) for file in files)
-    splits = Splits(task, n)
-    rows: dict[str, dict[int, dict[str, float]]] = {}
-    sees: dict[str, str] = {}
-    methods = {m.key: m for m in METHODS}
-    for file in files:
-        split, key = int(file.name[:2]), file.stem[3:]
-        if file.suffix == ".npz":
-            method = methods[key]
-            rows.setdefault(method.title, {})[split] = baseline(splits, split, file, "shrunken")
-            sees[method.title] = method.labels
-            if key in ("zero-shot", "probe-group", "probe-group-true"):
-                title = f"{method.title}, our offsets"
-                rows.setdefault(title, {})[split] = baseline(splits, split, file, "offsets")
-                sees[title] = method.labels
-            continue
-        found = json.loads(file.read_text())
-        labels = key.split("-")[1]
-        for rule, hits in found["cells"].items():
-            if rule == "eod" and not key.startswith("eod"):
-                continue
-            title = f"FairerCLIP ({labels}), {rule}"
-            rows.setdefault(title, {})[split] = splits.figures(split, hits)
-            sees[title] = labels
-        if "every" in found:
-            every = [splits.figures(split, hits) for hits in found["every"]]
-            best = max(every, key=lambda f: f["worst"])
-            rows.setdefault(f"FairerCLIP ({labels}), best on test", {})[split] = best
-            sees[f"FairerCLIP ({labels}), best on test"] = labels
-    return splits, rows, sees
+def paired(own: Row, other: Row, name: str) -> list[float]:
+    """Differences of a figure over the splits that both have."""
+    return [own.figures[i][name] - other.figures[i][name] for i in sorted(set(own.figures) & set(other.figures))]
 
 
-def difference(a: dict[int, Any], b: dict[int, Any], figure: str, ratio: float) -> str:
-    """Paired difference of a figure over the splits that both have, with both intervals."""
-    shared = sorted(set(a) & set(b))
-    d = [a[i][figure] - b[i][figure] for i in shared]
+def difference(own: Row, other: Row, name: str, ratio: float) -> str:
+    """Paired difference of a figure, with both intervals."""
+    d = paired(own, other, name)
     mean, low, high = mean_interval(d)
     _, wide_low, wide_high = mean_interval(d, ratio)
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({wide_low:+.1f}, {wide_high:+.1f})"
 
 
-def against_zero_shot(rows: dict[str, dict[int, Any]], ratio: float) -> None:
-    """The worst group of our models, and of what is published, against zero-shot's and the published model's."""
-    print(
-        "\n| worst group | minus zero-shot | minus the published preset with the same labels |\n|---|---|---|"
-    )
-    for labels in SEES:
-        for rule in ("tuned", "default"):
-            own = rows.get(f"FairerCLIP ({labels}), {rule}")
+def rivals(own: Row, rows: list[Row]) -> list[Row]:
+    """Methods other than FairerCLIP that see no more labels, the hardest to beat in the worst group first."""
+    others = [row for row in rows if not row.is_own and RANK[row.labels] <= RANK[own.labels]]
+    return sorted(others, key=lambda row: float(np.mean(paired(own, row, "worst"))))
+
+
+def kind_of(row: Row) -> str:
+    """ "fairerclip", "search", "default", … """
+    return row.key.rpartition("-")[0]
+
+
+def print_task(task: Task, rows: list[Row]) -> None:
+    """The table of one task, and its verdicts."""
+    ratio = len(task.test) / len(task.train)
+    own = next((row for row in rows if row.key == "fairerclip-target"), None)
+    minus = "FairerCLIP, labels, minus this: worst group | average"
+    print(f"\n## {task.name}\n")
+    print(f"| method | labels | candidates | splits | average | worst group | EOD, signed | {minus} |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        shown = "" if np.isnan(row.mean("eod")) else f"{row.mean('eod'):+.1f}"
+        against = ["", ""]
+        if own is not None and row is not own and set(own.figures) & set(row.figures):
+            against = [difference(own, row, name, ratio) for name in ("worst", "average")]
+        title = f"**{row.title}**" if row.is_own else row.title
+        print(
+            f"| {title} | {SEES[row.labels]} | {row.candidates} | {len(row.figures)} | {row.mean('average'):.1f} | "
+            f"{row.mean('worst'):.1f} | {shown} | {against[0]} | {against[1]} |"
+        )
+    print("\n| verdict | best other row | worst group | average |")
+    print("|---|---|---|---|")
+    for row in rows:
+        if not row.is_own or kind_of(row) not in COMPARED:
+            continue
+        best = rivals(row, rows)[0]
+        found = " | ".join(difference(row, best, name, ratio) for name in ("worst", "average"))
+        print(f"| {row.title}; {SEES[row.labels]} | {best.title} | {found} |")
+
+
+def print_verdicts(tables: dict[str, list[Row]]) -> None:
+    """Differences to the best other row, task by task and their mean."""
+    print("\n## Against the best row\n")
+    print(f"| FairerCLIP | {' | '.join(tables)} | mean |")
+    print("|---" * (len(tables) + 2) + "|")
+    keys = [row.key for row in next(iter(tables.values())) if row.is_own and kind_of(row) in COMPARED]
+    for key in sorted(keys):
+        cells, means = [], []
+        for rows in tables.values():
+            own = next((row for row in rows if row.key == key), None)
             if own is None:
+                cells.append("")
                 continue
-            published = rows.get(f"FairerCLIP ({labels}), published")
-            cells = [difference(own, rows["Zero-shot"], "worst", ratio)]
-            cells.append("" if published is None else difference(own, published, "worst", ratio))
-            print(f"| FairerCLIP ({labels}), {rule} | " + " | ".join(cells) + " |")
+            best = rivals(own, rows)[0]
+            mean, low, high = mean_interval(paired(own, best, "worst"))
+            means.append(mean)
+            cells.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {best.title}")
+        print(f"| {key} | {' | '.join(cells)} | {np.mean(means):+.1f} |")
 
 
 def main(folder: Path, files: list[str]) -> None:
     """Print every table."""
+    tables = {}
     for file in files:
         task = load_task(file)
-        splits, rows, sees = collect(folder, task)
-        print(f"\n## {task.name}\n")
-        for labels, words in SEES.items():
-            own = rows.get(f"FairerCLIP ({labels}), tuned")
-            if own is None:
-                continue
-            minus = "tuned FairerCLIP minus this: worst group | average"
-            print(f"\n| {words} | splits | average | worst group | EOD, signed | {minus} |")
-            print("|---|---|---|---|---|---|---|")
-            titles = [title for title in rows if sees[title] == labels or title in LABEL_FREE]
-            for title in sorted(titles, key=lambda t: -np.mean([f["worst"] for f in rows[t].values()])):
-                found = rows[title]
-                average, worst, eod = (
-                    np.mean([f[name] for f in found.values()]) for name in ("average", "worst", "eod")
-                )
-                against = [difference(own, found, name, splits.ratio) for name in ("worst", "average")]
-                if found is own:
-                    against = ["", ""]
-                shown = "" if np.isnan(eod) else f"{eod:+.1f}"
-                print(
-                    f"| {title} | {len(found)} | {average:.1f} | {worst:.1f} | {shown} | {against[0]} | {against[1]} |"
-                )
-        against_zero_shot(rows, splits.ratio)
+        tables[task.name] = collect(folder, task)
+        print_task(task, tables[task.name])
+    print_verdicts(tables)
     ranked(folder)
 
 
