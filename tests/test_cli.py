@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP, __version__
+from fairerclip import model as model_module
 from fairerclip.data import save_task, simulate
 from fairerclip.numbers import number
 from fairerclip.workflow import Experiment
@@ -85,10 +86,34 @@ def test_fit_with_options_and_preset(run, task, tmp_path):
     arguments = ("fit", task, "-o", tmp_path / "p", "--preset", "waterbirds/released/RN50", *FAST)
     assert run(*arguments)[0] == 0
     preset = FairerCLIP.load(tmp_path / "p")
-    assert preset.class_weight == {"waterbird": 0.4, "landbird": 0.9}
+    assert preset.class_weight == (0.9, 0.4)
+    assert preset.classes_.tolist() == ["landbird", "waterbird"]
     assert (preset.tau, preset.tau_z, preset.n_features) == (0.7, 0.3, 150)
     assert run("fit", task, "-o", tmp_path / "q", "--preset", "waterbirds", *FAST)[0] == 0
     assert FairerCLIP.load(tmp_path / "q").scaling == "paper"
+
+
+def test_the_method_as_published_has_a_name_of_its_own(run, task, tmp_path):
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", "--preset", "paper", *FAST, "--tau", "0.3", "--json")
+    assert code == 0
+    assert json.loads(out)["tuning"] is None
+    expected = FairerCLIP.preset("paper").set_params(n_features=150, tau=0.3)
+    assert FairerCLIP.load(tmp_path / "m").get_params() == expected.get_params()
+
+
+@pytest.mark.parametrize(("more", "refined"), [((), True), (("--no-refine",), False)])
+def test_a_path_refines_where_the_parameters_do(run, task, monkeypatch, more, refined):
+    asked = []
+    solve = model_module.solve_path
+
+    def watched(*arguments, refine, **options):
+        asked.append(refine)
+        return solve(*arguments, refine=refine, **options)
+
+    monkeypatch.setattr(model_module, "solve_path", watched)
+    arguments = ("path", task, "--labels", "none", "--taus", "0.2", "--preset", "paper", *FAST, *more)
+    assert run(*arguments)[0] == 0
+    assert asked == [refined]
 
 
 def test_fit_can_tune_on_the_validation_split(run, task, tmp_path):
@@ -289,7 +314,8 @@ def test_demo_tells_the_whole_story_and_leaves_a_model_and_a_page(run, tmp_path,
         (("--labels", "some"), ["none, target, all", "some"]),
         (("--set", "colour=red"), ["NAME=VALUE", "colour=red"]),
         (("--set", "tau"), ["NAME=VALUE"]),
-        (("--preset", "imagenet/paper"), ["no preset imagenet/paper", "waterbirds/paper"]),
+        (("--preset", "imagenet/paper"), ["no preset imagenet/paper", "there are: paper, waterbirds/paper"]),
+        (("--preset", "paper/released"), ["no preset paper/released", "there are: paper, waterbirds/paper"]),
         (("--classes", "penguin,landbird"), ["penguin", "landbird, waterbird"]),
         (("--sensitive", "age"), ["age"]),
         (("--set", "kernel=cubic"), ["kernel must be one of", "cubic"]),

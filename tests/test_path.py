@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import (
@@ -58,6 +59,27 @@ def test_each_point_equals_a_fresh_fit_with_labels(embeddings, n_classes, scalin
         assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
         assert_allclose(at.predict_proba(e.X), fresh.predict_proba(e.X), atol=1e-6)
         assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.NotConvergedWarning")
+@pytest.mark.parametrize("labels", [True, False])
+def test_along_a_path_of_the_papers_method_the_text_side_follows(embeddings, labels):
+    # Two components for four classes: the text side chooses directions, so that its strengths tell.
+    e = embeddings(n_classes=4, correlation=0.6)
+    paper = FairerCLIP.preset("paper").set_params(n_features=40, n_components=2, dtype="float64", max_iter=3)
+    y = e.y if labels else None
+    given = {"text": e.text, "sensitive_features": e.s}
+    path = clone(paper).fit(e.X, y, **given).path([0.1, 0.9], [0.0, 0.8])
+    assert path.refine
+    for g, (tau_z, tau) in enumerate(itertools.product([0.0, 0.8], [0.1, 0.9])):
+        spelt = {"tau": tau, "tau_z": tau_z, "tau_text": tau, "tau_z_text": tau_z}
+        fresh = clone(paper).set_params(**spelt).fit(e.X, y, **given)
+        assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
+        at = path.model(g)
+        assert (at.tau, at.tau_z, at.tau_text, at.tau_z_text) == (tau, tau_z, None, None)
+        assert_allclose(at.scores(e.X), fresh.scores(e.X), rtol=1e-9, atol=1e-12)
+    alone = clone(paper).set_params(tau=0.9, tau_text=0.1, tau_z=0.8, tau_z_text=0.1).fit(e.X, y, **given)
+    assert not np.allclose(alone.scores(e.X), path.model(3).scores(e.X))
 
 
 @pytest.mark.parametrize("zero_shot", [0.0, 0.3, 1.0])

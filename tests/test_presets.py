@@ -1,11 +1,15 @@
 """Presets as they were published: docs in method.md, section 3; and that the paper's do not collapse."""
 
+import warnings
+
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
-from fairerclip.errors import ParameterError, TextCollapseError
-from fairerclip.parameters import PRESETS
+from fairerclip.errors import FairerClipWarning, ParameterError, TextCollapseError
+from fairerclip.parameters import PRESETS, preset_name
 
 # dataset: D, τ, τ_z of the paper's implementation table.
 PAPER = {
@@ -30,8 +34,27 @@ def test_the_paper_has_one_tau_for_both_sides_and_its_own_scaling(dataset, backb
     m = FairerCLIP.preset(dataset, source="paper", backbone=backbone)
     D, tau, tau_z = PAPER[dataset]
     assert (m.n_features, m.tau, m.tau_z) == (D, tau, tau_z)
-    assert (m.tau_text, m.tau_z_text) == (tau, tau_z)
+    assert (m.tau_text, m.tau_z_text) == (None, None)  # those of the image side
     assert (m.scaling, m.alignment, m.gamma) == ("paper", "linear", 1e-4)
+
+
+def test_the_paper_alone_is_the_published_method_without_a_dataset():
+    m = FairerCLIP.preset("paper")
+    assert (m.scaling, m.alignment, m.bandwidth, m.decision) == ("paper", "linear", "median", "prompts")
+    assert (m.refine, m.zero_shot, m.class_weight, m.criterion) == (True, 0.0, None, "marginal")
+    assert (m.n_features, m.tau, m.tau_z, m.tau_text, m.tau_z_text) == (3000, 0.7, 0.7, None, None)
+    assert m.get_params() == FairerCLIP.preset("waterbirds").get_params()
+
+
+def test_the_text_side_has_the_strengths_of_the_image_side(embeddings):
+    e = embeddings(n_classes=4, correlation=0.6)
+    given = {"sensitive_features": e.s, "text": e.text}
+    paper = FairerCLIP.preset("paper").set_params(n_features=40, n_components=2, tau=0.4, tau_z=0.2, max_iter=50)
+    one = paper.fit(e.X, e.y, **given)
+    two = FairerCLIP(**{**one.get_params(), "tau_text": 0.4, "tau_z_text": 0.2}).fit(e.X, e.y, **given)
+    assert_array_equal(one.scores(e.X), two.scores(e.X))
+    other = FairerCLIP(**{**one.get_params(), "tau_text": 0.1, "tau_z_text": 0.1}).fit(e.X, e.y, **given)
+    assert not np.allclose(one.scores(e.X), other.scores(e.X))
 
 
 @pytest.mark.parametrize(("dataset", "backbone"), RELEASED)
@@ -64,10 +87,11 @@ def test_rows_are_kept_as_published():
     def kept(dataset, source, backbone="ViT-L/14"):
         return FairerCLIP.preset(dataset, source=source, backbone=backbone).class_weight
 
-    assert kept("waterbirds", "released", "RN50") == {1: 0.4, 0: 0.9}
+    # In the order of the classes: landbird, waterbird; others, blond.
+    assert kept("waterbirds", "released", "RN50") == (0.9, 0.4)
     assert kept("waterbirds", "released") is None
     assert kept("celeba", "released") == "subsample:0.8"
-    assert kept("celeba", "released", "RN50") == {1: 1.0, 0: 0.06}
+    assert kept("celeba", "released", "RN50") == (0.06, 1.0)
     assert kept("celeba", "paper") == "subsample"
     assert kept("waterbirds", "paper") is None
 
@@ -91,12 +115,50 @@ def test_an_unknown_preset_lists_what_exists(dataset, source, backbone):
     message = str(caught.value)
     assert f"{dataset}/{source}/{backbone}" in message
     for name, origin, net in PRESETS:
-        assert "/".join(filter(None, (name, origin, net))) in message
+        assert preset_name(name, origin, net) in message
 
 
-def test_a_preset_is_a_copy():
-    FairerCLIP.preset("waterbirds", source="released", backbone="RN50").class_weight[1] = 0.1
-    assert FairerCLIP.preset("waterbirds", source="released", backbone="RN50").class_weight[1] == 0.4
+@pytest.mark.parametrize("names", [None, ("dark", "blond"), (True, 2.5)], ids=str)
+@pytest.mark.parametrize("backbone", ["RN50", "ViT-L/14"])
+def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(names, backbone):
+    task = simulate("celeba", scale=0.01, width=32)
+    m = FairerCLIP.preset("celeba", source="released", backbone=backbone).set_params(n_features=60, max_iter=1)
+    y, text, classes = task.train.y, task.text_target, names
+    if names is not None:
+        y = [names[k] for k in y]
+        text = list(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairerClipWarning)
+        m.fit(task.train.X, y, sensitive_features=task.train.sensitive(), text=text, classes=classes)
+    counts = np.bincount(task.train.y)
+    smaller = counts.min()
+    kept = {"RN50": (round(0.06 * counts[0]), counts[1]), "ViT-L/14": (round(0.8 * smaller),) * 2}[backbone]
+    assert np.bincount(m._prepared.y).tolist() == list(kept)
+
+
+def test_shares_need_one_for_each_class(embeddings, tmp_path):
+    e = embeddings(n_classes=3)
+    m = FairerCLIP(n_features=40, random_state=0, class_weight=(0.5, 0.5))
+    with pytest.raises(ParameterError, match=r"3 shares, one per class in the order of classes_ \(\[0, 1, 2\]\)"):
+        m.fit(e.X, e.y, text=e.text, sensitive_features=e.s)
+    with pytest.raises(ParameterError, match=r"class_weight\[1\]: the share kept must be a number in \(0, 1\]"):
+        m.set_params(class_weight=[0.5, 2, 1]).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
+    m.set_params(class_weight=(0.5, 0.5, 1)).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
+    again = FairerCLIP.load(m.save(tmp_path / "m"))
+    assert again.class_weight == (0.5, 0.5, 1)
+    assert_array_equal(again.predict(e.X), m.predict(e.X))
+
+
+@pytest.mark.parametrize("key", PRESETS, ids=str)
+def test_every_preset_is_seeded(key, embeddings):
+    dataset, source, backbone = key
+    e = embeddings()
+    fits = []
+    for _ in range(2):
+        m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
+        m.set_params(n_features=40, max_iter=1)
+        fits.append(m.fit(e.X, e.y, text=e.text, sensitive_features=e.s))
+    assert_array_equal(fits[0].components_, fits[1].components_)
 
 
 @pytest.mark.parametrize("key", PRESETS, ids=str)

@@ -376,12 +376,19 @@ def row_weights(
 ) -> F64:
     """Resolve ``class_weight`` into one weight per row (n,); rows left out by sub-sampling get zero.
 
-    None, "balanced", "group", "subsample", "subsample:SHARE" (of the class-balanced size), or
-    {class: share kept}.
+    None, "balanced", "group", "subsample", "subsample:SHARE" (of the class-balanced size), {class: share kept}, or
+    shares kept in the order of the classes.
     """
     if class_weight is None:
         return sample_weight
     drawn = np.where(sample_weight > 0, y, -1)  # sub-sampling never draws a row of weight zero
+    if isinstance(class_weight, list | tuple | np.ndarray):
+        if len(class_weight) != len(classes):
+            raise ParameterError(
+                f"class_weight must be {len(classes)} shares, one per class in the order of classes_ "
+                f"({classes.tolist()[:10]}); got {class_weight!r}"
+            )
+        class_weight = dict(zip(classes.tolist(), class_weight, strict=True))
     if isinstance(class_weight, Mapping):
         return sample_weight * _kept_shares(class_weight, drawn, classes, random_state)
     if class_weight == "balanced":
@@ -401,8 +408,8 @@ def row_weights(
         kept = {c: size for c in range(len(classes)) if counts[c]}
         return sample_weight * subsample(drawn, kept, random_state)
     raise ParameterError(
-        "class_weight must be None, 'balanced', 'group', 'subsample', 'subsample:SHARE' or a mapping "
-        f"{{class: share kept}}; got {class_weight!r}"
+        "class_weight must be None, 'balanced', 'group', 'subsample', 'subsample:SHARE', a mapping "
+        f"{{class: share kept}} or a share per class; got {class_weight!r}"
     )
 
 

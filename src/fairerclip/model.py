@@ -17,10 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from fairerclip import fitting
-from fairerclip.errors import (
-    ConstantPredictionWarning,
-    StateError,
-)
+from fairerclip.errors import ConstantPredictionWarning, StateError
 from fairerclip.labels import as_labels
 from fairerclip.parameters import check_offsets, check_parameters, check_shifts, preset
 from fairerclip.path import TauPath, path_grid, solve_path
@@ -56,8 +53,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     tau, tau_z : float
         Strength of the S term and of the image-text alignment on the image side; in [0, 1) for
         ``scaling="spectral"``, any non-negative number for ``scaling="paper"``.
-    tau_text, tau_z_text : float
-        The same on the text side.
+    tau_text, tau_z_text : float or None
+        The same on the text side; None is as strong as on the image side, whatever that is: the paper's one τ.
     gamma, gamma_text : float
         Ridge of both sides.
     n_features : int
@@ -89,9 +86,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
     scaling : {"spectral", "paper"}
         Divide each term by its spectral norm and weigh it by τ/(1−τ), or weigh by τ as it is.
-    class_weight : None, "balanced", "group", "subsample", "subsample:SHARE" or {class: share kept}
-        Row weights by class or by class × sensitive value, or sub-sampling. From pseudo-labels they
-        are computed once and then kept.
+    class_weight : None, "balanced", "group", "subsample", "subsample:SHARE" or shares kept
+        Row weights by class or by class × sensitive value, or sub-sampling; shares are {class: share}, or a sequence
+        in the order of ``classes_``. From pseudo-labels they are computed once and then kept.
     solver : {"auto", "cholesky", "cg"}
         How to solve with the regularised covariance.
     max_iter : int
@@ -157,8 +154,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         normalize: bool = True,
         tau: float = 0.8,
         tau_z: float = 0.7,
-        tau_text: float = 0.1,
-        tau_z_text: float = 0.1,
+        tau_text: float | None = 0.1,
+        tau_z_text: float | None = 0.1,
         gamma: float = 1e-3,
         gamma_text: float = 1e-4,
         n_features: int = 1000,
@@ -216,7 +213,11 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
     @classmethod
     def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
-        """An unfitted model with published parameters: source "paper" or "released" (the authors' code)."""
+        """An unfitted, seeded model with published parameters: ``preset("paper")`` is the published method.
+
+        Or those of a dataset: "waterbirds", "celeba", "cheekbones", "fairface", "cfd"; source "paper", or "released"
+        (the authors' code). Shares of rows kept are in the order of ``classes_``, the positive class second.
+        """
         return cls(**preset(dataset, source, backbone))
 
     def fit(
@@ -344,8 +345,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
         Parameters
         ----------
-        taus, tau_zs : strengths of the image side; None for 20 values from 0 to 0.95, and for this
-            model's own ``tau_z``.
+        taus, tau_zs : strengths of the image side, and of the text side where that has None for its own; None for 20
+            values from 0 to 0.95, and for this model's own ``tau_z``.
         criterion : "marginal", "conditional" or a list of both; None for this model's own.
         zero_shots : shares of the zero-shot scores in the target; None for this model's own.
         refine : refine pseudo-labels anew at every point (one pass over the data per round), or keep the guesses that
@@ -410,8 +411,8 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         return Setting(
             tau=float(self.tau),
             tau_z=float(self.tau_z),
-            tau_text=float(self.tau_text),
-            tau_z_text=float(self.tau_z_text),
+            tau_text=None if self.tau_text is None else float(self.tau_text),
+            tau_z_text=None if self.tau_z_text is None else float(self.tau_z_text),
             criterion=self.criterion,
             scaling=self.scaling,
             alignment=self.alignment,

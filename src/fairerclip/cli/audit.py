@@ -166,7 +166,7 @@ def full_audit(
         model = FairerCLIP.load(after)
     elif mitigate:
         audit["labels"] = options.default_labels(labels, experiment)
-        model = options.build_model(experiment, preset, parameters, seed)
+        model = options.build_model(preset, parameters, seed)
     what = AuditOptions(
         seed=seed or 0,
         source=source,

@@ -74,9 +74,7 @@ def fit(
         tune = bool(asked) or (not by_hand and experiment.why_untuned() is None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
-    model = options.build_model(
-        experiment, preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion
-    )
+    model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
     with show.warnings_as_lines() as warned:
         if tune:
             with show.progress(f"searching by {goal}") as progress:

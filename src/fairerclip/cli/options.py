@@ -53,8 +53,9 @@ Parameters = Annotated[
 Preset = Annotated[
     str | None,
     typer.Option(
-        metavar="DATASET/SOURCE[/BACKBONE]",
-        help="Published parameters, e.g. waterbirds/paper, celeba/released/RN50.",
+        metavar="paper|DATASET/SOURCE[/BACKBONE]",
+        help="Published parameters: paper for the method as published, or those of a dataset, e.g. waterbirds/paper, "
+        "celeba/released/RN50. They are fixed: nothing is tuned.",
     ),
 ]
 Criterion = Annotated[
@@ -109,7 +110,6 @@ def _value(text: str) -> Any:
 
 
 def build_model(
-    experiment: Experiment,
     preset: str | None,
     parameters: list[str] | None,
     seed: int | None,
@@ -123,9 +123,7 @@ def build_model(
     if preset is not None:
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))
-        if isinstance(model.class_weight, dict):  # published by class number
-            model.class_weight = {experiment.classes[k]: v for k, v in model.class_weight.items()}
-    given: dict[str, Any] = {"random_state": model.random_state or 0 if seed is None else seed}
+    given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
     for item in parameters or []:
         name, equals, text = item.partition("=")
         if not equals or name.strip() not in model.get_params():

@@ -28,8 +28,12 @@ def path(
         str, typer.Option(help="Mark the best by worst_group, shrunken_worst_group, average, gap or eod.")
     ] = "shrunken_worst_group",
     refine: Annotated[
-        bool, typer.Option("--refine", help="Refine pseudo-labels anew at every point (slower).")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--refine/--no-refine",
+            help="Refine pseudo-labels anew at every point (slower). Default: as the parameters say.",
+        ),
+    ] = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
     output: Annotated[
@@ -53,7 +57,7 @@ def path(
     criteria = ["marginal", "conditional"] if criterion == "both" else [criterion]
     experiment = options.load_experiment(task, sensitive, classes)
     experiment.labels(experiment.task.split(split))  # what would fail after the work is said before it
-    model = options.build_model(experiment, preset, parameters, seed, criterion=criteria[0])
+    model = options.build_model(preset, parameters, seed, criterion=criteria[0])
     with show.warnings_as_lines() as warned:
         experiment.fit(model, options.default_labels(labels, experiment))
         with show.progress("path") as advance:

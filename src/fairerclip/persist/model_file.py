@@ -96,6 +96,8 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
             params[name] = [
                 [plain_value(k, "class_weight"), plain_value(v, "class_weight")] for k, v in value.items()
             ]
+        elif name == "class_weight" and isinstance(value, list | tuple | np.ndarray):
+            params[name] = [plain_value(share, "class_weight") for share in value]
         elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = None  # a generator's state is not part of the model
         elif name == "offsets" and value is not None:
@@ -105,6 +107,18 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
         else:
             params[name] = plain_value(value, f"parameter {name}")
     return params
+
+
+def _kept_shares(listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any] | tuple[Any, ...]:
+    """Shares by class from [class, share] pairs, or in the order of the classes from a number each."""
+    if all(isinstance(pair, list) for pair in listed):
+        return dict(listed)
+    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in listed)
+    if numbers and len(listed) == n_classes:
+        return tuple(listed)
+    raise ModelFileError(
+        f"{path / MANIFEST}: class_weight must be a list of [class, share], or a share per class"
+    )
 
 
 def check_model_path(path: Path, *, overwrite: bool) -> None:
@@ -311,9 +325,7 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
     if not isinstance(params, dict) or set(params) != set(known):
         raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
     if isinstance(params["class_weight"], list):
-        if not all(isinstance(pair, list) for pair in params["class_weight"]):
-            raise ModelFileError(f"{path / MANIFEST}: class_weight must be a list of [class, share]")
-        params["class_weight"] = dict(params["class_weight"])
+        params["class_weight"] = _kept_shares(params["class_weight"], len(manifest["classes"]), path)
     model = cls(**params)
     for name in ARRAYS:
         setattr(model, name, tensors[name])

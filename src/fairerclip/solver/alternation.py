@@ -43,8 +43,9 @@ class Setting:
 
     tau: float
     tau_z: float
-    tau_text: float
-    tau_z_text: float
+    tau_text: float | None
+    """None is as strong as on the image side."""
+    tau_z_text: float | None
     criterion: str
     scaling: str
     alignment: str
@@ -62,8 +63,16 @@ class Setting:
 
     def weights(self, side: str) -> Weights:
         """The S and alignment weights of the image or the text side."""
-        tau, tau_z = (self.tau, self.tau_z) if side == "image" else (self.tau_text, self.tau_z_text)
+        tau, tau_z = (self.tau, self.tau_z) if side == "image" else self.text_strengths
         return Weights(term_weight(tau, self.scaling), term_weight(tau_z, self.scaling))
+
+    @property
+    def text_strengths(self) -> tuple[float, float]:
+        """τ and τ_z of the text side."""
+        return (
+            self.tau if self.tau_text is None else self.tau_text,
+            self.tau_z if self.tau_z_text is None else self.tau_z_text,
+        )
 
 
 @dataclass(frozen=True)
@@ -337,8 +346,9 @@ def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> Sid
             "are in the same order and that at least two classes have rows"
         )
     if which == "text":
+        tau, tau_z = setting.text_strengths
         raise TextCollapseError(
-            f"the text encoder collapses: at tau_text={setting.tau_text:g}, tau_z_text={setting.tau_z_text:g} and "
+            f"the text encoder collapses: at tau_text={tau:g}, tau_z_text={tau_z:g} and "
             f"scaling={setting.scaling!r} the S term outweighs the target, so every class would get the same "
             "vector. Lower tau_text, raise tau_z_text, or use scaling='paper'"
         )
