@@ -1,4 +1,4 @@
-"""The paper's method as parameters: what the estimator's defaults have moved away from."""
+"""The paper's target, decision and refinement at our own scaling; the method as published is `preset("paper")`."""
 
 PAPER = {
     "tau": 0.7,

@@ -94,7 +94,9 @@ def test_fit_with_options_and_preset(run, task, tmp_path):
 
 
 def test_the_method_as_published_has_a_name_of_its_own(run, task, tmp_path):
-    code, out, _ = run("fit", task, "-o", tmp_path / "m", "--preset", "paper", *FAST, "--tau", "0.3", "--json")
+    code, out, _ = run(
+        "fit", task, "-o", tmp_path / "m", "--preset", "paper", *FAST, "--tau", "0.3", "--json"
+    )
     assert code == 0
     assert json.loads(out)["tuning"] is None
     expected = FairerCLIP.preset("paper").set_params(n_features=150, tau=0.3)

@@ -49,7 +49,9 @@ def test_the_paper_alone_is_the_published_method_without_a_dataset():
 def test_the_text_side_has_the_strengths_of_the_image_side(embeddings):
     e = embeddings(n_classes=4, correlation=0.6)
     given = {"sensitive_features": e.s, "text": e.text}
-    paper = FairerCLIP.preset("paper").set_params(n_features=40, n_components=2, tau=0.4, tau_z=0.2, max_iter=50)
+    paper = FairerCLIP.preset("paper").set_params(
+        n_features=40, n_components=2, tau=0.4, tau_z=0.2, max_iter=50
+    )
     one = paper.fit(e.X, e.y, **given)
     two = FairerCLIP(**{**one.get_params(), "tau_text": 0.4, "tau_z_text": 0.2}).fit(e.X, e.y, **given)
     assert_array_equal(one.scores(e.X), two.scores(e.X))
@@ -122,7 +124,9 @@ def test_an_unknown_preset_lists_what_exists(dataset, source, backbone):
 @pytest.mark.parametrize("backbone", ["RN50", "ViT-L/14"])
 def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(names, backbone):
     task = simulate("celeba", scale=0.01, width=32)
-    m = FairerCLIP.preset("celeba", source="released", backbone=backbone).set_params(n_features=60, max_iter=1)
+    m = FairerCLIP.preset("celeba", source="released", backbone=backbone).set_params(
+        n_features=60, max_iter=1
+    )
     y, text, classes = task.train.y, task.text_target, names
     if names is not None:
         y = [names[k] for k in y]
@@ -139,9 +143,13 @@ def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(names, backbo
 def test_shares_need_one_for_each_class(embeddings, tmp_path):
     e = embeddings(n_classes=3)
     m = FairerCLIP(n_features=40, random_state=0, class_weight=(0.5, 0.5))
-    with pytest.raises(ParameterError, match=r"3 shares, one per class in the order of classes_ \(\[0, 1, 2\]\)"):
+    with pytest.raises(
+        ParameterError, match=r"3 shares, one per class in the order of classes_ \(\[0, 1, 2\]\)"
+    ):
         m.fit(e.X, e.y, text=e.text, sensitive_features=e.s)
-    with pytest.raises(ParameterError, match=r"class_weight\[1\]: the share kept must be a number in \(0, 1\]"):
+    with pytest.raises(
+        ParameterError, match=r"class_weight\[1\]: the share kept must be a number in \(0, 1\]"
+    ):
         m.set_params(class_weight=[0.5, 2, 1]).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
     m.set_params(class_weight=(0.5, 0.5, 1)).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
     again = FairerCLIP.load(m.save(tmp_path / "m"))

@@ -26,6 +26,14 @@ def test_the_readme_example_runs_and_prints_what_it_computes():
     assert 0.75 < worst < average
 
 
+def test_the_readme_says_which_word_gives_the_published_method():
+    (name,) = re.findall(
+        r"is not the published method: `FairerCLIP\.preset\(\"(\w+)\"\)`", (ROOT / "README.md").read_text()
+    )
+    assert FairerCLIP.preset(name).scaling == "paper"
+    assert FairerCLIP().scaling != "paper"
+
+
 @pytest.fixture(scope="module")
 def example():
     return runpy.run_path(str(ROOT / "examples" / "fairerclip_in_100_lines.py"))

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
@@ -10,12 +11,10 @@ from fairerclip.report.document import Document
 from fairerclip.reproduce import ablation, accuracy, fits, jobs
 from fairerclip.reproduce.context import Context, ReproduceOptions, job
 from fairerclip.reproduce.entries import ENTRIES, chosen_entries
-from fairerclip.reproduce.fits import PAPER_METHOD
 from fairerclip.reproduce.run import read, reproduce, run_entry
 from fairerclip.reproduce.source import Source, Unavailable
 from fairerclip.reproduce.source import small as small_task
 from fairerclip.workflow import Experiment
-from paper import PAPER
 
 QUICK = ReproduceOptions(quick=True, jobs=1)
 
@@ -206,10 +205,85 @@ def test_context_caps_and_seeds_follow_the_source(tmp_path):
     assert Context(Source("simulated"), QUICK, tmp_path).seeds == 1
 
 
-def test_an_ablation_is_of_the_papers_method():
-    for key, _, changed, _, _ in (*ablation.TERMS, ablation.UPDATE, *ablation.OURS):
-        model = FairerCLIP(**{**PAPER_METHOD, **changed})
-        for name in {*PAPER} - {*changed, "class_weight"}:
-            assert getattr(model, name) == PAPER[name], (key, name)
-        assert model.refine is (key != "no-update")
-        assert model.class_weight == (None if key == "unbalanced" else "balanced")
+def asked(monkeypatch, name, source):
+    """Parameters of every job that an entry asks for, by title, without running any."""
+    found = {}
+
+    def refuse(self, jobs):
+        found.update({one.key["title"]: one.arguments for one in jobs})
+        return [{"error": "not run"} for _ in jobs]
+
+    monkeypatch.setattr(Context, "run", refuse)
+    monkeypatch.setattr(Context, "compare", lambda *arguments: {})
+    chosen_entries([name])[0].run(Context(source, ReproduceOptions(seeds=1), None))
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ablation-labels", "ablation-no-labels", "data-size", "heatmaps", "information", "cfd", "training-time"],
+)
+def test_what_is_about_the_papers_method_is_its_preset(small, monkeypatch, name):
+    found = asked(monkeypatch, name, Source("simulated"))
+    changed = {title: change for _, title, change, _, _ in (*ablation.TERMS, ablation.UPDATE, *ablation.OURS)}
+    many = name.startswith(("ablation", "data-size"))
+    checked = 0
+    for title, arguments in found.items():
+        dataset = title.partition(",")[0]
+        if "parameters" not in arguments or "our defaults" in title:
+            continue
+        paper = FairerCLIP.preset({"blond": "celeba", "front": "cfd"}.get(dataset, dataset)).get_params()
+        expected = {**paper, **changed.get(title.partition(", ")[2], {})}
+        expected["n_features"] = min(3000, paper["n_features"]) if many else paper["n_features"]
+        if name == "cfd":
+            expected["criterion"] = title.rpartition(", ")[2]
+        assert FairerCLIP(**arguments["parameters"]).get_params() == expected, title
+        assert (expected["scaling"], expected["tau_text"]) == ("paper", None)
+        checked += 1
+    sizes = {"ablation-labels": 12, "ablation-no-labels": 7, "data-size": 10, "information": 3}
+    assert checked == sizes.get(name, 2)
+
+
+@pytest.mark.parametrize("labels", ["target", "none"])
+def test_a_chosen_point_is_the_model_that_its_parameters_fit(labels):
+    experiment = Experiment.of(simulate("celeba", scale=0.004, width=32, seed=2))
+    parameters = {**FairerCLIP.preset("celeba").get_params(), "n_features": 60}
+    grid = {"taus": [0.0, 0.8, 3.0], "tau_zs": [0.2, 0.7]}
+    answer = fits.fit_tuned(experiment, parameters, labels, 3, **grid)
+    chosen = answer["chosen"]
+    assert chosen != {"tau": parameters["tau"], "tau_z": parameters["tau_z"]}
+    both = {"tau_text": chosen["tau"], "tau_z_text": chosen["tau_z"]}
+    fresh = experiment.fit(FairerCLIP(**{**parameters, **chosen, **both, "random_state": 3}), labels)
+    test = experiment.task.test
+    assert answer["report"] == experiment.report(test, fresh.predict(test.X)).as_dict()
+    if labels == "none":
+        kept = experiment.fit(FairerCLIP(**{**fresh.get_params(), "refine": False}), labels)
+        assert (kept.pseudo_labels_ != fresh.pseudo_labels_).any()
+
+
+def test_the_plane_of_the_papers_method_is_one_curve():
+    experiment = Experiment.of(simulate("waterbirds", scale=0.1, width=32))
+    changed = {"n_features": 60, "gamma_text": 1e-2, "dtype": "float64"}
+    model = FairerCLIP.preset("waterbirds").set_params(**changed)
+    answer = fits.plane(experiment, model.get_params(), "target", 0, [0.4, 2.0], [0.0, 0.5])
+    scale = 1 + 0.5 * answer["rescale"]
+    assert len(answer["points"]) == 4
+    rows = experiment.task.test.X
+    for tau in (0.4, 2.0):
+        one = experiment.fit(clone(model).set_params(tau=tau, tau_z=0.5), "target")
+        other = experiment.fit(clone(model).set_params(tau=tau / scale, tau_z=0.0), "target")
+        np.testing.assert_allclose(one.scores(rows), other.scores(rows), rtol=1e-6, atol=1e-9)
+    assert fits.rescale(experiment, clone(model).set_params(scaling="spectral")) is None
+
+
+def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
+    result = reproduce(chosen_entries(["training-time"]), Source("simulated"), tmp_path, QUICK)[0]
+    table = result["document"]["tables"][0]
+    assert table["columns"][:3] == ["method", "D", "seconds, one fit"]
+    rows = {row[0]: row for row in table["rows"]}
+    assert rows["FairerCLIP as in the paper (fixed)"][1] == "300"
+    assert rows["FairerCLIP as in the paper (fixed)"][-1] is not None
+    assert rows["FairerCLIP, our defaults (fixed)"][1] == "300"
+    for title in ("FairerCLIP as in the paper (fixed)", "FairerCLIP, our defaults (fixed)"):
+        assert float(rows[title][2]) >= 0
+        assert int(rows[title][4]) == 303

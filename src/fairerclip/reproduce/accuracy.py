@@ -9,9 +9,10 @@ import numpy as np
 
 from fairerclip.metrics.names import FIGURES
 from fairerclip.numbers import with_spread
+from fairerclip.parameters import preset
 from fairerclip.report.document import DocumentTable
 from fairerclip.reproduce.context import Context, Outcome, job
-from fairerclip.reproduce.fits import fit_preset
+from fairerclip.reproduce.fits import QUICK_FEATURES, fit_preset
 from fairerclip.reproduce.published import Published, published
 from fairerclip.reproduce.source import SourceTask
 from fairerclip.workflow import Experiment
@@ -38,6 +39,8 @@ PRESETS = {
     "cfd": ("cfd", (("paper", ""), ("released", "ViT-L/14"))),
 }
 """Dataset → name and combinations of its presets; the paper's are for every backbone."""
+MANY_FITS = 3000
+"""Most features in tables of many fits: CelebA's 8000 take ten times as long."""
 
 
 def group_figures(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,6 +96,13 @@ def cells(figures: Mapping[str, Any]) -> list[str | None]:
         cell(figures["gap"], sd["gap"]),
         cell(figures["eod"], sd["eod"], figures["eod_ends"]),
     ]
+
+
+def paper_parameters(context: Context, dataset: str, most: int | None = None) -> dict[str, Any]:
+    """The paper's parameters for a dataset, with ``most`` features or fewer."""
+    parameters = preset(PRESETS[dataset][0], "paper", None)
+    limits = [n for n in (most, QUICK_FEATURES if context.options.quick else None) if n is not None]
+    return {**parameters, "n_features": min([parameters["n_features"], *limits])}
 
 
 def preset_jobs(

@@ -16,7 +16,7 @@ from fairerclip.numbers import number
 from fairerclip.report.document import DocumentTable
 from fairerclip.reproduce.accuracy import published_table
 from fairerclip.reproduce.context import Context, Outcome, job
-from fairerclip.reproduce.fits import preset_model
+from fairerclip.reproduce.fits import QUICK_FEATURES, preset_model
 from fairerclip.reproduce.published import published
 from fairerclip.reproduce.source import SourceTask
 from fairerclip.workflow import UNKNOWN, Experiment, default_cut
@@ -71,9 +71,9 @@ def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -
 
         model = FairerCLIP(random_state=0)
         if method == "fairerclip-paper":
-            model = preset_model(experiment, "fairface", "paper", "ViT-L/14")
-        if quick:
-            model.n_features = 300
+            model = preset_model("fairface", "paper", "ViT-L/14", quick=quick)
+        elif quick:
+            model.n_features = QUICK_FEATURES
         model = experiment.fit(model, "none")
     else:
         spec = chosen_methods([method])[0]

@@ -10,21 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.compare.run import count_parameters, peak_memory
 from fairerclip.errors import LabelError
 from fairerclip.model import FairerCLIP
 from fairerclip.workflow import Experiment
 
-PAPER_METHOD: Mapping[str, Any] = {
-    "tau": 0.7,
-    "gamma": 1e-4,
-    "bandwidth": "median",
-    "n_features": 3000,
-    "class_weight": "balanced",
-    "zero_shot": 0.0,
-    "decision": "prompts",
-    "refine": True,
-}
-"""The method of the paper, classes balanced: what figures about its parts are of. Our defaults have moved on."""
+QUICK_FEATURES = 300
+"""Most features with ``quick``."""
 SHOWN = (
     "tau",
     "tau_z",
@@ -38,23 +30,17 @@ SHOWN = (
 )
 
 
-def preset_model(experiment: Experiment, dataset: str, origin: str, backbone: str) -> FairerCLIP:
-    """The published parameters, with shares by class name and a seed where none was published."""
+def preset_model(dataset: str, origin: str, backbone: str, *, quick: bool) -> FairerCLIP:
+    """The published parameters; with fewer features if ``quick``."""
     model = FairerCLIP.preset(dataset, source=origin, backbone=backbone)
-    if isinstance(model.class_weight, dict):  # published by class number
-        model.class_weight = {experiment.classes[k]: v for k, v in model.class_weight.items()}
-    if model.random_state is None:
-        model.random_state = 0
-    return model
+    return model.set_params(n_features=min(model.n_features, QUICK_FEATURES)) if quick else model
 
 
 def fit_preset(
     experiment: Experiment, dataset: str, origin: str, backbone: str, labels: str, quick: bool
 ) -> dict[str, Any]:
     """Fit as published, fixed and untuned; report on the test rows."""
-    model = preset_model(experiment, dataset, origin, backbone)
-    if quick:
-        model.n_features = min(model.n_features, 300)
+    model = preset_model(dataset, origin, backbone, quick=quick)
     return {**fitted(experiment, model, labels), "parameters": _shown(model)}
 
 
@@ -68,9 +54,10 @@ def fit_tuned(
 ) -> dict[str, Any]:
     """Fit, choose (τ, τ_z) of the given ones on the validation rows, report on the test rows.
 
-    Without a validation split, or with one point, nothing is chosen.
+    Without a validation split, or with one point, nothing is chosen. Guessed labels are refined anew at each point
+    where the parameters say so: the model that is chosen is the one that its parameters fit.
     """
-    model = FairerCLIP(**parameters, random_state=seed)
+    model = FairerCLIP(**{**parameters, "random_state": seed})
     return fitted(experiment, model, labels, taus=taus, tau_zs=tau_zs)
 
 
@@ -82,19 +69,26 @@ def fitted(
     taus: Sequence[float] | None = None,
     tau_zs: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Report of a model on the evaluation split, with the seconds that its fit took."""
+    """Report of a model on the evaluation split, with the seconds and the memory that its fit took."""
     name = evaluation(experiment)
-    start = time.perf_counter()
+    before, start = peak_memory(), time.perf_counter()
     model = experiment.fit(model, labels)
-    seconds = time.perf_counter() - start
+    seconds, after = time.perf_counter() - start, peak_memory()
     if (taus is not None or tau_zs is not None) and has_validation(experiment):
         plane = model.path(taus if taus is not None else [model.tau], tau_zs)
         experiment.evaluate_path(plane, "val")
         model = plane.best(by="shrunken_worst_group")
     rows = experiment.task.split(name)
     report = experiment.report(rows, model.predict(rows.X)).as_dict()
-    chosen = {"tau": float(model.tau), "tau_z": float(model.tau_z)}
-    return {"report": report, "chosen": chosen, "seconds": seconds, "split": name}
+    return {
+        "report": report,
+        "chosen": {"tau": float(model.tau), "tau_z": float(model.tau_z)},
+        "seconds": seconds,
+        "peak_mb": None if before is None or after is None else max(0.0, after - before),
+        "learned": count_parameters(model),
+        "n_features": model.n_features,
+        "split": name,
+    }
 
 
 def _shown(model: FairerCLIP) -> dict[str, Any]:
@@ -152,14 +146,25 @@ def plane(
     labels: str,
     seed: int,
     taus: Sequence[float],
-    tau_zs: Sequence[float],
+    tau_zs: Sequence[float] | None,
 ) -> dict[str, Any]:
-    """Average and worst group of every (τ, τ_z) on the evaluation split, from one factorisation."""
+    """Average and worst group of every (τ, τ_z) on the evaluation split, from one factorisation.
+
+    ``rescale`` is what τ_z counts for in τ_eff = τ / (1 + rescale·τ_z); docs/math.md#one-step.
+    """
     name = evaluation(experiment)
-    model = experiment.fit(FairerCLIP(**parameters, random_state=seed), labels)
+    model = experiment.fit(FairerCLIP(**{**parameters, "random_state": seed}), labels)
     table = experiment.evaluate_path(model.path(taus, tau_zs), name)
     points = [{k: row[k] for k in ("tau", "tau_z", "average", "worst_group", "gap", "eod")} for row in table]
-    return {"split": name, "points": points}
+    return {"split": name, "points": points, "rescale": rescale(experiment, model)}
+
+
+def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
+    """d²/2 of docs/math.md#one-step, where the plane is one curve under the paper's scaling; else None."""
+    if len(experiment.classes) != 2 or model.scaling != "paper" or model.decision != "prompts":
+        return None
+    one, other = model.transform_text(experiment.text)
+    return float(np.sum((other - one) ** 2) / 2)
 
 
 def measure(
@@ -169,7 +174,7 @@ def measure(
     from fairerclip.audit.representation import audit_representation
 
     rows = experiment.task.split(evaluation(experiment))
-    model = experiment.fit(FairerCLIP(**parameters, random_state=0), "target")
+    model = experiment.fit(FairerCLIP(**parameters), "target")
     stages = {"before": rows.X, "after": model.transform(rows.X)}
     found = audit_representation(
         experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
