@@ -13,7 +13,16 @@ from scipy.stats import kstest
 
 from fairerclip.errors import NonFiniteError, NotDefiniteError, ParameterError, ShapeError
 from fairerclip.features import ExactFeatures, median_bandwidth
-from fairerclip.metrics import _attribute, dep, dependence, hsic, kcc, permutation, permutation_test
+from fairerclip.metrics import (
+    _attribute,
+    dep,
+    dependence,
+    hsic,
+    hsic_bound,
+    kcc,
+    permutation,
+    permutation_test,
+)
 
 TIGHT = 1e-12
 
@@ -446,3 +455,37 @@ def test_every_public_name_resolves_and_others_do_not():
     assert dir(metrics) == metrics.__all__
     with pytest.raises(AttributeError, match="no attribute 'bias_removed'"):
         metrics.bias_removed  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "counts", [(50, 50), (30, 70), (4, 96), (20, 30, 50), (5, 5, 90), (2, 3, 5, 90)], ids=str
+)
+def test_hsic_stays_below_its_bound_and_two_groups_far_apart_reach_it(counts):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(len(counts)), counts)
+    for scale in (0.1, 1.0, 1e3):
+        X = rng.normal(size=(len(y), 2)) + scale * rng.normal(size=(len(counts), 2))[y]
+        assert hsic(X, y) <= hsic_bound(y)
+    apart = hsic(1e6 * np.eye(len(counts))[y], y, bandwidth=1.0)
+    assert apart <= hsic_bound(y) * (1 + 1e-12)
+    if len(counts) == 2:
+        p = counts[0] / 100
+        assert hsic_bound(y) == pytest.approx(4 * p**2 * (1 - p) ** 2)
+        assert apart == pytest.approx(hsic_bound(y))
+
+
+def test_the_bound_is_nearly_reached_by_the_best_means_of_three_groups():
+    # The definition itself, Σ_y π_y² |μ_y − μ|², over many means with inner products in [0, 1].
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    share = np.bincount(y) / len(y)
+    found = []
+    for _ in range(500):
+        means = np.abs(rng.normal(size=(3, 3))) * (rng.random((3, 3)) < 0.5)
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1)
+        found.append(np.sum(share**2 * np.sum((means - share @ means) ** 2, axis=1)))
+    assert 0.9 * hsic_bound(y) < max(found) <= hsic_bound(y) + 1e-12
+
+
+def test_a_constant_attribute_bounds_hsic_by_zero():
+    assert hsic_bound(["a", "a", "a"]) == 0.0

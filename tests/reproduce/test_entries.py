@@ -287,3 +287,21 @@ def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
     for title in ("FairerCLIP as in the paper (fixed)", "FairerCLIP, our defaults (fixed)"):
         assert float(rows[title][2]) >= 0
         assert int(rows[title][4]) == 303
+
+
+def test_the_information_page_says_which_published_hsic_is_out_of_reach(small, tmp_path):
+    result = reproduce(chosen_entries(["information"]), Source("simulated"), tmp_path, QUICK)[0]
+    (one,) = Source("simulated").tasks("waterbirds")
+    p = np.mean(one.task.test.y)
+    bound = 4 * p**2 * (1 - p) ** 2
+    assert result["results"][f"waterbirds {one.encoder}"]["bounds"]["hsic_y"] == pytest.approx(bound)
+    rows = [
+        row for row in result["document"]["tables"][0]["rows"] if row[1] == "no representation can exceed"
+    ]
+    assert len(rows) == 3
+    assert float(rows[0][2]) == pytest.approx(bound, abs=1e-4)
+    assert rows[0][3] is None
+    notes = " ".join(result["document"]["notes"])
+    assert "0.25 at most" in notes
+    assert "0.3823" in notes
+    assert ("0.1849 (CLIP ViT-L/14)" in notes) == (bound < 0.1849)

@@ -32,12 +32,12 @@ def naive_rounds(case, setting, y, free, rounds):
         onehot = np.eye(case.c)[rows_y]
         L_S = conditional_factor(rows_y, psi, w) if setting.criterion == "conditional" else psi
 
-        def solve(Phi, gamma, side, Z):
+        def solve(Phi, gamma, side, Z, labels):
             weights = setting.weights(side)
             centred = Phi - w @ Phi
             C = centred.T @ (w[:, None] * centred) + gamma * np.eye(Phi.shape[1])
             B = np.zeros_like(C)
-            for sigma, L in ((1.0, onehot), (-weights.sensitive, L_S), (weights.alignment, Z)):
+            for sigma, L in ((1.0, labels[0]), (-weights.sensitive, labels[1]), (weights.alignment, Z)):
                 if L is None:
                     continue
                 M = centred.T @ (w[:, None] * (L - w @ L))
@@ -50,9 +50,9 @@ def naive_rounds(case, setting, y, free, rounds):
             return values[:r], centred @ U[:, :r]
 
         if Z_I is None:
-            _, Z_I = solve(Phi_I, GAMMA, "image", None)
-        text_values, Z_T = solve(Phi_T, GAMMA_TEXT, "text", Z_I)
-        image_values, Z_I = solve(Phi_I, GAMMA, "image", Z_T)
+            _, Z_I = solve(Phi_I, GAMMA, "image", None, (onehot, L_S))
+        text_values, Z_T = solve(Phi_T, GAMMA_TEXT, "text", Z_I, (onehot, L_S))
+        image_values, Z_I = solve(Phi_I, GAMMA, "image", Z_T, (onehot, L_S))
         u, _, vt = np.linalg.svd((w[:, None] * Z_T).T @ Z_I, full_matrices=False)
         means_I, means_T = (
             np.stack([w[rows_y == k] @ Z[rows_y == k] / w[rows_y == k].sum() for k in range(case.c)])

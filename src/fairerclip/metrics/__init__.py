@@ -25,6 +25,7 @@ _HOMES = {
     "dependence_test": "dependence_intervals",
     "group_report": "groups",
     "hsic": "dependence",
+    "hsic_bound": "dependence",
     "kcc": "dependence",
     "max_skew": "retrieval",
     "min_skew": "retrieval",

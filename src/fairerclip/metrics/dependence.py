@@ -139,6 +139,34 @@ def hsic(
     return max(0.0, trace / n**2)
 
 
+def hsic_bound(Y: Any) -> float:
+    r"""Largest value that `hsic` can have with these categories, whatever the rows are; see docs/math.md#hsic-bound.
+
+    O(n + c²) time. Any kernel of the rows with values in [0, 1] will do.
+
+    Parameters
+    ----------
+    Y : array, shape (n,) or (n, m)
+        Categories; several columns are intersected.
+
+    Returns
+    -------
+    float
+        4p²(1 − p)² for two categories of shares p and 1 − p, so 1/4 at most.
+
+    Examples
+    --------
+    >>> hsic_bound([0, 0, 1, 1]), hsic_bound([0, 0, 0, 1])
+    (0.25, 0.140625)
+    """
+    codes = Attribute.read(Y, "categorical", "Y").rows
+    share = np.bincount(codes) / len(codes)
+    # HSIC = Σ_jk A_jk ⟨μ_j, μ_k⟩ with mean embeddings μ whose inner products lie in [0, 1].
+    A = np.diag(share**2) - np.outer(share**2, share) - np.outer(share, share**2)
+    A += (share**2).sum() * np.outer(share, share)
+    return float(np.maximum(A, 0.0).sum())
+
+
 def kcc(
     X: ArrayLike,
     Y: Any,

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from fairerclip.compare.run import count_parameters, peak_memory
 from fairerclip.errors import LabelError
+from fairerclip.metrics import hsic_bound
 from fairerclip.model import FairerCLIP
-from fairerclip.workflow import Experiment
+from fairerclip.workflow import UNKNOWN, Experiment
 
 QUICK_FEATURES = 300
 """Most features with ``quick``."""
@@ -170,7 +171,7 @@ def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
 def measure(
     experiment: Experiment, permutations: int, max_rows: int, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S."""
+    """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S; and how large HSIC can be."""
     from fairerclip.audit.representation import audit_representation
 
     rows = experiment.task.split(evaluation(experiment))
@@ -179,4 +180,9 @@ def measure(
     found = audit_representation(
         experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
     )
-    return {"stages": found or []}
+    y, s = experiment.labels(rows)
+    known = (y != UNKNOWN) & (s != UNKNOWN)
+    return {
+        "stages": found or [],
+        "bounds": {"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.metrics import hsic_bound
 from fairerclip.metrics.names import REPRESENTATION
 from fairerclip.model import FairerCLIP
 from fairerclip.numbers import number, significant
@@ -24,6 +25,7 @@ from fairerclip.reproduce.accuracy import (
 from fairerclip.reproduce.context import Context, Outcome, job
 from fairerclip.reproduce.fits import QUICK_FEATURES, evaluation, fit_tuned, measure
 from fairerclip.reproduce.published import published
+from fairerclip.reproduce.source import SourceTask
 from fairerclip.workflow import Experiment
 
 TIMED = ("probe", *GRADIENT, "fairerclip-target")
@@ -158,7 +160,15 @@ def _setting(value: Any) -> str:
 
 def information(context: Context) -> Outcome:
     """HSIC and KCC with Y and with S, of each encoder's embeddings and of what FairerCLIP makes of them."""
-    outcome = Outcome()
+    most = hsic_bound([0, 1])
+    largest = max(p.figures[name] for p in published("information") for name in ("hsic_y", "hsic_s"))
+    outcome = Outcome(
+        notes=[
+            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: of two groups it is {number(most, 2)} at most, "
+            f"whatever the embeddings, and less where the groups are unequal. The paper prints up to "
+            f"{number(largest, 4)}: its HSIC has another scale, and its figures compare with each other alone."
+        ]
+    )
     limit, permutations = (100, 9) if context.options.quick else (500, 99)
     lines: list[list[Any]] = []
     wanted = context.tasks("waterbirds", "blond", "cheekbones")
@@ -180,7 +190,11 @@ def information(context: Context) -> Outcome:
         for stage in answer["stages"]:
             found = [estimate(stage[name], REPRESENTATION[name].kind) for name in INFORMATION]
             lines.append([one.title, stage["space"], *found])
-        outcome.results[f"{one.dataset} {one.encoder}"] = answer["stages"]
+        limits = [answer["bounds"].get(name) for name in INFORMATION]
+        shown = [None if limit is None else number(limit, 4) for limit in limits]
+        lines.append([one.title, "no representation can exceed", *shown])
+        outcome.results[f"{one.dataset} {one.encoder}"] = answer
+        outcome.notes += _beyond(one, answer["bounds"])
     names = {name: REPRESENTATION[name].label for name in INFORMATION}
     columns = ["task", "representation", *names.values()]
     note = (
@@ -191,6 +205,20 @@ def information(context: Context) -> Outcome:
     outcome.tables.append(DocumentTable("Dependence of representations on Y and S", columns, lines, note, 2))
     outcome.tables.append(published_table("information", names))
     return outcome
+
+
+def _beyond(one: SourceTask, bounds: Mapping[str, float]) -> list[str]:
+    """Published HSIC on this dataset that is larger than ours can be on these rows."""
+    told = []
+    for name, bound in bounds.items():
+        above = [p for p in published("information", one.dataset) if p.figures[name] > bound]
+        figures = ", ".join(f"{number(p.figures[name], 4)} ({p.title})" for p in above)
+        if figures:
+            told.append(
+                f"{one.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows, whatever "
+                f"the embeddings are, and the paper prints {figures}."
+            )
+    return told
 
 
 def models(context: Context) -> Outcome:
