@@ -93,11 +93,13 @@ def resolve_target(
     *,
     classes: Any = None,
     missing_label: Any = None,
+    learns: bool = True,
 ) -> Target:
     """Complete the target: known labels stay, missing ones are read zero-shot from the prompts.
 
     ``text`` is a mapping from class to prompts, or the prompts in the order of ``classes``; without ``classes`` the
     labels must be the numbers of the prompts. Prompts that contradict the known labels are an error or a warning.
+    Rows of a single class are an error where something ``learns`` from them, and a warning where nothing does.
     """
     by_position = not isinstance(text, Mapping)
     if isinstance(text, Mapping):
@@ -129,15 +131,19 @@ def resolve_target(
         codes = np.where(missing, guessed, codes)
         guess = Guess(missing, margins)
     present = np.bincount(codes, weights=sample_weight, minlength=len(encoded.classes)) > 0
-    if present.sum() < 2:
+    if present.sum() < 2 and learns:
         source = "zero-shot predictions have" if guess is not None else "y has"
         raise LabelError(
             f"{source} one class only ({encoded.classes[present].tolist()}): there is nothing to tell apart. "
             "Check the prompts and that image and text embeddings come from the same model"
         )
     if not present.all():
+        constant = (
+            f"every row is taken for {encoded.classes[present].tolist()}: " if present.sum() < 2 else ""
+        )
         warnings.warn(
-            f"classes {encoded.classes[~present].tolist()} have no rows; they are kept through their prompts alone",
+            f"{constant}classes {encoded.classes[~present].tolist()} have no rows; they are kept through their "
+            "prompts alone",
             VanishedLabelWarning,
             stacklevel=3,
         )

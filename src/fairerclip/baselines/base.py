@@ -130,11 +130,14 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         if y is not None:
             y = as_labels(y)
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-        target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label)
+        learns = self.requirements.labels != "none"
+        target = resolve_target(
+            X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns
+        )
         self.classes_ = target.classes
         groups, is_true = self._groups(X, sensitive_features, sensitive_text, target, missing_label)
         known = np.ones(len(X), dtype=bool)
-        if self.requirements.labels != "none" and target.guess is not None:
+        if learns and target.guess is not None:
             known = ~target.guess.rows
         prompts, sizes = _all_prompts(sensitive_text, X.shape[1], sensitive_features, missing_label)
         self._learn(

@@ -1,0 +1,64 @@
+"""Tasks on which zero-shot predicts one class for every row: what learns nothing from guesses does without them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP
+from fairerclip.baselines import LEACE, OrthCali, OrthProj, ZeroShot
+from fairerclip.compare.methods import chosen_methods
+from fairerclip.compare.run import run_method
+from fairerclip.data import save_task, simulate
+from fairerclip.errors import LabelError, VanishedLabelWarning
+from fairerclip.reproduce.fairface import pair_skews
+from fairerclip.workflow import Experiment
+
+MODELS = [ZeroShot(), OrthProj(), OrthCali(), LEACE()]
+KEYS = ("zero-shot", "orth-proj", "orth-cali", "leace")
+
+
+@pytest.fixture(scope="module")
+def task():
+    """The first class prompt points to where all images are, the second away from there."""
+    made = simulate("waterbirds", seed=1, scale=0.05, width=32)
+    towards = made.train.X.mean(axis=0)
+    text = np.stack([made.text_target[0] + 30 * towards, made.text_target[1] - 30 * towards])
+    return replace(made, text_target=text, variants=None)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_what_learns_nothing_from_guesses_predicts_one_class_and_says_so(task, model):
+    experiment = Experiment.of(task)
+    given = experiment.arguments("none")
+    with pytest.warns(VanishedLabelWarning, match=r"every row is taken for \['landbird'\]"):
+        model.fit(given.pop("X"), given.pop("y"), **given)
+    report = experiment.report(task.test, model.predict(task.test.X))
+    assert report.worst.accuracy == 0
+    assert 0.5 < report.average < 1
+
+
+def test_fairerclip_without_labels_still_refuses(task):
+    with pytest.raises(LabelError, match="zero-shot predictions have one class only"):
+        Experiment.of(task).fit(FairerCLIP(n_features=50), "none")
+
+
+@pytest.mark.parametrize("method", chosen_methods(KEYS), ids=lambda method: method.key)
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.VanishedLabelWarning")
+def test_a_comparison_shows_a_worst_group_of_zero(task, method):
+    found = run_method(method, Experiment.of(task), seed=0)
+    assert found["report"]["worst"]["accuracy"] == 0
+
+
+def test_an_audit_shows_a_worst_group_of_zero(task, run, tmp_path):
+    code, out, err = run("audit", save_task(task, tmp_path / "one.npz"))
+    assert code == 0, err
+    assert "0.0 % [0.0" in out
+
+
+@pytest.mark.parametrize("method", KEYS)
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.VanishedLabelWarning")
+def test_skews_of_the_reproduction_are_measured(task, method):
+    found = pair_skews(Experiment.of(task), method, quick=True)
+    assert len(found["skews"]["population"]) == 2
+    assert all(value >= 0 for value in found["skews"]["population"])
