@@ -154,6 +154,37 @@ def test_templates_become_wordings_of_the_task_besides_their_average(run, files)
     )
 
 
+@pytest.mark.parametrize("about_all", [True, False])
+def test_spurious_and_counterfactual_sentences_go_into_the_task(run, files, about_all):
+    counterfactual = [
+        {"class": name, "sensitive": {"place": place}, "prompt": f"a {name} {place}."}
+        for name in ("dog", "cat")
+        for place in ("indoors", "outdoors")
+    ]
+    sensitive = PROMPTS["sensitive"] if about_all else {**PROMPTS["sensitive"], "time": {"day": ["by day."]}}
+    parts = {
+        "spurious": ["in a room.", "in a forest."],
+        "counterfactual": counterfactual,
+        "sensitive": sensitive,
+    }
+    files.prompts.write_text(json.dumps({**PROMPTS, **parts}))
+    sentences = load_prompts(files.prompts).all_prompts()
+    text = files.folder / "text.npz"
+    np.savez(text, embeddings=np.stack([vector(s) for s in sentences]), ids=np.array(sentences))
+    code, out, err = run(*files.arguments("--text", text))
+    assert code == 0, err
+    task = load_task(files.folder / "t.npz")
+    if not about_all:  # they may be about the time of the day, which the task knows nothing of
+        assert (task.spurious, task.counterfactual) == (None, None)
+        assert "counterfactual sentences of the prompts are left out" in out
+        return
+    assert "Sentences for Orth-Proj and Orth-Cali: 2 spurious, 4 counterfactual." in out
+    assert task.spurious.prompts == ("in a room.", "in a forest.")
+    np.testing.assert_allclose(task.spurious.text[1], vector("in a forest."), atol=1e-6)
+    assert [task.class_names[k] for k in task.counterfactual.classes] == ["dog", "dog", "cat", "cat"]
+    np.testing.assert_allclose(task.counterfactual.text[2], vector("a cat indoors."), atol=1e-6)
+
+
 def test_the_task_fits_and_applies(run, files):
     run(*files.arguments())
     task = files.folder / "t.npz"

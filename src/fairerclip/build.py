@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.clip.base import Encoder
-from fairerclip.data import Sensitive, Split, Task, Variants
+from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable
@@ -133,7 +133,22 @@ def build_task(
         name: _split(store, here, met.rows_in_labels[here], labelled, texts) for name, here in rows.items()
     }
     task = texts.task(labelled, splits)
-    return task, [*notes, *_gaps(task)]
+    return task, [*notes, *_gaps(task), *_sentences_said(task, prompts)]
+
+
+def _sentences_said(task: Task, prompts: EncodedPrompts | None) -> list[str]:
+    """What became of the sentences of the prompt set that Orth-Proj and Orth-Cali work on."""
+    there = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
+    if all(part is None for part in there):
+        return []
+    kept = {"spurious": task.spurious, "counterfactual": task.counterfactual}
+    counts = [f"{len(part.prompts)} {kind}" for kind, part in kept.items() if part is not None]
+    if counts:
+        return [f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
+    return [
+        "The spurious and counterfactual sentences of the prompts are left out: they may be about attributes that "
+        "the task does not have."
+    ]
 
 
 def _gaps(task: Task) -> list[str]:
@@ -212,7 +227,28 @@ class _Texts:
             if encoded is None or encoded.variants is None
             else Variants(encoded.variants, encoded.templates)
         )
-        return Task(labelled.name, splits, text, sentences, self.class_names, sensitive, variants=wordings)
+        spurious, counterfactual = self._further(encoded)
+        return Task(
+            labelled.name,
+            splits,
+            text,
+            sentences,
+            self.class_names,
+            sensitive,
+            variants=wordings,
+            spurious=spurious,
+            counterfactual=counterfactual,
+        )
+
+    def _further(self, encoded: EncodedPrompts | None) -> tuple[Sentences | None, Sentences | None]:
+        """Spurious and counterfactual sentences, unless they may be about attributes that the task does not have."""
+        if encoded is None or not set(encoded.sensitive) <= set(self.value_names):
+            return None, None
+        said, both = encoded.spurious, encoded.counterfactual
+        return (
+            None if said is None else Sentences(said, encoded.spurious_prompts),
+            None if both is None else Sentences(both.vectors, both.prompts, both.classes),
+        )
 
 
 def _ordered(labels: Sequence[str], prompts: Sequence[str], what: str) -> tuple[str, ...]:

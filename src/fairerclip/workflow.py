@@ -135,6 +135,24 @@ class Experiment:
             "missing_label": UNKNOWN,
         }
 
+    def sentences(self) -> dict[str, Any]:
+        """What Orth-Proj and Orth-Cali take besides `arguments`: the task's spurious and counterfactual sentences.
+
+        A task does not say which attribute they are about, so they are for all of its attributes or for none.
+        """
+        task, out = self.task, dict[str, Any]()
+        if set(self.sensitive) != set(task.sensitive):
+            return out
+        if task.spurious is not None:
+            out["spurious_text"] = task.spurious.text
+        if task.counterfactual is not None and task.counterfactual.classes is not None:
+            codes = {name: task.class_names.index(name) for name in self.classes}
+            found = {
+                name: task.counterfactual.text[task.counterfactual.classes == k] for name, k in codes.items()
+            }
+            out["counterfactual_text"] = {name: text for name, text in found.items() if len(text)} or None
+        return out
+
     def _sensitive_text(self, texts: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
         """Attribute → value → prompt, so that no order has to be guessed."""
         values = {name: self.task.sensitive[name].names for name in texts}

@@ -341,9 +341,10 @@ def test_counterfactuals_carry_the_codes_of_class_and_value(tmp_path):
     data["sensitive"]["age"] = {"old": ["it is old"], "young": ["it is young"]}
     data["counterfactual"] += [{"class": "dog", "sensitive": {"age": "young"}, "prompt": "a young dog"}]
     encoder = Encoder()
-    vectors, classes, values = encode_prompts(
+    vectors, classes, values, sentences = encode_prompts(
         load_prompts(write(tmp_path, data)), encoder, average=True
     ).counterfactual
+    assert sentences == ("a cat at home", "a young dog")
     np.testing.assert_allclose(vectors[1], unit(encoder.row("a young dog")), rtol=1e-5)
     assert classes.tolist() == [0, 1]
     assert {name: codes.tolist() for name, codes in values.items()} == {"place": [0, -1], "age": [-1, 1]}

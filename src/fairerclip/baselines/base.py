@@ -63,6 +63,8 @@ class Training:
     sensitive_prompts : prompts of each sensitive value, over all attributes, or None.
     validation : Validation or None
     attribute_sizes : how many of ``sensitive_prompts`` belong to each attribute, in order.
+    spurious : (m, p) unit embeddings of sentences about the sensitive attributes, or None.
+    counterfactual : for some classes (m, p) unit embeddings of sentences that name it with a sensitive value, or None.
     """
 
     X: F64
@@ -77,6 +79,8 @@ class Training:
     sensitive_prompts: list[NDArray[Any]] | None
     validation: Validation | None
     attribute_sizes: tuple[int, ...] = ()
+    spurious: F64 | None = None
+    counterfactual: tuple[F64, ...] | None = None
 
 
 class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -92,6 +96,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     normalize_: bool
     """Whether rows are brought to unit length: always, but in models of files that are older than that."""
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    takes_sentences: ClassVar[bool] = False
+    """Whether ``spurious_text`` does for sensitive values."""
 
     @property
     def requirements(self) -> Needs:
@@ -110,6 +116,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
         validation: tuple[Any, Any, Any] | None = None,
+        spurious_text: Any = None,
+        counterfactual_text: Mapping[Any, Any] | None = None,
     ) -> Baseline:
         """Learn; parameters as in `FairerCLIP.fit`.
 
@@ -120,13 +128,19 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             method needs labels.
         validation : (X, y, s), optional
             Validation rows with class and sensitive labels.
+        spurious_text : (m, p), optional
+            Embeddings of sentences about the sensitive attributes, whose span `OrthProj` and `OrthCali` take away.
+        counterfactual_text : mapping from class to (m, p), optional
+            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`. Other methods
+            have no use for either.
         """
         X = validate_data(self, X, dtype=np.float64, reset=True)
         check_rows(X, "X", zero_is_error=True)
         X = unit_rows(X)
         self.normalize_ = True
         weight = check_weights(sample_weight, len(X))
-        self._require(y, text, sensitive_features, sensitive_text, validation)
+        read = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
+        self._require(y, text, sensitive_features, read, validation)
         if y is not None:
             y = as_labels(y)
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
@@ -154,12 +168,14 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
                 sensitive_prompts=prompts,
                 validation=self._validation(validation, missing_label),
                 attribute_sizes=sizes,
+                spurious=_sentences(spurious_text, X.shape[1], "spurious_text"),
+                counterfactual=self._counterfactual(counterfactual_text),
             )
         )
         return self
 
     def _require(
-        self, y: Any, text: Any, sensitive_features: Any, sensitive_text: Any, validation: Any
+        self, y: Any, text: Any, sensitive_features: Any, sensitive: Iterable[Any], validation: Any
     ) -> None:
         name, needs = type(self).__name__, self.requirements
         if needs.labels != "none" and y is None:
@@ -170,7 +186,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise LabelError(f"{name} learns from sensitive values: give sensitive_features")
         if needs.text and text is None:
             raise PromptError(f"{name} starts from class prompts: give text")
-        if needs.sensitive and sensitive_features is None and sensitive_text is None:
+        if needs.sensitive and all(given is None for given in sensitive):
             raise PromptError(
                 f"{name} needs sensitive values: give sensitive_features, or sensitive_text to read them"
             )
@@ -193,6 +209,24 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             missing_label=missing_label,
         )
         return resolved.groups, not resolved.trust
+
+    def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
+        """Sentences of each class that has any."""
+        if given is None:
+            return None
+        if not isinstance(given, Mapping) or not given:
+            raise PromptError(
+                f"counterfactual_text must be a mapping from class to embeddings (m, p); got {type(given).__name__}"
+            )
+        unknown = [name for name in given if name not in self.classes_.tolist()]
+        if unknown:
+            raise PromptError(
+                f"counterfactual_text names {unknown[:5]}; the classes are {self.classes_.tolist()[:10]}"
+            )
+        found = [
+            _sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]") for k, rows in given.items()
+        ]
+        return tuple(rows for rows in found if rows is not None)
 
     def _validation(self, given: Any, missing_label: Any) -> Validation | None:
         if given is None:
@@ -256,6 +290,17 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         check_rows(X, "X", zero_is_error=False)
         return np.asarray(unit_rows(X) if self.normalize_ else X)
+
+
+def _sentences(given: Any, width: int, name: str) -> F64 | None:
+    """Embeddings of sentences (m, p) at unit length."""
+    if given is None:
+        return None
+    rows = np.asarray(given, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
+    check_rows(rows, name, zero_is_error=True)
+    return np.asarray(unit_rows(rows))
 
 
 def _all_prompts(

@@ -67,11 +67,15 @@ def class_prompts(data: Training, name: str) -> F64:
     return data.text
 
 
-def all_sensitive(data: Training, name: str) -> F64:
-    """Every sensitive prompt (m, p), of all values and attributes."""
+def projected_off(data: Training, name: str) -> tuple[F64, str]:
+    """What is taken out of class prompts (m, p), and its name: spurious sentences, else all sensitive prompts."""
+    if data.spurious is not None:
+        return data.spurious, "spurious sentences"
     if data.sensitive_prompts is None:
-        raise PromptError(f"{name} works on prompts of the sensitive values: give sensitive_text")
-    return np.concatenate(data.sensitive_prompts)
+        raise PromptError(
+            f"{name} works on prompts of the sensitive values: give sensitive_text, or spurious_text"
+        )
+    return np.concatenate(data.sensitive_prompts), "sensitive prompts"
 
 
 def sensitive_values(data: Training) -> list[F64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -10,23 +11,24 @@ import numpy as np
 from fairerclip.baselines.base import F64, Needs, Training
 from fairerclip.baselines.heads import (
     CosineHead,
-    all_sensitive,
     class_prompts,
     map_prompts,
+    projected_off,
     sensitive_values,
     unit_prompts,
 )
 from fairerclip.baselines.logistic import check_within
 from fairerclip.baselines.orth_proj import PAPER, project, span
-from fairerclip.errors import PromptError, ShapeError
+from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.inputs import unit_rows
 
 
 class OrthCali(CosineHead):
     """Zero-shot with class prompts under a projection calibrated on pairs of prompts.
 
-    Needs class prompts and prompts of the sensitive values (``sensitive_text``); takes no labels and learns nothing
-    from images, which it leaves as they are.
+    Needs class prompts, sentences to project off as `OrthProj` does, and pairs of sentences: as published, all pairs
+    inside a class of ``counterfactual_text``. Takes no labels and learns nothing from images, which it leaves as they
+    are.
 
     Parameters
     ----------
@@ -34,16 +36,18 @@ class OrthCali(CosineHead):
         λ, weight of the pairs; 0 gives `OrthProj`.
     pairs : array (m, 2, p), optional
         Embeddings of m pairs of prompts for one class and different sensitive values, such as "a photo of a male
-        celebrity with blond hair" and the same with "female". Normalised first. Without any, pairs are *composed*
-        from the prompts at hand: ``n(n(t) + n(u))`` stands for class t with value u, and there is a pair for every
-        class and every two values of an attribute. That is an approximation of ours: the published method embeds the
-        sentences.
+        celebrity with blond hair" and the same with "female", in place of those of ``counterfactual_text``. Normalised
+        first. Without either, pairs are *composed* from the prompts at hand: ``n(n(t) + n(u))`` stands for class t
+        with value u, and there is a pair for every class and every two values of an attribute of ``sensitive_text``.
+        That is an approximation of ours: the published method embeds the sentences.
 
     Attributes
     ----------
-    basis_ : (r, p) orthonormal rows that span the sensitive prompts.
+    basis_ : (r, p) orthonormal rows that span what is projected off.
     directions_, shrink_ : (k, p), (k,) orthonormal rows and the share of each that is taken away first.
     text_ : (c, p) class prompts under the map, of length one.
+    diagnostics_ : dict with projected, as in `OrthProj`, pairs ("counterfactual sentences", "given" or "composed"),
+        n_pairs and a note.
 
     Notes
     -----
@@ -58,6 +62,7 @@ class OrthCali(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
+    takes_sentences = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_", "directions_", "shrink_")
     shapes = {  # noqa: RUF012
         "text_": ("c", "p"),
@@ -73,13 +78,36 @@ class OrthCali(CosineHead):
     def _learn(self, data: Training) -> None:
         check_within("lam", self.lam, 0.0, float(np.finfo(np.float64).max))
         text = class_prompts(data, "OrthCali")
-        self.basis_ = span(all_sensitive(data, "OrthCali"))
-        if self.pairs is None:
-            pairs = compose_pairs(text, sensitive_values(data))
-        else:
-            pairs = _given_pairs(self.pairs, data.X.shape[1])
+        off, what = projected_off(data, "OrthCali")
+        self.basis_ = span(off)
+        pairs, source = self._pairs(data, text)
         self.directions_, self.shrink_ = calibration(pairs[:, 0] - pairs[:, 1], self.lam)
         self.text_ = unit_prompts(self._apply(text), "the projection")
+        self.diagnostics_ = {
+            "projected": what,
+            "pairs": source,
+            "n_pairs": len(pairs),
+            "note": f"{len(off)} {what} are projected off; {len(pairs)} pairs, {source}",
+        }
+
+    def _pairs(self, data: Training, text: F64) -> tuple[F64, str]:
+        """Pairs (m, 2, p) to bring together, and where they come from."""
+        if self.pairs is not None:
+            if data.counterfactual is not None:
+                raise ParameterError(
+                    "pairs= and counterfactual_text= both say what to bring together: give one"
+                )
+            return _given_pairs(self.pairs, data.X.shape[1]), "given"
+        if data.counterfactual is not None:
+            found = pairs_inside(data.counterfactual)
+            if not len(found):
+                raise PromptError("counterfactual_text has no class with two sentences, so there is no pair")
+            return found, "counterfactual sentences"
+        if data.sensitive_prompts is None:
+            raise PromptError(
+                "OrthCali needs pairs: give counterfactual_text, or sensitive_text to compose them from"
+            )
+        return compose_pairs(text, sensitive_values(data)), "composed"
 
     def _apply(self, T: F64) -> F64:
         """``P t`` for every row t: the calibration first, then the projection."""
@@ -102,6 +130,18 @@ def calibration(d: F64, lam: float) -> tuple[F64, F64]:
     _, sizes, U = np.linalg.svd(d, full_matrices=False)
     weight = lam / len(d) * sizes**2
     return np.asarray(U), np.asarray(weight / (1.0 + weight))
+
+
+def pairs_inside(groups: Sequence[F64]) -> F64:
+    """All pairs (m, 2, p) of rows of the same group; with 5 sentences for each of 2 classes there are 20.
+
+    Examples
+    --------
+    >>> pairs_inside([np.eye(3), np.eye(3)[:2]]).shape
+    (4, 2, 3)
+    """
+    pairs = [pair for rows in groups for pair in combinations(rows, 2)]
+    return np.asarray(pairs)
 
 
 def compose_pairs(text: F64, values: list[F64]) -> F64:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairerclip.baselines.base import F64, Needs, Training
-from fairerclip.baselines.heads import CosineHead, all_sensitive, class_prompts, map_prompts, unit_prompts
+from fairerclip.baselines.heads import CosineHead, class_prompts, map_prompts, projected_off, unit_prompts
 from fairerclip.inputs import unit_rows
 
 PAPER = "Chuang et al. 2023, arXiv:2302.00070"
@@ -16,17 +16,19 @@ PAPER = "Chuang et al. 2023, arXiv:2302.00070"
 class OrthProj(CosineHead):
     """Zero-shot with class prompts projected on what is orthogonal to the sensitive prompts.
 
-    Needs class prompts and prompts of the sensitive values (``sensitive_text``); takes no labels and learns nothing
+    Needs class prompts, and either sentences about the sensitive attributes (``spurious_text``), as published, or
+    prompts of the sensitive values (``sensitive_text``), which stand in for them; takes no labels and learns nothing
     from images, which it leaves as they are.
 
     Attributes
     ----------
-    basis_ : (r, p) orthonormal rows that span the sensitive prompts.
+    basis_ : (r, p) orthonormal rows that span what is projected off.
     text_ : (c, p) projected class prompts, of length one.
+    diagnostics_ : dict with projected ("spurious sentences" or "sensitive prompts") and a note.
 
     Notes
     -----
-    ``P₀ = I − VᵀV`` with the rows of V an orthonormal basis of all sensitive prompts, normalised and not centred:
+    ``P₀ = I − VᵀV`` with the rows of V an orthonormal basis of all these sentences, normalised and not centred:
     what they share, such as "a photo of", goes too. The published code takes V from a randomised singular value
     decomposition with as many components as prompts; here it is exact, and prompts that depend on others add no
     direction. Where a class has several prompts it is their mean that is projected.
@@ -46,12 +48,15 @@ class OrthProj(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
+    takes_sentences = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_")
     shapes = {"text_": ("c", "p"), "basis_": ("r", "p")}  # noqa: RUF012
 
     def _learn(self, data: Training) -> None:
-        self.basis_ = span(all_sensitive(data, "OrthProj"))
+        off, what = projected_off(data, "OrthProj")
+        self.basis_ = span(off)
         self.text_ = unit_prompts(project(class_prompts(data, "OrthProj"), self.basis_), "the projection")
+        self.diagnostics_ = {"projected": what, "note": f"{len(off)} {what} are projected off"}
 
     def transform_text(self, T: Any) -> F64:
         """Any prompts (m, p), projected and of length one."""

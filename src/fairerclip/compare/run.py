@@ -257,9 +257,10 @@ def _notes(model: Any) -> list[str]:
 
 def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
     """What the method's `fit` takes: what it is allowed to see, and no more."""
-    return (
+    given = (
         experiment.arguments(method.labels) if method.needs_sensitive else _without_groups(method, experiment)
     )
+    return given | experiment.sentences() if method.home in ("OrthProj", "OrthCali") else given
 
 
 def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fairerclip.data.resplit import resplit
 from fairerclip.data.simulate import open_task, simulate
 from fairerclip.data.store_writer import StoreWriter, read_text
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task, save_task
+from fairerclip.data.task import Sensitive, Sentences, Split, Task, Variants, load_task, save_task
 
 __all__ = [
     "EmbeddingStore",
@@ -24,6 +24,7 @@ __all__ = [
     "Preflight",
     "Provenance",
     "Sensitive",
+    "Sentences",
     "Split",
     "StoreWriter",
     "Task",

@@ -24,9 +24,12 @@ CLOSE = 0.85  # a key this similar to a known one is taken for a misspelling of 
 _SHOWN = 5
 _BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
 MAX_VARIANTS = 1000
+MAX_SENTENCES = 10_000
 _SINGLE = (
     *("text_target", "target_prompts", "class_names", "simulated", "name"),
     *("text_target_variants", "target_templates"),
+    *("text_spurious", "spurious_prompts"),
+    *("text_counterfactual", "counterfactual_prompts", "counterfactual_classes"),
 )
 _PER_SPLIT = ("image", "y", "ids")
 _PER_ATTRIBUTE = ("text_sensitive", "sensitive_prompts", "sensitive_names")
@@ -142,6 +145,43 @@ def variants(
             f"{sum(not name.strip() for name in names)} of them empty"
         )
     return text.reshape(given.shape), names
+
+
+def sentences(
+    arrays: Mapping[str, Array], kind: str, c: int | None, width: int, path: str
+) -> tuple[Floats, tuple[str, ...], Ints | None] | None:
+    """Check embeddings (m, p) of sentences, their words, and where there are ``c`` classes the class of each.
+
+    None where there are no sentences of this kind, "spurious" or "counterfactual".
+    """
+    key, words_key, classes_key = f"text_{kind}", f"{kind}_prompts", f"{kind}_classes"
+    parts = [words_key] if c is None else [words_key, classes_key]
+    if key not in arrays:
+        orphans = [part for part in parts if part in arrays]
+        if orphans:
+            raise TaskFileError(f"{path}: expected {key} with {', '.join(orphans)}, got none")
+        return None
+    text = embeddings(arrays[key], f"{path}: {key}")
+    m = len(text)
+    if text.shape[1] != width or m > MAX_SENTENCES:
+        raise TaskFileError(
+            f"{path}: {key}: expected at most {MAX_SENTENCES} rows of width {width} as the images, got {text.shape}"
+        )
+    words = tuple(f"{kind} sentence {i + 1}" for i in range(m))
+    if words_key in arrays:
+        words = strings(arrays[words_key], f"{path}: {words_key}")
+    if len(words) != m or not all(word.strip() for word in words):
+        raise TaskFileError(
+            f"{path}: {words_key}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
+            f"{sum(not word.strip() for word in words)} of them empty"
+        )
+    if c is None:
+        return text, words, None
+    if classes_key not in arrays:
+        raise TaskFileError(f"{path}: expected {classes_key}, the class of each row of {key}, got none")
+    classes = labels(arrays[classes_key], m, c, f"{path}: {classes_key}")
+    _refuse(f"{path}: {classes_key}", classes == UNKNOWN, f"a class from 0 to {c - 1}", "-1 (unknown)")
+    return text, words, classes
 
 
 def labels(array: Array, n: int, count: int | None, where: str) -> Ints:

@@ -68,6 +68,15 @@ class Variants:
 
 
 @dataclass(frozen=True, eq=False)
+class Sentences:
+    """Sentences besides the prompts of classes and values: embeddings, words, and the class of each if it has one."""
+
+    text: Floats  # (m, p)
+    prompts: tuple[str, ...]
+    classes: Ints | None = None  # (m,)
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """Everything one experiment needs.
 
@@ -89,6 +98,11 @@ class Task:
         Arrays of the file that have no meaning here, kept as they came.
     variants : Variants or None
         The class prompts in other words, to see how much the words matter.
+    spurious : Sentences or None
+        Sentences of the sensitive attributes whose span Orth-Proj and Orth-Cali take out of the class prompts.
+    counterfactual : Sentences or None
+        Sentences that name a class together with sensitive values, with the class of each; Orth-Cali brings those of
+        one class together.
     """
 
     name: str
@@ -100,6 +114,8 @@ class Task:
     simulated: bool = False
     extra: dict[str, Array] = field(default_factory=dict)
     variants: Variants | None = None
+    spurious: Sentences | None = None
+    counterfactual: Sentences | None = None
 
     @property
     def n_classes(self) -> int:
@@ -276,9 +292,20 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     name = fields.scalar(arrays, "name", "U", path) or file.stem
     simulated = bool(fields.scalar(arrays, "simulated", "b", path))
     others = fields.variants(arrays, len(class_names), width, path)
-    variants = None if others is None else Variants(*others)
+    spurious = fields.sentences(arrays, "spurious", None, width, path)
+    counterfactual = fields.sentences(arrays, "counterfactual", len(class_names), width, path)
     return Task(
-        name, splits, text, prompts or class_names, class_names, sensitive, simulated, extra, variants
+        name,
+        splits,
+        text,
+        prompts or class_names,
+        class_names,
+        sensitive,
+        simulated,
+        extra,
+        None if others is None else Variants(*others),
+        None if spurious is None else Sentences(*spurious),
+        None if counterfactual is None else Sentences(*counterfactual),
     )
 
 
@@ -381,6 +408,11 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
     if task.variants is not None:
         arrays["text_target_variants"] = task.variants.text
         arrays["target_templates"] = np.array(task.variants.templates)
+    for kind, sentences in (("spurious", task.spurious), ("counterfactual", task.counterfactual)):
+        if sentences is not None:
+            arrays |= {f"text_{kind}": sentences.text, f"{kind}_prompts": np.array(sentences.prompts)}
+            if sentences.classes is not None:
+                arrays[f"{kind}_classes"] = sentences.classes
     for key, rows_of in arrays.items():
         if key.startswith(("image_", "text_")):
             arrays[key] = np.asarray(rows_of, dtype=np.float32)

@@ -8,6 +8,11 @@
     text_target = "text.npy"                     # any store
     text_target_variants = "wordings.npy"        # optional: (m, c, p), the prompts in other words …
     target_templates = ["a {}", "a photo of a {}"]   # … and what each wording is
+    text_spurious = "spurious.npy"               # optional, for Orth-Proj and Orth-Cali: any store …
+    spurious_prompts = ["a photo of a forest"]   # … and its sentences
+    text_counterfactual = "counterfactual.npy"   # optional, for Orth-Cali: sentences that name class and value,
+    counterfactual_prompts = ["a landbird on land", "a landbird on water"]
+    counterfactual_classes = "classes.npy"       # … and the class of each, as a number
 
     [sensitive.place]
     prompts = ["on land", "on water"]
@@ -48,7 +53,7 @@ from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.npz import read_npy
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.data.task_formats import TOML
+from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]
@@ -65,6 +70,11 @@ _KEYS: dict[str, set[str]] = {
         "text_target",
         "text_target_variants",
         "target_templates",
+        "text_spurious",
+        "spurious_prompts",
+        "text_counterfactual",
+        "counterfactual_prompts",
+        "counterfactual_classes",
         "sensitive",
         "images",
         "splits",
@@ -108,15 +118,15 @@ class _Folder:
                     arrays[part_key(part, name)] = self._strings(entry, key)
             if "text" in entry:
                 arrays[part_key("text_sensitive", name)] = self._text(entry["text"])
-        for key in ("target_prompts", "class_names", "target_templates"):
+        for key in STRINGS:
             if key in spec:
                 arrays[key] = self._strings(spec, key)
-        if "text_target" in spec:
-            arrays["text_target"] = self._text(spec["text_target"])
-        if "text_target_variants" in spec:
-            arrays["text_target_variants"] = read_npy(
-                inside(self.path, spec["text_target_variants"], self.where)
-            )
+        for key in TEXTS:
+            if key in spec:
+                arrays[key] = self._text(spec[key])
+        for key in PLAIN:
+            if key in spec:
+                arrays[key] = read_npy(inside(self.path, spec[key], self.where))
         table = self._table()
         if table is not None:
             self._name_values(table, arrays)

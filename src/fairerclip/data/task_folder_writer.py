@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fairerclip.data import fields
 from fairerclip.data.fields import SPLITS, part_key, s_key
 from fairerclip.data.npz import write_npz
-from fairerclip.data.task_formats import TOML
+from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
 from fairerclip.errors import TaskFileError
 from fairerclip.files import atomic_folder
 
@@ -33,16 +33,8 @@ def write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
             f"name = {_toml(str(arrays['name']))}",
             f"simulated = {str(bool(arrays['simulated'])).lower()}",
         ]
-        lines += [
-            f"{key} = {_strings(arrays[key])}"
-            for key in ("class_names", "target_prompts", "target_templates")
-            if key in arrays
-        ]
-        lines += [
-            f"{key} = {_saved(folder, key, arrays[key])}"
-            for key in ("text_target", "text_target_variants")
-            if key in arrays
-        ]
+        lines += [f"{key} = {_strings(arrays[key])}" for key in STRINGS if key in arrays]
+        lines += [f"{key} = {_saved(folder, key, arrays[key])}" for key in (*TEXTS, *PLAIN) if key in arrays]
         for name in names:
             lines += ["", f"[sensitive.{_toml(name)}]", *_attribute(folder, name, arrays)]
         for split in SPLITS:

@@ -23,6 +23,15 @@ Array = NDArray[Any]
 
 WRITTEN = (".npz", ".safetensors")
 TOML = "task.toml"
+STRINGS = (
+    *("class_names", "target_prompts", "target_templates"),
+    *("spurious_prompts", "counterfactual_prompts"),
+)
+"""Keys of a task that are lists of text in ``task.toml``."""
+TEXTS = ("text_target", "text_spurious", "text_counterfactual")
+"""Keys whose ``task.toml`` names a store of embeddings."""
+PLAIN = ("text_target_variants", "counterfactual_classes")
+"""Keys whose ``task.toml`` names an ``.npy``."""
 FORMAT = {"format": "fairerclip-task", "format_version": "1"}
 ORDER = "keys"
 """Metadata that lists the keys in order: tensors lie widest first, and the order of attributes has a meaning."""

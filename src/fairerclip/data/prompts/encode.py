@@ -34,6 +34,7 @@ class EncodedCounterfactual(NamedTuple):
     vectors: Floats  # (m, p)
     classes: Ints  # (m,)
     values: dict[str, Ints]  # attribute -> (m,); -1 where a sentence does not name it
+    prompts: Prompts
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +52,11 @@ class EncodedPrompts:
     sensitive : dict of str to EncodedAttribute
         ``(names, prompts, text)`` of each attribute.
     counterfactual : EncodedCounterfactual or None
-        ``(vectors, classes, values)``, never averaged; None where there are none.
+        ``(vectors, classes, values, prompts)``, never averaged; None where there are none.
     spurious : ndarray of shape (m, p) or None
-        The sentences that Orth-Proj and Orth-Cali project out.
+        The sentences that Orth-Proj and Orth-Cali project out, and
+    spurious_prompts : tuple of m str
+        their words.
     variants : ndarray of shape (m, c, p) or None
         One vector per template and class; None unless the classes are several templates filled in.
     templates : tuple of m str
@@ -68,6 +71,7 @@ class EncodedPrompts:
     spurious: Floats | None = None
     variants: Floats | None = None
     templates: tuple[str, ...] = ()
+    spurious_prompts: Prompts = ()
 
 
 def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> EncodedPrompts:
@@ -123,6 +127,7 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         spurious=_pick(rows, place, spurious).astype(np.float32) if spurious else None,
         variants=variants,
         templates=() if variants is None else prompt_set.templates,
+        spurious_prompts=spurious,
     )
 
 
@@ -198,5 +203,6 @@ def _counterfactual(
         ]
         if any(code != UNNAMED_VALUE for code in codes):
             values[attribute] = np.array(codes, dtype=np.int64)
-    vectors = _pick(rows, place, [one.prompt for one in given]).astype(np.float32)
-    return EncodedCounterfactual(vectors, classes, values)
+    prompts = tuple(one.prompt for one in given)
+    vectors = _pick(rows, place, prompts).astype(np.float32)
+    return EncodedCounterfactual(vectors, classes, values, prompts)
