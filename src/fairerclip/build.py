@@ -251,6 +251,15 @@ class _Texts:
         )
 
 
+def check_prompts(labelled: Labelled, prompts: PromptSet) -> None:
+    """Refuse prompts whose names are not those of the labels: known before anything is embedded."""
+    if labelled.y is not None and prompts.classes:
+        _ordered(labelled.class_names, prompts.class_names, "the target")
+    for attribute, (_, values) in labelled.sensitive.items():
+        if attribute in prompts.sensitive:
+            _ordered(values, prompts.sensitive_names(attribute), attribute)
+
+
 def _ordered(labels: Sequence[str], prompts: Sequence[str], what: str) -> tuple[str, ...]:
     """The prompts' names, which must be those of the labels."""
     if set(labels) <= set(prompts):

@@ -84,6 +84,10 @@ class DatasetError(FairerClipError, OSError):
     """A dataset is not on disk in its official layout."""
 
 
+class DatasetAbsentError(DatasetError):
+    """There is nothing of a dataset where it was looked for."""
+
+
 class PromptFileError(FairerClipError, ValueError):
     """A prompt file cannot be used, or there is none of that name."""
 

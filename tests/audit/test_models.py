@@ -4,8 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import fairerclip.audit.models as audit_module
-from fairerclip.audit.models import audit_tasks, draw, file_name, read_models, task_files
+import fairerclip.clip
+from fairerclip.audit.models import audit_tasks, draw, read_models, task_files
+from fairerclip.clip import ModelChoice
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
@@ -125,7 +126,7 @@ def test_a_dataset_through_several_models_from_the_command_line(run, tmp_path, m
             Z = np.stack([np.random.default_rng(sum(p.encode())).normal(size=6) for p in prompts])
             return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
 
-    monkeypatch.setattr(audit_module, "load_encoder", Random)
+    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: Random(name))
     arguments = ("audit", "--dataset", "waterbirds", "--root", root, "--work", tmp_path / "w")
     models = ("--model", "open_clip:A", "--model", "open_clip:BB", "--json")
     code, out, err = run(*arguments, *models)
@@ -197,6 +198,6 @@ def test_wrong_calls_of_audit_are_one_line(run, folder, tmp_path):
     ("model", "name"), [("open_clip:ViT-B-32", "open_clip-ViT-B-32"), ("ViT-L/14", "ViT-L-14")]
 )
 def test_a_model_has_the_name_of_a_file(model, name):
-    assert file_name(model) == name
+    assert ModelChoice(model).file_name == name
     with pytest.raises(ParameterError, match="not the name"):
-        file_name("open_clip:..")
+        _ = ModelChoice("open_clip:..").file_name

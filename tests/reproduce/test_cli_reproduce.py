@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-import fairerclip.audit.models as models_module
+import fairerclip.clip
+from fairerclip.data import save_task, simulate
 from fairerclip.data.provenance import Provenance
 from fairerclip.reproduce import figures
 from fairerclip.reproduce.entries import ENTRIES
@@ -111,11 +112,41 @@ def test_a_table_without_any_result_has_failed(run, tmp_path):
     assert code == 1  # it was asked for by name
     assert "1 of 2 tables and figures failed" in err
     assert "implementation.md" in out
+    assert {f.name for f in (tmp_path / "p").glob("*.*")} == {
+        *(f"implementation.{form}" for form in ("json", "md", "html")),
+        *("index.md", "index.html"),
+    }
+    assert "fairface" in (tmp_path / "p" / "index.md").read_text()
     code, out, err = run("reproduce", "all", "--suite", suite, "-o", tmp_path / "q", "--json")
-    assert code == 0
-    assert [r["name"] for r in json.loads(out)["results"] if not r["failed"]] == ["implementation"]
+    assert code == 1  # implementation measures nothing, and the others have no data
+    found = json.loads(out)
+    assert [r["name"] for r in found["results"] if not r["failed"]] == ["implementation"]
+    assert all(f"{r['name']}: cannot run" in err for r in found["results"] if r["failed"])
+
+
+def test_all_is_lenient_on_absent_datasets_and_strict_on_those_that_are_there(run, small, tmp_path):
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    save_task(simulate("gallery", scale=0.05, width=48), suite / "fairface.npz")
+    arguments = ("all", "--suite", suite, "--quick", "--jobs", "1", "--json", "--overwrite")
+    code, out, err = run("reproduce", *arguments, "-o", tmp_path / "o")
+    assert code == 0, err
+    results = {r["name"]: r for r in json.loads(out)["results"]}
+    assert [name for name, r in results.items() if not r["failed"]] == ["fairface", "implementation"]
+    assert all(r["absent"] for r in results.values() if r["failed"])
     assert err.startswith("warning: ")
     assert err.count("\n") == 1
+    (suite / "celeba_blond.npz").write_bytes(b"no task")
+    code, out, err = run("reproduce", *arguments, "-o", tmp_path / "o")
+    assert code == 1
+    failed = {r["name"]: r["absent"] for r in json.loads(out)["results"] if r["failed"]}
+    assert not failed["spurious"]
+    assert failed["intrinsic"]
+    for name, absent in failed.items():
+        assert (f"{name}: " in err) is not absent
+    assert not (tmp_path / "o" / "spurious.md").exists()
+    index = (tmp_path / "o" / "index.md").read_text()
+    assert "spurious" in index.partition("Without a measured figure")[2]
 
 
 def test_a_table_whose_every_part_failed_has_failed(run, small, tmp_path, monkeypatch):
@@ -123,6 +154,8 @@ def test_a_table_whose_every_part_failed_has_failed(run, small, tmp_path, monkey
     code, _, err = run("reproduce", "heatmaps", "-o", tmp_path, "--quick", "--jobs", "1")
     assert code == 1
     assert "heatmaps: blond, plane: ArithmeticError: no luck" in err
+    assert not list(tmp_path.glob("heatmaps.*"))
+    assert not list(tmp_path.glob("index.*"))
 
 
 def broken(**arguments):
@@ -151,7 +184,7 @@ def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, m
     root = tmp_path / "data"
     birds(root / "waterbirds")
     faces(root / "fairface")
-    monkeypatch.setattr(models_module, "load_encoder", Random)
+    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: Random(name))
     arguments = ("--data", root, "--model", "ViT-L-14", "--model", "RN50", "-o", tmp_path / "o", "--quick")
     code, out, err = run("reproduce", "spurious", "fairface", "models", *arguments, "--jobs", "1", "--json")
     assert code == 0, err
@@ -165,7 +198,7 @@ def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, m
     assert any("comes nearest to the published" in note for note in skew["document"]["notes"])
     assert not skew["failures"]
     assert {row[1] for row in many["document"]["tables"][0]["rows"]} == {"ViT-L-14", "RN50"}
-    assert (tmp_path / "o" / "runs" / "data" / "waterbirds" / "RN50.npz").is_file()
+    assert (tmp_path / "o" / "runs" / "data" / "tasks" / "RN50" / "waterbirds.npz").is_file()
 
 
 @pytest.mark.parametrize(

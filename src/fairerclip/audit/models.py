@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fairerclip.build import (
     from_dataset,
     text_encoder,
 )
-from fairerclip.clip import load as load_encoder
+from fairerclip.clip import Encoder, ModelChoice
 from fairerclip.data import open_task, save_task
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.prompts import PromptSet
@@ -75,31 +76,57 @@ def task_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
+@dataclass(frozen=True)
+class ModelTask:
+    """The task of one model that was written, and sentences on what did not match."""
+
+    model: ModelChoice
+    file: Path
+    notes: tuple[str, ...]
+
+
 def tasks_of_models(
     index: DatasetIndex,
     prompts: PromptSet,
-    models: Sequence[str],
-    folder: Path,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Path]:
-    """Embed a dataset with each model and write a task per model; images embedded earlier are not again."""
-    names = [file_name(model) for model in models]
-    if len(set(names)) < len(names):
-        raise ParameterError(
-            f"the models would share a file: {', '.join(sorted(names))}; rename their folders"
-        )
-    files = []
-    for done, (model, name) in enumerate(zip(models, names, strict=True), 1):
-        encoder = load_encoder(model)
-        place = folder / f"{name}.store"
-        embed_dataset(index, encoder, place)
+    models: Sequence[ModelChoice],
+    stores: Path,
+    file: Callable[[ModelChoice], Path],
+    *,
+    load: Callable[[ModelChoice], Encoder] = ModelChoice.load,
+    workers: int = 2,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[ModelTask]:
+    """Embed a dataset with each model and write a task per model; images embedded earlier are not again.
+
+    Parameters
+    ----------
+    index : images and labels of the dataset.
+    prompts : their names are those of the labels.
+    models : each has a store of its own.
+    stores : folder of the stores. Targets that share it share the embeddings of the images.
+    file : where the task of a model is written.
+    load : opens a model.
+    workers : threads that decode images.
+    progress : called with a model's label, the images gone through, and their number.
+    """
+    made = []
+    for model in models:
+        encoder = load(model)
+        place = stores / f"{model.file_name}.store"
+        told = None if progress is None else partial(_tell, progress, model.label, len(index))
+        embed_dataset(index, encoder, place, workers=workers, progress=told)
         embed_prompts(prompts, encoder, place)
         store = open_store(place)
         encode = text_encoder(prompts, store, encoder, None)
-        files.append(_write(index, prompts, store, encode, folder / f"{name}.npz"))
-        if progress is not None:
-            progress(done, len(models))
-    return files
+        written, notes = _write(index, prompts, store, encode, file(model))
+        made.append(ModelTask(model, written, notes))
+    return made
+
+
+def _tell(
+    progress: Callable[[str, int, int], None], label: str, total: int, done: int, of: int | None
+) -> None:
+    progress(label, done, of or total)
 
 
 def tasks_of_stores(index: DatasetIndex, prompts: PromptSet, stores: Path, folder: Path) -> list[Path]:
@@ -115,25 +142,16 @@ def tasks_of_stores(index: DatasetIndex, prompts: PromptSet, stores: Path, folde
     for place in found:
         store = open_store(place)
         file = folder / f"{place.name.removesuffix('.store')}.npz"
-        files.append(_write(index, prompts, store, text_encoder(prompts, store, None, None), file))
+        files.append(_write(index, prompts, store, text_encoder(prompts, store, None, None), file)[0])
     return files
-
-
-def file_name(model: str) -> str:
-    """A model's name as a file's: ``open_clip:ViT-B-32`` → ``open_clip-ViT-B-32``; of a folder its last part."""
-    library, _, rest = model.rpartition(":")
-    last = Path(rest).name if Path(rest).is_dir() else rest
-    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in last).strip(".-")
-    if not kept:
-        raise ParameterError(f"{model!r} is not the name of a model")
-    return f"{library}-{kept}" if library else kept
 
 
 def _write(
     index: DatasetIndex, prompts: PromptSet, store: EmbeddingStore, encode: Encode, file: Path
-) -> Path:
-    task, _ = build_task(from_dataset(index), store, encoded_prompts(prompts, encode))
-    return save_task(task, file, overwrite=True)  # cheap, and made for the prompts and labels of today
+) -> tuple[Path, tuple[str, ...]]:
+    task, notes = build_task(from_dataset(index), store, encoded_prompts(prompts, encode))
+    # Cheap, and made for the prompts and labels of today.
+    return save_task(task, file, overwrite=True), tuple(notes)
 
 
 def read_models(path: Path) -> dict[str, dict[str, Any]]:

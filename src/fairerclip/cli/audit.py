@@ -276,6 +276,7 @@ def _made(
     """Tasks of a dataset through several models, or from several stores."""
     from fairerclip.audit.models import tasks_of_models, tasks_of_stores
     from fairerclip.cli import show
+    from fairerclip.clip import model_choices
     from fairerclip.data.datasets import read_dataset
     from fairerclip.data.prompts import load_prompts
     from fairerclip.errors import ParameterError
@@ -290,5 +291,14 @@ def _made(
         show.err.print(f"note: {note}", markup=False, soft_wrap=True)
     if stores is not None:
         return tasks_of_stores(index, load_prompts(source), stores, work)
+    choices = model_choices(models or [])
     with show.progress("embedding") as advance:
-        return tasks_of_models(index, load_prompts(source), models or [], work, advance)
+        made = tasks_of_models(
+            index,
+            load_prompts(source),
+            choices,
+            work,
+            lambda model: work / f"{model.file_name}.npz",
+            progress=lambda label, done, total: advance(done, total, label),
+        )
+    return [one.file for one in made]

@@ -18,44 +18,30 @@ def embed(
         Path,
         typer.Argument(metavar="IMAGES", help="Folder, list of paths, .csv table or webdataset .tar."),
     ],
-    model: Annotated[
-        str,
-        typer.Option(
-            help="RN50, ViT-B/32, ViT-B/16, ViT-L/14 (OpenAI's), open_clip:ARCHITECTURE, transformers:FOLDER "
-            "or onnx:FOLDER."
-        ),
-    ],
+    model: Annotated[str, typer.Option(help=f"CLIP model: {options.MODELS}.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store; resumed if begun.")],
-    weights: Annotated[
-        str | None,
-        typer.Option(help="For open_clip: .safetensors file, model folder, or pretrained tag in the cache."),
-    ] = None,
-    preprocessing: Annotated[
-        str | None,
-        typer.Option(help="For weights that do not say it: JSON file, or the tag whose preprocessing it is."),
-    ] = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
     prompts: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set to embed as well.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per pass of the encoder.")] = 64,
-    workers: Annotated[int, typer.Option(min=1, help="Threads that decode images.")] = 2,
+    workers: options.Workers = 2,
     path_column: Annotated[
         str | None, typer.Option(help="Column of a table with the paths. Default: path.")
     ] = None,
     id_column: Annotated[
         str | None, typer.Option(help="Column of a table with the ids. Default: the paths.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, mps.")] = "cpu",
-    download: Annotated[
-        bool, typer.Option("--download", help="Allow the model hub to be asked for missing weights.")
-    ] = False,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     json: options.Json = False,
 ) -> None:
     """Embed images (and prompts) with a CLIP-like model; a run that was stopped goes on where it was."""
     from dataclasses import asdict
 
     from fairerclip.cli import show
-    from fairerclip.clip import load
+    from fairerclip.clip import ModelChoice
     from fairerclip.data.prompts import load_prompts
     from fairerclip.embed import embed_images, embed_prompts
     from fairerclip.images import open_source
@@ -63,7 +49,7 @@ def embed(
     source = open_source(images, path_column=path_column, id_column=id_column)
     prompt_set = None if prompts is None else load_prompts(prompts)  # bad input is said before the work
     with show.warnings_as_lines() as warned:
-        encoder = load(model, weights=weights, device=device, download=download, preprocessing=preprocessing)
+        encoder = ModelChoice(model, weights, preprocessing, device, download).load()
         with _bar("embedding") as advance:
             report = embed_images(
                 source, encoder, output, batch_size=batch_size, workers=workers, progress=advance

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from fairerclip.clip import ModelChoice
     from fairerclip.model import FairerCLIP
     from fairerclip.workflow import Experiment
 
@@ -64,6 +65,41 @@ Criterion = Annotated[
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random. Default: the preset's, else 0.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables, errors too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+
+MODELS = "RN50, ViT-B/32, ViT-B/16, ViT-L/14 (OpenAI's), open_clip:ARCHITECTURE, transformers:FOLDER or onnx:FOLDER"
+WEIGHTS = "for open_clip: .safetensors file, model folder, or pretrained tag in the cache"
+PREPROCESSING = "for weights that do not say it: JSON file, or the tag whose preprocessing it is"
+EACH = "Once for each --model, in their order, - for none"
+Model = Annotated[str | None, typer.Option(help=f"CLIP model: {MODELS}.")]
+Models = Annotated[list[str] | None, typer.Option(help=f"CLIP model, may be repeated: {MODELS}.")]
+Weights = Annotated[str | None, typer.Option(help=f"Weights, {WEIGHTS}.")]
+WeightsOfEach = Annotated[list[str] | None, typer.Option("--weights", help=f"Weights, {WEIGHTS}. {EACH}.")]
+Preprocessing = Annotated[str | None, typer.Option(help=f"Preprocessing, {PREPROCESSING}.")]
+PreprocessingOfEach = Annotated[
+    list[str] | None, typer.Option("--preprocessing", help=f"Preprocessing, {PREPROCESSING}. {EACH}.")
+]
+Device = Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, mps.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Allow the model hub to be asked for missing weights.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
+Margin = Annotated[str | None, typer.Option(help="Of FairFace's images: 0.25 or 1.25, where both are there.")]
+
+
+def chosen_model(
+    model: str | None, weights: str | None, preprocessing: str | None, device: str, download: bool
+) -> ModelChoice | None:
+    """The model that these options name; None without ``--model``, which the others need."""
+    from fairerclip.clip import ModelChoice
+    from fairerclip.errors import ParameterError
+
+    if model is not None:
+        return ModelChoice(model, weights, preprocessing, device, download)
+    if weights is not None or preprocessing is not None or download:
+        raise ParameterError(
+            "--weights, --preprocessing and --download say how --model is loaded; give that, too"
+        )
+    return None
 
 
 def split_names(value: str | None) -> list[str] | None:

@@ -13,6 +13,7 @@ from fairerclip.cli import options
 from fairerclip.cli.signals import kept_when_stopped
 
 if TYPE_CHECKING:
+    from fairerclip.reproduce.official import OfficialImages
     from fairerclip.reproduce.source import Source
 
 
@@ -27,12 +28,34 @@ def reproduce(
         Path | None,
         typer.Option(metavar="ROOT", help="Folder of the datasets in their official layouts; needs --model."),
     ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="CLIP model to embed --data with; may be repeated.")
+    model: options.Models = None,
+    weights: options.WeightsOfEach = None,
+    preprocessing: options.PreprocessingOfEach = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
+    workers: options.Workers = 2,
+    margin: options.Margin = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[DATASET=]NAME_OR_FILE",
+            help="Prompt set of a dataset (waterbirds, blond, cheekbones, attractive, cfd, fairface), may be "
+            "repeated; DATASET= can be left out where one is used. Default: the dataset's own.",
+        ),
+    ] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of finished tasks of real images: waterbirds.npz, blond.npz, fairface.npz …, "
+            "NAME-ENCODER.npz or ENCODER/NAME.npz.",
+        ),
     ] = None,
     suite: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of task files (celeba_blond.npz, fairface.npz …)."),
+        typer.Option(
+            metavar="DIR", help="Folder of task files for orientation (celeba_blond.npz, fairface.npz …)."
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write into; its runs are used again.")
@@ -55,45 +78,74 @@ def reproduce(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Run the paper's tables and figures on real images, on task files, or (default) on simulated tasks.
+    """Run the paper's tables and figures on real images, on finished tasks, or (default) on simulated tasks.
 
-    A part that is missing or fails is reported and does not stop the others. The exit code is 1 where no table or
-    figure has a result, or where one that was named has none.
+    A part that is missing or fails is reported and does not stop the others. A table or figure without a measured
+    figure is not written, and is named at the end. The exit code is then 1, unless it was not asked for by name, its
+    datasets are not there, and others have figures.
     """
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
     from fairerclip.reproduce.context import ReproduceOptions
     from fairerclip.reproduce.entries import chosen_entries
+    from fairerclip.reproduce.run import first_reason
     from fairerclip.reproduce.run import reproduce as run
     from fairerclip.reproduce.source import Source
 
-    if data is not None and suite is not None:
-        raise ParameterError("--data and --suite exclude each other")
-    if model and data is None:
-        raise ParameterError("--model embeds the images of --data; give that, too")
-    kind = "data" if data is not None else "suite" if suite is not None else "simulated"
-    if names == ["list"] and kind == "data" and not model:
-        model = ["a model"]  # what can run does not depend on it
-    with show.progress("embedding") as advance:
-        source = Source(kind, data or suite, tuple(model or ()), output / "runs" / "data", advance)
-        if names == ["list"]:
-            _list(source, json)
-            return
-        entries = chosen_entries(names)
+    if sum(folder is not None for folder in (data, tasks, suite)) > 1:
+        raise ParameterError("--data, --tasks and --suite exclude each other")
+    if data is None and (model or weights or preprocessing or prompts or margin or download):
+        raise ParameterError(
+            "--model, --weights, --preprocessing, --prompts, --margin and --download are of the images of --data; give "
+            "that, too"
+        )
+    listing = names == ["list"]
+    entries = [] if listing else chosen_entries(names)
+    if data is not None and not model and not listing:
+        raise ParameterError("--data needs --model, the CLIP model to embed images with (may be repeated)")
+    images = None
+    if data is not None:
+        from fairerclip.clip import model_choices
+        from fairerclip.reproduce.official import OfficialImages, chosen_prompts
+
+        images = OfficialImages(
+            data,
+            output / "runs" / "data",
+            model_choices(model or (), weights or (), preprocessing or (), device=device, download=download),
+            chosen_prompts(prompts or (), {dataset for entry in entries for dataset in entry.needs}),
+            margin,
+            workers,
+        )
+    kind = "suite" if suite is not None else "simulated" if data is None and tasks is None else "data"
+    source = Source(kind, suite or tasks, images)
+    if listing:
+        _list(source, json)
+        return
     told = ReproduceOptions(seeds=seeds, jobs=jobs, max_steps=max_steps, quick=quick)
-    command = _command(names, data, model, suite, told)
     if not json:
         show.say(source.sentence)
     how = "the same command goes on, with --overwrite where it asks for that"
     with kept_when_stopped(output / "runs", how), show.progress(", ".join(names)) as advance:
+        if images is not None:
+            images.progress = lambda what, done, total: advance(done, total, what)
         results = run(
-            entries, source, output, told, command=command, overwrite=overwrite, progress=lambda name: advance
+            entries,
+            source,
+            output,
+            told,
+            command=_command(names, source, told),
+            overwrite=overwrite,
+            progress=lambda name: lambda done, total: advance(done, total, name),
         )
     if not json:
         for result in results:
+            if result["failed"]:
+                show.say(f"{result['name']}: not written, nothing was measured: {first_reason(result)}")
+                continue
             missing = f"; {len(result['failures'])} parts missing or failed" if result["failures"] else ""
             show.say(f"{result['name']}: {output / result['name']}.md{missing}")
-        show.say(f"overview: {output / 'index.html'}")
+        if not all(result["failed"] for result in results):
+            show.say(f"overview: {output / 'index.html'}")
     found = {"source": source.sentence, "results": results}
     _check(found, names)
     if json:
@@ -101,32 +153,57 @@ def reproduce(
 
 
 def _check(found: dict[str, Any], names: Sequence[str]) -> None:
-    """Tell of parts that failed; raise where no entry has a result, or one that was asked for by name."""
+    """Raise where an entry that could have been measured was not; tell of other parts that failed."""
     from fairerclip.cli import show
     from fairerclip.errors import WorkFailedError
+    from fairerclip.reproduce.run import first_reason
 
     results = found["results"]
     failed = [result for result in results if result["failed"]]
+    lost = [result for result in failed if result["name"] in names or not result["absent"]]
+    if failed and not any(result["tasks"] for result in results if not result["failed"]):
+        lost = failed  # what needs no data has figures at most
+    if lost:
+        why = "; ".join(f"{result['name']}: {first_reason(result)}" for result in lost)
+        raise WorkFailedError(f"{len(lost)} of {len(results)} tables and figures failed ({why})", found)
     parts = [f"{result['name']}: {text}" for result in results for text in result["failures"]]
-    if len(failed) == len(results) or any(result["name"] in names for result in failed):
-        why = "; ".join(f"{result['name']}: {' '.join(result['failures'][:1])}" for result in failed[:3])
-        raise WorkFailedError(f"{len(failed)} of {len(results)} tables and figures failed ({why})", found)
     if parts:
         show.warn(f"{len(parts)} parts missing or failed (first: {parts[0]})")
 
 
-def _command(
-    names: list[str], data: Path | None, model: list[str] | None, suite: Path | None, told: Any
-) -> str:
-    """What to type to run it again; folders by their last name alone."""
+def _command(names: list[str], source: Source, told: Any) -> str:
+    """What to type to run it again; files and folders by their last name alone."""
     parts = ["fairerclip", "reproduce", *names]
-    parts += [] if data is None else ["--data", data.name]
-    parts += [part for one in model or () for part in ("--model", one)]
-    parts += [] if suite is None else ["--suite", suite.name]
+    images = source.images
+    if images is not None:
+        parts += ["--data", images.root.name, *_model_parts(images)]
+        parts += [] if images.margin is None else ["--margin", images.margin]
+        for dataset, prompts in images.prompts.items():
+            parts += ["--prompts", f"{dataset}={Path(prompts).name}"]
+    elif source.root is not None:
+        parts += ["--suite" if source.kind == "suite" else "--tasks", source.root.name]
     for name in ("seeds", "jobs", "max_steps"):
         value = getattr(told, name)
         parts += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join([*parts, *(["--quick"] if told.quick else [])])
+
+
+def _model_parts(images: OfficialImages) -> list[str]:
+    from dataclasses import replace
+
+    from fairerclip.clip.choice import NOTHING
+
+    parts: list[str] = []
+    for name in ("weights", "preprocessing"):
+        given = [getattr(model, name) for model in images.models]
+        if any(value is not None for value in given):
+            parts += [
+                part
+                for value in given
+                for part in (f"--{name}", NOTHING if value is None else Path(value).name)
+            ]
+    named = [part for model in images.models for part in ("--model", replace(model, weights=None).label)]
+    return [*named, *parts]
 
 
 def _list(source: Source, json: bool) -> None:
@@ -145,6 +222,7 @@ def _list(source: Source, json: bool) -> None:
             "title": entry.title,
             "needs": list(entry.needs),
             "why_not": entry.why_not(source),
+            "missing": {d: reason for d in entry.needs if (reason := source.why_not(d)) is not None},
         }
         for entry in ENTRIES
     ]
@@ -157,8 +235,13 @@ def _list(source: Source, json: bool) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         reason = row["why_not"]
-        shown = "yes" if reason is None else f"no: {' '.join(str(reason).split())[:120]}"
+        lacking = f" (without {', '.join(row['missing'])})" if row["missing"] else ""
+        shown = f"yes{lacking}" if reason is None else f"no: {' '.join(str(reason).split())[:120]}"
         needs = ", ".join(row["needs"]) or "nothing"
         table.add_row(*(Text(clean(t)) for t in (row["name"], row["where"], row["title"], needs, shown)))
     show.out.print(table)
+    show.say(
+        "Sources: --data ROOT --model M (images in their official layouts), --tasks DIR (finished tasks of real "
+        "images), --suite DIR (task files for orientation); without any the simulation."
+    )
     show.say("The paper's other figures (fig:causal-graph, its overview and fig:illustration) are drawings.")

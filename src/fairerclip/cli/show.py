@@ -6,9 +6,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console
@@ -145,13 +145,31 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
 
 
+class Advance(Protocol):
+    """What moves a bar."""
+
+    def __call__(self, done: int, total: int, what: str | None = None) -> None:
+        """Move to ``done`` of ``total``; with ``what``, name what is counted from here on."""
+
+
 @contextmanager
-def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere; yields a callback for (done, total)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def progress(text: str) -> Iterator[Advance]:
+    """A bar on a terminal, nothing elsewhere; yields what moves it."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def advance(done: int, total: int, what: str | None = None) -> None:
+            if what is not None and clean(what) != bar.tasks[0].description:
+                bar.reset(task, description=clean(what))  # the time left is of what is counted now
+            bar.update(task, completed=done, total=total)
+
+        yield advance
 
 
 def warn(text: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
+    from fairerclip.clip import ModelChoice
     from fairerclip.data.datasets import DatasetIndex
 
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
@@ -17,14 +18,6 @@ app = typer.Typer(help="Make a task file from a dataset or from your own embeddi
 Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
-]
-Model = Annotated[
-    str | None, typer.Option(help="CLIP model: ViT-L/14, open_clip:NAME, transformers:FOLDER, onnx:FOLDER.")
-]
-Weights = Annotated[str | None, typer.Option(help="Weights of the model: a .safetensors file or a folder.")]
-Preprocessing = Annotated[
-    str | None,
-    typer.Option(help="For weights that do not say it: JSON file, or the tag whose preprocessing it is."),
 ]
 Store = Annotated[
     Path | None,
@@ -35,19 +28,20 @@ Store = Annotated[
 Prompts = Annotated[
     str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
 
 
 @app.command()
 def waterbirds(
     root: Root,
     output: Output,
-    model: Model = None,
-    weights: Weights = None,
-    preprocessing: Preprocessing = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     store: Store = None,
     prompts: Prompts = None,
-    workers: Workers = 2,
+    workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -57,8 +51,7 @@ def waterbirds(
         root,
         {},
         output,
-        model,
-        (weights, preprocessing),
+        options.chosen_model(model, weights, preprocessing, device, download),
         store,
         prompts,
         workers,
@@ -71,16 +64,18 @@ def waterbirds(
 def celeba(
     root: Root,
     output: Output,
-    model: Model = None,
-    weights: Weights = None,
-    preprocessing: Preprocessing = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     store: Store = None,
     target: Annotated[
         str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
     ] = "blond",
     sensitive: Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")] = "Male",
     prompts: Prompts = None,
-    workers: Workers = 2,
+    workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -91,8 +86,7 @@ def celeba(
         root,
         chosen,
         output,
-        model,
-        (weights, preprocessing),
+        options.chosen_model(model, weights, preprocessing, device, download),
         store,
         prompts,
         workers,
@@ -105,13 +99,15 @@ def celeba(
 def fairface(
     root: Root,
     output: Output,
-    model: Model = None,
-    weights: Weights = None,
-    preprocessing: Preprocessing = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     store: Store = None,
-    margin: Annotated[str | None, typer.Option(help="0.25 or 1.25, where both are there.")] = None,
+    margin: options.Margin = None,
     prompts: Prompts = None,
-    workers: Workers = 2,
+    workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -121,8 +117,7 @@ def fairface(
         root,
         {"margin": margin},
         output,
-        model,
-        (weights, preprocessing),
+        options.chosen_model(model, weights, preprocessing, device, download),
         store,
         prompts,
         workers,
@@ -135,13 +130,15 @@ def fairface(
 def cfd(
     root: Root,
     output: Output,
-    model: Model = None,
-    weights: Weights = None,
-    preprocessing: Preprocessing = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     store: Store = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, which is ours.")] = 0,
     prompts: Prompts = None,
-    workers: Workers = 2,
+    workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -151,8 +148,7 @@ def cfd(
         root,
         {"seed": seed},
         output,
-        model,
-        (weights, preprocessing),
+        options.chosen_model(model, weights, preprocessing, device, download),
         store,
         prompts,
         workers,
@@ -166,15 +162,14 @@ def _dataset(
     root: Path,
     chosen: dict[str, Any],
     output: Path,
-    model: str | None,
-    how: tuple[str | None, str | None],
+    model: ModelChoice | None,
     store: Path | None,
     prompts: str | None,
     workers: int,
     overwrite: bool,
     json: bool,
 ) -> None:
-    from fairerclip.build import embed_dataset, from_dataset
+    from fairerclip.build import check_prompts, embed_dataset, from_dataset
     from fairerclip.cli import show
     from fairerclip.data.datasets import read_dataset
     from fairerclip.data.prompts import load_prompts
@@ -186,10 +181,11 @@ def _dataset(
     if source is None:
         raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
     prompt_set = load_prompts(source)
+    check_prompts(from_dataset(index), prompt_set)
     folder = store or output.with_name(output.name + ".store")
     encoder = None
     if model is not None:
-        encoder = _load(model, *how)
+        encoder = model.load()
         with show.progress("embedding") as advance:
             embed_dataset(
                 index, encoder, folder, workers=workers, progress=lambda n, of: advance(n, of or len(index))
@@ -225,9 +221,11 @@ def embeddings(
     shares: Annotated[
         str, typer.Option(help="Shares of train, val and test, where there is no column.")
     ] = "0.5,0.1,0.4",
-    model: Model = None,
-    weights: Weights = None,
-    preprocessing: Preprocessing = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
     text: Annotated[
         Path | None, typer.Option(help="Prompt embeddings (.npy …), one row per distinct prompt of the set.")
     ] = None,
@@ -252,6 +250,7 @@ def embeddings(
         raise ParameterError(
             "--model encodes the prompts and --text gives their embeddings: give one of them"
         )
+    choice = options.chosen_model(model, weights, preprocessing, device, download)
     prompt_set = load_prompts(prompts)
     wanted = [
         *([] if target is None else [target]),
@@ -268,7 +267,7 @@ def embeddings(
         shares=_shares(shares),
         seed=seed,
     )
-    encoder = None if model is None else _load(model, weights, preprocessing)
+    encoder = None if choice is None else choice.load()
     given = None if text is None else open_store(text, modality="text")
     _finish(labelled, store, prompt_set, encoder, given, output, overwrite, json, [])
 
@@ -281,12 +280,6 @@ def _shares(text: str) -> tuple[float, float, float]:
     except ValueError:
         raise ParameterError(f"--shares expects three numbers, e.g. 0.5,0.1,0.4; got {text!r}") from None
     return train, val, test
-
-
-def _load(model: str, weights: str | None, preprocessing: str | None) -> Any:
-    from fairerclip.clip import load
-
-    return load(model, weights=weights, preprocessing=preprocessing)
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

@@ -36,6 +36,10 @@ class Entry:
         reasons = [reason for dataset in self.needs if (reason := source.why_not(dataset)) is not None]
         return "; ".join(reasons) if self.needs and len(reasons) == len(self.needs) else None
 
+    def absent(self, source: Source) -> bool:
+        """Whether a source has nothing of any of its datasets, so that nothing could be measured."""
+        return bool(self.needs) and all(source.absent(dataset) for dataset in self.needs)
+
 
 ONE_IMAGE = (
     "A published EOD of 0.02 or 0.005 per cent is less than one test image changes: it is that of one operating point. "

@@ -38,6 +38,8 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Run entries one after the other, writing each as it is done; single runs are kept in ``output/runs``.
 
+    An entry without a measured figure writes nothing: a page of published figures alone would read as a result.
+
     Parameters
     ----------
     entries : what to run.
@@ -51,17 +53,21 @@ def reproduce(
     Returns
     -------
     list of dict
-        What was written as JSON, per entry.
+        What was written as JSON, per entry. ``failed`` says that it has no measured figure, and nothing was written;
+        ``absent`` that the source has none of its datasets.
     """
     options = options or ReproduceOptions()
     check_output(entries, output, overwrite)
+    source.check({dataset for entry in entries for dataset in entry.needs})
     done = []
     for entry in entries:
         told = progress(entry.name) if progress is not None else lambda done, total: None
         result = run_entry(entry, source, options, output / "runs", command, told)
-        write(result, output)
+        if not result["failed"]:
+            write(result, output)
         done.append(result)
-    write_index(output, source)
+    if not all(result["failed"] for result in done):
+        write_index(output, source, done)
     return done
 
 
@@ -95,7 +101,7 @@ def run_entry(
             outcome = Outcome()
             context.failures.append(f"{type(error).__name__}: {error}")
     failures = list(dict.fromkeys(context.failures))
-    failed = not outcome.results or 0 == context.answered < context.asked
+    failed = not any(outcome.results.values()) or 0 == context.answered < context.asked
     page = _document(entry, context, outcome, failures)
     return {
         "source": source.sentence,
@@ -110,6 +116,7 @@ def run_entry(
         "tasks": [one.about() for one in context.used.values()],
         "made": made(cores=os.cpu_count()),
         "failed": failed,
+        "absent": entry.absent(source),
         "failures": failures,
         "results": plain(outcome.results),
         "document": plain(page.as_dict()),
@@ -141,7 +148,7 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
         f"Seeds: {settings['seeds']}; {settings['gradient_seeds']} for methods trained by gradient, whose training is "
         f"capped at {significant(settings['max_steps'], 6)} batches per setting."
         + (" Quick: few methods and settings." if settings["quick"] else ""),
-        *context.source.notes,
+        *dict.fromkeys(f"{one.dataset}: {note}" for one in context.used.values() for note in one.notes),
     ]
     tables = list(outcome.tables)
     if failures:
@@ -195,8 +202,14 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_index(output: Path, source: Source) -> None:
-    """Which entries there are in a folder, those written earlier too, as Markdown and as a page."""
+def first_reason(result: Mapping[str, Any]) -> str:
+    """Why an entry has no measured figure, in a line; what a dataset should look like is left out."""
+    lines = str(next(iter(result["failures"]), "nothing was measured")).splitlines()
+    return lines[0] if lines else ""
+
+
+def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any]]) -> None:
+    """Which entries there are in a folder, those written earlier too, and which failed now."""
     from fairerclip.reproduce.entries import ENTRIES
 
     rows = []
@@ -212,13 +225,17 @@ def write_index(output: Path, source: Source) -> None:
         kind, failures = str(found.get("kind")), len(found.get("failures", ()))
         date = str(found.get("made", {}).get("date"))
         rows.append([entry.name, entry.title, entry.where, kind, str(failures), date])
+    lost = [[result["name"], first_reason(result)] for result in results if result["failed"]]
     columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
     notes = ["Each is NAME.json (all numbers), NAME.md and NAME.html in this folder."]
     page = Document(
         "Tables and figures of the FairerCLIP paper",
         source.sentence,
         notes,
-        [DocumentTable("What was run", columns, rows, left=len(columns))],
+        [
+            DocumentTable("What was run", columns, rows, left=len(columns)),
+            *([DocumentTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
+        ],
     )
     for form, text in (("md", page.to_markdown()), ("html", page.to_html())):
         with atomic_file(output / f"index.{form}", overwrite=True) as handle:

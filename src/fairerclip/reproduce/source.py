@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fairerclip.audit.task import digest
+from fairerclip.clip import ModelChoice
 from fairerclip.data import Task, load_task, simulate
-from fairerclip.errors import DatasetError, FairerClipError, ParameterError, TaskFileError
+from fairerclip.errors import DatasetAbsentError, FairerClipError, ParameterError, TaskFileError
+from fairerclip.reproduce.official import OfficialImages
+from fairerclip.reproduce.task_folder import NAMES, FoundTask, find_tasks, row_notes
 
 KINDS = ("data", "suite", "simulated")
 SCALES = {"waterbirds": 0.3, "celeba": 0.015, "cheekbones": 0.015, "gallery": 0.3}
@@ -20,22 +25,6 @@ SMALL_ROWS = 298
 """Training rows of CFD in the paper."""
 
 SIMULATED = {"waterbirds": "waterbirds", "blond": "celeba", "cheekbones": "cheekbones", "fairface": "gallery"}
-SUITE = {
-    "blond": "celeba_blond.npz",
-    "cheekbones": "celeba_cheekbones.npz",
-    "cfd": "celeba_attractive.npz",
-    "attractive": "celeba_attractive.npz",
-    "pacs": "pacs.npz",
-    "fairface": "fairface.npz",
-}
-DATA: dict[str, tuple[str, dict[str, Any]]] = {
-    "waterbirds": ("waterbirds", {}),
-    "blond": ("celeba", {"target": "blond"}),
-    "cheekbones": ("celeba", {"target": "cheekbones"}),
-    "attractive": ("celeba", {"target": "attractive"}),
-    "cfd": ("cfd", {}),
-    "fairface": ("fairface", {"sensitive": ("sex", "race")}),
-}
 BACKBONES = {"RN50": ("rn50",), "ViT-L/14": ("vit-l-14", "vit-l/14"), "ViT-B/32": ("vit-b-32", "vit-b/32")}
 NOT_BACKBONES = ("336", "rn50x")
 
@@ -54,6 +43,9 @@ class SourceTask:
     backbone: str | None = None
     """The published backbone that the encoder is, if it is one."""
     note: str = ""
+    """What stands in for what, in a few words."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the pages that use it: where its rows differ from the official ones."""
 
     @property
     def title(self) -> str:
@@ -75,136 +67,125 @@ class SourceTask:
                 for name, s in task.sensitive.items()
             },
             "note": self.note,
+            "notes": list(self.notes),
         }
 
 
 @dataclass
 class Source:
-    """One of the three kinds, with its tasks made once.
+    """Where tasks come from, each made once.
 
     Parameters
     ----------
-    kind : "data", "suite" or "simulated".
-    root : folder of the datasets, or of the task files.
-    models : CLIP models, for "data".
-    work : folder for embeddings, for "data".
+    kind : how figures are to be read. "data" is of real images, beside published figures of the same; "suite" is of
+        task files for orientation; "simulated" is of drawn rows.
+    root : folder of finished tasks, for "suite", and for "data" without `images`.
+    images : for "data", the datasets in their official layouts and how they are embedded.
     """
 
     kind: str
     root: Path | None = None
-    models: Sequence[str] = ()
-    work: Path | None = None
-    progress: Callable[[int, int], None] | None = None
-    notes: list[str] = field(default_factory=list)
+    images: OfficialImages | None = None
     _made: dict[str, list[SourceTask] | Unavailable] = field(default_factory=dict, repr=False)
-    _read: dict[str, Any] = field(default_factory=dict, repr=False)
+    _files: dict[str, list[FoundTask]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ParameterError(f"a source is one of {', '.join(KINDS)}; got {self.kind!r}")
-        if self.kind == "data" and not self.models:
-            raise ParameterError(
-                "--data needs --model, the CLIP model to embed images with (may be repeated)"
-            )
-        if self.kind != "simulated" and (self.root is None or not self.root.is_dir()):
-            raise TaskFileError(f"{self.root} is not a folder; give the one that holds the datasets or tasks")
+        folder = self.root if self.images is None else self.images.root
+        if self.kind != "simulated" and (folder is None or not folder.is_dir()):
+            raise TaskFileError(f"{folder} is not a folder; give the one that holds the datasets or tasks")
+        if self.kind != "simulated" and self.images is None and folder is not None:
+            self._files = find_tasks(folder, encoders=self.kind == "data")
 
     @property
     def sentence(self) -> str:
         """The first line of everything that is written."""
-        if self.kind == "data":
-            return f"Real images in their official layouts, embedded by {', '.join(self.models)}."
+        if self.kind == "simulated":
+            return (
+                "Simulated tasks: rows were drawn, of nobody. These figures reproduce no published number; they show "
+                "that the whole comparison runs."
+            )
+        if self.images is not None:
+            by = ", ".join(model.label for model in self.images.models)
+            return f"Real images in their official layouts{f', embedded by {by}' if by else ''}."
+        where = self.root.name if self.root else ""
         if self.kind == "suite":
             return (
-                f"Task files of {self.root.name if self.root else ''}/ with embeddings of their own encoders: not the "
-                "paper's CLIP models or rows, so that published figures are for orientation only."
+                f"Task files of {where}/ with embeddings of their own encoders: not the paper's CLIP models or rows, "
+                "so that published figures are for orientation only."
             )
         return (
-            "Simulated tasks: rows were drawn, of nobody. These figures reproduce no published number; they show that "
-            "the whole comparison runs."
+            f"Tasks of {where}/, embedded elsewhere from real images. Encoders are those that files and folders are "
+            "named after; published figures are to be compared with those of the same encoder."
         )
 
     def why_not(self, dataset: str) -> str | None:
         """Why a task cannot be had, without making it; None where it can."""
         if self.kind == "simulated":
             return None if dataset in SIMULATED or dataset == "cfd" else "it is not simulated"
-        if self.kind == "suite":
-            file = SUITE.get(dataset)
-            return (
-                None
-                if file and (self._root / file).is_file()
-                else f"there is no {file or dataset} in the suite"
-            )
-        if dataset not in DATA:
-            return "it has no official layout"
-        try:
-            self._index(dataset)
-        except FairerClipError as error:
-            return str(error)
-        return None
+        if self.images is not None:
+            problem = self.images.problem(dataset)
+            return None if problem is None else str(problem)
+        if self._files_of(dataset):
+            return None
+        names = " or ".join(f"{name}.npz" for name in NAMES[dataset])
+        return f"there is no {names} in {'the suite' if self.kind == 'suite' else 'the folder of tasks'}"
+
+    def absent(self, dataset: str) -> bool:
+        """Whether there is nothing of a dataset; one that is there and cannot be read is not absent."""
+        if self.images is not None:
+            return isinstance(self.images.problem(dataset), DatasetAbsentError)
+        return self.why_not(dataset) is not None
+
+    def check(self, datasets: Collection[str]) -> None:
+        """Refuse what would fail after hours: see `OfficialImages.check`."""
+        if self.images is not None:
+            self.images.check(datasets)
 
     def tasks(self, dataset: str) -> list[SourceTask]:
         """The task of a dataset, once per encoder; `Unavailable` where there is none."""
         if dataset not in self._made:
-            self._made[dataset] = self._try(dataset)
+            try:
+                self._made[dataset] = self._make(dataset)
+            except FairerClipError as error:  # the next entry is told the same, at once
+                self._made[dataset] = Unavailable(f"{dataset}: {error}")
         found = self._made[dataset]
         if isinstance(found, Unavailable):
             raise found
         return found
 
-    def _try(self, dataset: str) -> list[SourceTask] | Unavailable:
+    def _make(self, dataset: str) -> list[SourceTask]:
         reason = self.why_not(dataset)
         if reason is not None:
-            return Unavailable(f"{dataset}: {reason}")
+            raise Unavailable(reason)
         if self.kind == "simulated":
             return [_simulated(dataset)]
-        if self.kind == "suite":
-            return [_from_suite(dataset, self._root / SUITE[dataset])]
-        return self._embedded(dataset)
-
-    @property
-    def _root(self) -> Path:
-        if self.root is None:
-            raise AssertionError("checked when it was made")
-        return self.root
-
-    def _index(self, dataset: str) -> Any:
-        """The lists of a dataset, read once."""
-        if dataset not in self._read:
-            self._read[dataset] = self._find(dataset)
-        return self._read[dataset]
-
-    def _find(self, dataset: str) -> Any:
-        from fairerclip.data.datasets import read_dataset
-
-        name, options = DATA[dataset]
-        inside = [p for p in sorted(self._root.iterdir()) if p.is_dir() and p.name.lower() == name]
-        errors = []
-        for folder in [*inside, self._root]:
-            try:
-                return read_dataset(name, folder, **options)
-            except DatasetError as error:
-                errors.append(error)
-        raise errors[0]
-
-    def _embedded(self, dataset: str) -> list[SourceTask]:
-        from fairerclip.audit.models import tasks_of_models
-        from fairerclip.data.prompts import load_prompts
-
-        if self.work is None:
-            raise ParameterError("a source of images needs a folder for their embeddings")
-        index = self._index(dataset)
-        if index.prompts is None:
-            raise Unavailable(f"{dataset}: no prompts are shipped for it")
-        # Targets of one dataset share a folder: its images are embedded once.
-        place = self.work / DATA[dataset][0]
-        place.mkdir(parents=True, exist_ok=True)
-        files = tasks_of_models(index, load_prompts(index.prompts), self.models, place, self.progress)
-        self.notes += [f"{dataset}: {note}" for note in index.notes]
+        if self.images is None:
+            read = _from_suite if self.kind == "suite" else _finished
+            return [read(dataset, found) for found in self._files_of(dataset)]
+        notes = self.images.index(dataset).notes
         return [
-            SourceTask(dataset, model, load_task(file), backbone_of(model))
-            for model, file in zip(self.models, files, strict=True)
+            SourceTask(
+                dataset,
+                made.model.label,
+                load_task(made.file),
+                _published_backbone(made.model),
+                notes=(*notes, *made.notes),
+            )
+            for made in self.images.tasks(dataset)
         ]
+
+    def _files_of(self, dataset: str) -> list[FoundTask]:
+        if self.kind == "suite" and dataset == "cfd":  # a stand-in, unless there is one
+            return self._files.get("cfd") or self._files.get("attractive", [])
+        return self._files.get(dataset, [])
+
+
+def _published_backbone(model: ModelChoice) -> str | None:
+    """The published backbone of a model whose weights are not known to be others' than OpenAI's."""
+    others = model.weights not in (None, "openai") and not Path(str(model.weights)).exists()
+    return None if others else backbone_of(replace(model, weights=None).label)
 
 
 def backbone_of(model: str) -> str | None:
@@ -231,12 +212,49 @@ def _simulated(dataset: str) -> SourceTask:
     return SourceTask(dataset, "simulated encoder", task)
 
 
-def _from_suite(dataset: str, file: Path) -> SourceTask:
-    task = load_task(file)
-    if dataset != "cfd":
-        return SourceTask(dataset, "the suite's encoder", task)
+def _from_suite(dataset: str, found: FoundTask) -> SourceTask:
+    task, encoder = load_task(found.file), "the suite's encoder"
+    if dataset == found.dataset:
+        task, note = whole_training(dataset, task)
+        return SourceTask(dataset, encoder, task, note=note)
     note = f"{task.name} with {SMALL_ROWS} training rows stands in for CFD"
-    return SourceTask("cfd", "the suite's encoder", small(task), note=note)
+    return SourceTask(dataset, encoder, small(task), note=note)
+
+
+def _finished(dataset: str, found: FoundTask) -> SourceTask:
+    task = load_task(found.file)
+    if task.simulated:
+        raise TaskFileError(f"{found.file} is simulated, and --tasks is for tasks of real images")
+    task, note = whole_training(dataset, task)
+    encoder = found.encoder or "an encoder without a name"
+    backbone = None if found.encoder is None else backbone_of(found.encoder)
+    return SourceTask(dataset, encoder, task, backbone, note, row_notes(dataset, task))
+
+
+def whole_training(dataset: str, task: Task) -> tuple[Task, str]:
+    """FairFace with the held-out rows of its official training list back in the training split, and what was done.
+
+    Nothing is tuned on FairFace, and the published fits had the whole list. Ids tell which rows are of it.
+    """
+    if dataset != "fairface" or not {"train", "val"} <= set(task.splits):
+        return task, ""
+    train, val = task.train, task.val
+    if val.ids is None or train.ids is None:
+        return task, f"{len(val)} val rows are not fitted on: they have no ids to say which list they are of"
+    if not all(str(name).startswith("train/") for name in val.ids):
+        return task, f"{len(val)} val rows are not fitted on: they are not of the official training list"
+    if set(train.s) != set(val.s):
+        return task, f"{len(val)} val rows are not fitted on: they have labels of other attributes"
+    joined = replace(
+        train,
+        X=np.concatenate([train.X, val.X]),
+        y=None,
+        s={name: np.concatenate([train.s[name], val.s[name]]) for name in train.s},
+        ids=np.concatenate([train.ids, val.ids]),
+    )
+    splits = {name: split for name, split in task.splits.items() if name != "val"}
+    note = f"train and val, {len(train)} + {len(val)} rows of the official training list, were joined"
+    return replace(task, splits={**splits, "train": joined}), note
 
 
 def small(task: Task) -> Task:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import DatasetError, ParameterError
+from fairerclip.errors import DatasetAbsentError, DatasetError, ParameterError
 
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
@@ -84,9 +84,9 @@ class Origin:
     where: str
     tree: str
 
-    def missing(self, root: Path, found: str) -> DatasetError:
+    def missing(self, root: Path, found: str) -> DatasetAbsentError:
         """Make the error for a data set that is not there."""
-        return DatasetError(
+        return DatasetAbsentError(
             f"{self.title} is not at {root}: {found}. Get it from {self.where}. Expected:\n{self.tree}"
         )
 

@@ -106,8 +106,7 @@ def read(
     if check_images:
         common.check_images(images, ids, ORIGIN.title)
     notes = (
-        f"val is {held} rows held out of the official train part (share {val_share:g}, seed {seed}); "
-        "test is the official val part.",
+        _split_note(held, val_share, seed),
         *common.total_notes(
             {f"the official {part} part": count for part, count in rows.items()},
             {f"the official {part} part": count for part, count in PUBLISHED_ROWS.items()},
@@ -131,6 +130,15 @@ def _split(train: list[str], n_test: int, val_share: float, seed: int) -> tuple[
     split[order[:held]] = "val"
     split[len(train) :] = "test"
     return split, held
+
+
+def _split_note(held: int, val_share: float, seed: int) -> str:
+    train = (
+        f"val is {held} rows held out of the official train part (share {val_share:g}, seed {seed})"
+        if held
+        else "train is the whole official train part, and there is no val"
+    )
+    return f"{train}; test is the official val part."
 
 
 def _images(home: Path, margin: str | None) -> Path:
