@@ -9,6 +9,7 @@ from fairerclip.data.provenance import Provenance
 from fairerclip.reproduce import figures
 from fairerclip.reproduce.entries import ENTRIES
 from fairerclip.reproduce.source import backbone_of
+from trees import birds, faces
 
 
 class Random:
@@ -31,32 +32,6 @@ class Random:
     def encode_text(self, prompts):
         Z = np.stack([np.random.default_rng(list(p.encode())).normal(size=12) for p in prompts])
         return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
-
-
-def birds(root, n=180):
-    image = pytest.importorskip("PIL.Image")
-    (root / "bird").mkdir(parents=True)
-    rng = np.random.default_rng(5)
-    lines = ["img_id,img_filename,y,split,place,place_filename"]
-    for i in range(n):
-        pixels = rng.integers(0, 256, size=(8, 8, 3), dtype=np.uint8)
-        image.fromarray(pixels).save(root / "bird" / f"{i}.png")
-        lines.append(f"{i},bird/{i}.png,{i % 2},{(i // 4) % 3},{(i // 2) % 2},p.jpg")
-    (root / "metadata.csv").write_text("\n".join(lines))
-
-
-def faces(root, n=90):
-    image = pytest.importorskip("PIL.Image")
-    rng = np.random.default_rng(6)
-    races = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino_Hispanic")
-    for part in ("train", "val"):
-        (root / part).mkdir(parents=True)
-        lines = ["file,age,gender,race,service_test"]
-        for i in range(1, n + 1):
-            pixels = rng.integers(0, 256, size=(8, 8, 3), dtype=np.uint8)
-            image.fromarray(pixels).save(root / part / f"{i}.jpg")
-            lines.append(f"{part}/{i}.jpg,20-29,{('Male', 'Female')[i % 2]},{races[i % 7]},False")
-        (root / f"fairface_label_{part}.csv").write_text("\n".join(lines))
 
 
 def test_the_list_names_every_entry_and_what_it_needs(run, tmp_path):

@@ -162,7 +162,7 @@ def test_a_suite_runs_and_says_what_is_missing(small, tmp_path):
     source = Source("suite", suite)
     result = reproduce(chosen_entries(["spurious", "fairface"]), source, tmp_path / "o", QUICK)
     assert result[0]["source"].startswith("Task files of suite/")
-    assert result[0]["failures"] == ["waterbirds: there is no waterbirds in the suite"]
+    assert result[0]["failures"] == ["waterbirds: there is no waterbirds.npz in the suite"]
     assert "cannot run on this source" in result[1]["failures"][0]
     assert "spurious" in (tmp_path / "o" / "index.md").read_text()
     with pytest.raises(Unavailable, match=r"fairface\.npz"):

@@ -1,0 +1,27 @@
+"""Comparisons in this process with few settings: what is tested is that they run, not what they find."""
+
+from dataclasses import replace
+
+from fairerclip.compare import methods, study
+from fairerclip.compare.workers import guarded
+from fairerclip.reproduce import context
+from fairerclip.tuning import search
+
+
+def inline(calls, answered, **options):
+    """Calls in this process, which sees what a test has replaced."""
+    for number, call in enumerate(calls):
+        answered(number, guarded(call))
+
+
+def lighter(method):
+    fixed = dict(method.fixed) | ({"n_features": 100} if method.home == "FairerCLIP" else {})
+    return replace(method, fixed=fixed, candidates=method.candidates[:1])
+
+
+def few_settings(monkeypatch):
+    monkeypatch.setattr(search, "FITS", search.FITS[:1])
+    few = tuple(lighter(method) for method in methods.METHODS)
+    monkeypatch.setattr(methods, "METHODS", few)
+    monkeypatch.setattr(context, "METHODS", few)
+    monkeypatch.setattr(study, "run_calls", inline)
