@@ -1,9 +1,11 @@
-"""Small copies of the four datasets in their official layouts, with pictures of plain colours."""
+"""Small copies of the four datasets in their official layouts, and an encoder of their pictures."""
 
 import csv
 
 import numpy as np
 import pytest
+
+from fairerclip.data.provenance import Provenance
 
 RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino_Hispanic")
 SIDE = 8
@@ -68,3 +70,25 @@ def portraits(root, n=120):
             name = f"{race}{sex}-{i + 1:03d}"
             picture(root / "Images" / "CFD" / name / f"CFD-{name}-003-N.jpg", rng, i // 8 % 2)
             writer.writerow([name, race, sex, 25.5, 2.0 + 2 * (i // 8 % 2)])
+
+
+class RandomEncoder:
+    """An encoder of these pictures and of words, drawn at random."""
+
+    width = 12
+
+    def __init__(self, name):
+        self.name = name
+        self.provenance = Provenance(name, None, "none", "test", True, 12)
+        self._map = np.random.default_rng(len(name)).normal(size=(3 * SIDE**2, 12))
+
+    def preprocess(self, picture):
+        return np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) - 128
+
+    def encode_images(self, pixels):
+        Z = pixels.reshape(len(pixels), -1) @ self._map
+        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+
+    def encode_text(self, prompts):
+        Z = np.stack([np.random.default_rng(list(p.encode())).normal(size=12) for p in prompts])
+        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)

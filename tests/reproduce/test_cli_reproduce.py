@@ -1,37 +1,13 @@
 import json
 
-import numpy as np
 import pytest
 
 import fairerclip.clip
 from fairerclip.data import save_task, simulate
-from fairerclip.data.provenance import Provenance
 from fairerclip.reproduce import figures
 from fairerclip.reproduce.entries import ENTRIES
 from fairerclip.reproduce.source import backbone_of
-from trees import birds, faces
-
-
-class Random:
-    """An encoder of pictures of 8 × 8 and of words, drawn at random."""
-
-    width = 12
-
-    def __init__(self, name):
-        self.name = name
-        self.provenance = Provenance(name, None, "none", "test", True, 12)
-        self._map = np.random.default_rng(len(name)).normal(size=(3 * 64, 12))
-
-    def preprocess(self, picture):
-        return np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) - 100
-
-    def encode_images(self, pixels):
-        Z = pixels.reshape(len(pixels), -1) @ self._map
-        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
-
-    def encode_text(self, prompts):
-        Z = np.stack([np.random.default_rng(list(p.encode())).normal(size=12) for p in prompts])
-        return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+from trees import RandomEncoder, birds, faces
 
 
 def test_the_list_names_every_entry_and_what_it_needs(run, tmp_path):
@@ -159,7 +135,7 @@ def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, m
     root = tmp_path / "data"
     birds(root / "waterbirds")
     faces(root / "fairface")
-    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: Random(name))
+    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: RandomEncoder(name))
     arguments = ("--data", root, "--model", "ViT-L-14", "--model", "RN50", "-o", tmp_path / "o", "--quick")
     code, out, err = run("reproduce", "spurious", "fairface", "models", *arguments, "--jobs", "1", "--json")
     assert code == 0, err
