@@ -88,7 +88,9 @@ def mean_interval(values: Any, ratio: float | None = None) -> tuple[float, float
 
 def paired(own: Row, other: Row, name: str) -> list[float]:
     """Differences of a figure over the splits that both have."""
-    return [own.figures[i][name] - other.figures[i][name] for i in sorted(set(own.figures) & set(other.figures))]
+    return [
+        own.figures[i][name] - other.figures[i][name] for i in sorted(set(own.figures) & set(other.figures))
+    ]
 
 
 def difference(own: Row, other: Row, name: str, ratio: float) -> str:
@@ -106,7 +108,7 @@ def rivals(own: Row, rows: list[Row]) -> list[Row]:
 
 
 def kind_of(row: Row) -> str:
-    """ "fairerclip", "search", "default", … """
+    """What kind of row of FairerCLIP it is: "fairerclip", "search", "default" …."""
     return row.key.rpartition("-")[0]
 
 
