@@ -14,7 +14,7 @@ from fairerclip.baselines.contrast import (
     nearest,
     output_gram,
 )
-from fairerclip.baselines.contrastive_adapter import ContrastiveAdapter
+from fairerclip.baselines.contrastive_adapter import PUBLISHED, ContrastiveAdapter
 from fairerclip.baselines.pseudo_groups import pseudo_groups
 from fairerclip.baselines.training import Epoch, Momentum, Recipe, Rows
 from fairerclip.errors import ParameterError, VanishedLabelWarning
@@ -235,6 +235,16 @@ def test_a_handful_of_rows(n):
     y[0], y[1] = wrong[0], 1 - wrong[1]
     model = ContrastiveAdapter(epochs=3, batch_size=1, random_state=0, groups="kmeans", **SMALL)
     assert np.isfinite(model.fit(X, y, text=text).scores(X)).all()
+
+
+def test_published_recipes_are_complete_and_the_defaults_are_those_for_waterbirds():
+    birds, faces = (ContrastiveAdapter(**PUBLISHED[name]).get_params() for name in ("waterbirds", "celeba"))
+    assert birds == ContrastiveAdapter().get_params()
+    expected = {"epochs": 100, "lr": 1e-3, "batch_size": 128, "anchor_share": 1.0, "resample": "cells"}
+    assert {name: birds[name] for name in expected} == expected
+    assert birds["cell_rows"] == 500
+    others = {name: faces[name] for name in faces if faces[name] != birds[name]}
+    assert others == {"epochs": 50, "anchor_share": 0.1, "resample": "upsample"}
 
 
 def test_wrong_parameters_say_what_is_accepted():

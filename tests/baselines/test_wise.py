@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip.baselines import LinearProbe, WiSE, ZeroShot
+from fairerclip.baselines import LinearProbe, WiSE, ZeroShot, load_baseline
 from fairerclip.errors import LabelError, ParameterError, PromptError
 
 
@@ -38,12 +38,23 @@ def test_both_heads_are_equally_loud_whatever_c_is(embeddings):
             assert np.sqrt(np.mean((scores - scores.mean(axis=0)) ** 2)) == pytest.approx(1)
 
 
-def test_the_probe_may_balance_groups(embeddings):
-    e = embeddings(seed=4)
-    probe = LinearProbe(class_weight="group").fit(e.X, e.y, sensitive_text=e.sensitive_text)
-    model = WiSE(1.0, class_weight="group").fit(e.X, e.y, text=e.text, sensitive_text=e.sensitive_text)
-    assert_array_equal(model.predict(e.X), probe.predict(e.X))
-    assert model.diagnostics_["sensitive"] == "read from prompts"
+@pytest.mark.parametrize("source", ["given", "read from prompts"])
+def test_the_probe_may_balance_groups_that_are_given_or_read(embeddings, tmp_path, source):
+    e = embeddings(seed=4, correlation=0.95)
+    known = {"sensitive_features": e.s} if source == "given" else {"sensitive_text": e.sensitive_text}
+    group = {"class_weight": "group", "C": 0.01}
+    probe = LinearProbe(**group).fit(e.X, e.y, **known)
+    end, model = (WiSE(alpha, **group).fit(e.X, e.y, text=e.text, **known) for alpha in (1.0, 0.6))
+    assert_allclose(end.scales_[1] * end.scores(e.X), centred(probe.scores(e.X)), atol=1e-10)
+    assert model.diagnostics_["sensitive"] == source
+    assert model.diagnostics_["converged"]
+    plain = WiSE(0.6, C=0.01).fit(e.X, e.y, text=e.text, **known)
+    assert plain.diagnostics_["sensitive"] == "not used"
+    assert not np.allclose(model.scores(e.X), plain.scores(e.X), atol=1e-3)
+    back = load_baseline(model.save(tmp_path / "wise"))
+    assert back.get_params() == model.get_params()
+    assert back.diagnostics_ == model.diagnostics_
+    assert_array_equal(back.scores(e.X), model.scores(e.X))
 
 
 def test_c_is_chosen_on_validation_rows(embeddings):

@@ -29,9 +29,23 @@ from fairerclip.inputs import unit_rows
 
 RESAMPLES = ("cells", "upsample")
 PUBLISHED: dict[str, dict[str, Any]] = {
-    "waterbirds": {"epochs": 100, "anchor_share": 1.0, "resample": "cells"},
-    "celeba": {"epochs": 50, "anchor_share": 0.1, "resample": "upsample"},
+    "waterbirds": {
+        "epochs": 100,
+        "lr": 1e-3,
+        "batch_size": 128,
+        "anchor_share": 1.0,
+        "resample": "cells",
+        "cell_rows": 500,
+    },
+    "celeba": {
+        "epochs": 50,
+        "lr": 1e-3,
+        "batch_size": 128,
+        "anchor_share": 0.1,
+        "resample": "upsample",
+    },
 }
+"""What the published runs of each dataset have of their own; the defaults are those for Waterbirds."""
 
 
 class ContrastiveAdapter(Adapted):
