@@ -1,5 +1,7 @@
 """The Contrastive Adapter: pairs, the loss of one anchor, whole training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gradient_inputs import split, spurious, training, worst_group
@@ -67,12 +69,13 @@ def test_the_loss_of_an_anchor_is_the_published_formula():
         assert float(loss.detach()) == pytest.approx(naive_loss(net, rows.X.numpy(), batch, 0.1), rel=2e-5)
 
 
-def test_accumulated_gradients_are_those_of_the_mean_loss_of_the_plain_network():
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_accumulated_gradients_are_those_of_the_loss_of_the_plain_network(share):
     net, rows, pairs = world()
     rng = np.random.default_rng(6)
     batches = list(pairs.batches(pairs.anchors(rng)[:5], rng))
     rows.weight[batches[0].anchor] = 3.0
-    losses = _accumulate(net, rows, batches, 0.1)
+    losses = _accumulate(net, rows, batches, 0.1, share)
     ours = {name: value.grad.clone() for name, value in net.parameters.items()}
     for value in net.parameters.values():
         value.grad = None
@@ -85,7 +88,7 @@ def test_accumulated_gradients_are_those_of_the_mean_loss_of_the_plain_network()
         below = similar[k:][torch.as_tensor(batch.is_negative)].exp().sum()
         above = similar[:k].exp()
         total = total - rows.weight[batch.anchor] * torch.log(above / (above + below)).mean()
-    (total / len(batches)).backward()
+    (total * share).backward()
     assert len(losses) == 5
     for name, value in net.parameters.items():
         torch.testing.assert_close(ours[name], value.grad, rtol=1e-3, atol=1e-6)
@@ -239,12 +242,33 @@ def test_a_handful_of_rows(n):
 
 def test_published_recipes_are_complete_and_the_defaults_are_those_for_waterbirds():
     birds, faces = (ContrastiveAdapter(**PUBLISHED[name]).get_params() for name in ("waterbirds", "celeba"))
-    assert birds == ContrastiveAdapter().get_params()
+    assert birds == {**ContrastiveAdapter().get_params(), "anchor_reduction": "sum"}
     expected = {"epochs": 100, "lr": 1e-3, "batch_size": 128, "anchor_share": 1.0, "resample": "cells"}
     assert {name: birds[name] for name in expected} == expected
     assert birds["cell_rows"] == 500
     others = {name: faces[name] for name in faces if faces[name] != birds[name]}
     assert others == {"epochs": 50, "anchor_share": 0.1, "resample": "upsample"}
+
+
+@pytest.mark.parametrize(("reduction", "times"), [("mean", 1), ("sum", 4)])
+def test_a_step_adds_the_gradients_of_its_anchors_or_averages_them(reduction, times):
+    net, rows, pairs = world()
+    sizes = replace(pairs.sizes, anchors_per_step=4, anchor_reduction=reduction)
+    pairs = replace(pairs, sizes=sizes)
+    steps = []
+
+    class Watch:
+        def step(self):
+            steps.append(net.parameters["w2"].grad.clone())
+            for value in net.parameters.values():
+                value.grad = None
+
+    contrastive_epoch(net, Watch(), rows, pairs, np.random.default_rng(7))
+    rng = np.random.default_rng(7)
+    batches = list(pairs.batches(pairs.anchors(rng)[:4], rng))
+    assert len(batches) == 4
+    _accumulate(net, rows, batches, sizes.temperature, times / 4)
+    torch.testing.assert_close(steps[0], net.parameters["w2"].grad, rtol=1e-3, atol=1e-6)
 
 
 def test_wrong_parameters_say_what_is_accepted():
@@ -256,6 +280,7 @@ def test_wrong_parameters_say_what_is_accepted():
         ({"negatives": -3}, "negatives must be a positive integer; got -3"),
         ({"anchor_share": 1.5}, r"anchor_share, if not 1, must be a number in \(0, 1\); got 1.5"),
         ({"contrastive_temperature": 0}, "contrastive_temperature must be"),
+        ({"anchor_reduction": "max"}, "anchor_reduction must be one of 'mean', 'sum'; got 'max'"),
     ):
         with pytest.raises(ParameterError, match=message):
             ContrastiveAdapter(epochs=1, **option).fit(X, y, text=text)

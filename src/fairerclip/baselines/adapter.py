@@ -57,6 +57,7 @@ class Adapted(Baseline):
         "output_bias_": ("p",),
         "text_": ("c", "p"),
     }
+    added: ClassVar[Mapping[str, Any]] = {"max_steps": None}
     temperature: float
 
     def scores(self, X: Any) -> F64:

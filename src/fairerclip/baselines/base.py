@@ -96,6 +96,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     normalize_: bool
     """Whether rows are brought to unit length: always, but in models of files that are older than that."""
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    added: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that files of versions 1 and 2 lack, with what these versions did."""
     takes_sentences: ClassVar[bool] = False
     """Whether ``spurious_text`` does for sensitive values."""
 

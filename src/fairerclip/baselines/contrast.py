@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from fairerclip.baselines.adapter import AdapterNet
 from fairerclip.baselines.base import Ints
 from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, check_number, check_size, chunks
+from fairerclip.errors import ParameterError
 from fairerclip.extras import require
 
+REDUCTIONS = ("mean", "sum")
 _BLOCK = 16384
 """Rows that the hidden layer takes at a time."""
 
@@ -33,12 +35,17 @@ class Sizes:
     anchors_per_step: int = 128
     anchor_share: float = 1.0
     temperature: float = 0.1
+    anchor_reduction: str = "mean"
 
     def __post_init__(self) -> None:
         for name in ("positives", "neighbours", "negatives", "anchors_per_step"):
             check_size(name, getattr(self, name))
         if self.anchor_share != 1:
             check_number("anchor_share, if not 1,", self.anchor_share, 0, 1, open_below=True)
+        if self.anchor_reduction not in REDUCTIONS:
+            raise ParameterError(
+                f"anchor_reduction must be one of {', '.join(map(repr, REDUCTIONS))}; got {self.anchor_reduction!r}"
+            )
         check_number("contrastive_temperature", self.temperature, 0, np.inf, open_below=True)
 
 
@@ -128,13 +135,16 @@ def contrastive_epoch(
     for group in chunks(pairs.anchors(rng), pairs.sizes.anchors_per_step):
         batches = list(pairs.batches(group, rng))
         if batches:
-            losses += _accumulate(net, rows, batches, pairs.sizes.temperature)
+            share = 1.0 if pairs.sizes.anchor_reduction == "sum" else 1 / len(batches)
+            losses += _accumulate(net, rows, batches, pairs.sizes.temperature, share)
             sgd.step()
     return Epoch(float(np.mean(losses)) if losses else None, len(losses))
 
 
-def _accumulate(net: AdapterNet, rows: Rows, batches: list[Batch], temperature: float) -> list[float]:
-    """Gradients of the mean loss of a group of anchors, left in the parameters; returns the losses."""
+def _accumulate(
+    net: AdapterNet, rows: Rows, batches: list[Batch], temperature: float, share: float
+) -> list[float]:
+    """Gradients of ``share`` times the loss of each anchor, left in the parameters; returns the losses."""
     torch = require("torch", "torch", "training an adapter")
     numbers = [np.concatenate([[b.anchor], b.positives, b.neighbours]) for b in batches]
     used, places = np.unique(np.concatenate(numbers), return_inverse=True)
@@ -150,7 +160,7 @@ def _accumulate(net: AdapterNet, rows: Rows, batches: list[Batch], temperature: 
     for batch, place in zip(batches, split, strict=True):
         H = torch.index_select(hidden, 0, torch.as_tensor(place, device=rows.X.device))
         loss = anchor_loss(net, H, held, len(batch.positives), batch.is_negative, temperature)
-        (loss * (rows.weight[batch.anchor] / len(batches))).backward()
+        (loss * (rows.weight[batch.anchor] * share)).backward()
         losses.append(float(loss.detach()))
     gram.backward(held.grad)
     with torch.no_grad():  # the hidden layer's share of the chain rule, once for all anchors

@@ -234,7 +234,7 @@ def _read_arrays(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
 def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[Any]], kind: Any) -> Any:
     parameters = manifest["parameters"]
     if manifest["format_version"] < FIRST_WITH_STEPS and isinstance(parameters, dict):
-        parameters = _without_seconds(parameters)
+        parameters = {**kind.added, **_without_seconds(parameters)}
     if not isinstance(parameters, dict) or set(parameters) != set(kind._get_param_names()):
         raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
     model = kind(**{name: _given(value, arrays) for name, value in parameters.items()})
@@ -259,8 +259,6 @@ def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[An
 def _without_seconds(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters of an older file, without the cap in seconds that the model or its recipe had."""
     kept = {name: value for name, value in parameters.items() if name != "max_seconds"}
-    if len(kept) < len(parameters):
-        kept["max_steps"] = None
     recipe = kept.get("recipe")
     if isinstance(recipe, dict) and isinstance(recipe.get("mapping"), dict):
         inner = {name: value for name, value in recipe["mapping"].items() if name != "max_seconds"}
