@@ -228,7 +228,7 @@ def test_a_repeated_key_and_nan_are_refused(folder):
         ({"baseline": ["LEACE"]}, "which is none of"),
         ({"baseline": None}, "which is none of"),
         ({"baseline": "ZeroShot"}, "parameters do not match"),
-        ({"format_version": 3}, "has format version 3"),
+        ({"format_version": 4}, "has format version 4"),
         ({"format_version": True}, "has format version True"),
         ({"surprise": 1}, "missing or unknown keys: .'surprise'"),
         ({"parameters": []}, "parameters do not match"),

@@ -106,17 +106,20 @@ def asked(model: FairerCLIP, text: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Write every model and its answers, unless this version is there already."""
+    """Write every model and its answers, of the formats whose version is not there yet."""
     rng = np.random.default_rng(1)
     questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
     here = Path(__file__).parent
     homes = {True: here / f"model-{MODEL_VERSION}", False: here / f"baseline-{BASELINE_VERSION}"}
+    homes = {kind: home for kind, home in homes.items() if not home.exists()}
     for home in homes.values():
         home.mkdir()
         save_file(questions, home / "questions.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, model in models().items():
+            if isinstance(model, FairerCLIP) not in homes:
+                continue
             folder = model.save(homes[isinstance(model, FairerCLIP)] / name.removeprefix("baseline-"))
             save_file(answers(model, **questions), folder / "answers.safetensors")
 
