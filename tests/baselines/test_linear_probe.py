@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from fairerclip.baselines import LinearProbe
 from fairerclip.baselines.linear_probe import KUMAR_GRID
-from fairerclip.baselines.softmax import softmax_path
+from fairerclip.baselines.softmax import shared_solutions, softmax_path
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -287,3 +287,18 @@ def checks():
 @pytest.mark.parametrize(("estimator", "check"), [*checks()])
 def test_a_check_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_fits_that_share_solutions_end_where_fits_alone_do():
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(90, 12)), rng.integers(3, size=90)
+    grid = (1.0, 0.01, 30.0, 1.0)
+    alone = [LinearProbe(C=C, tol=1e-6).fit(X, y) for C in grid]
+    with shared_solutions():
+        shared = [LinearProbe(C=C, tol=1e-6).fit(X, y) for C in grid]
+        other = LinearProbe(C=1.0, tol=1e-6).fit(X[:70], y[:70])  # other rows take nothing from these
+    for one, two in zip(alone, shared, strict=True):
+        np.testing.assert_allclose(two.coef_, one.coef_, atol=1e-5 * np.linalg.norm(one.coef_))
+    assert shared[3].diagnostics_["n_iter"] == 0 < alone[3].diagnostics_["n_iter"]
+    np.testing.assert_array_equal(shared[3].coef_, shared[0].coef_)
+    np.testing.assert_array_equal(other.coef_, LinearProbe(C=1.0, tol=1e-6).fit(X[:70], y[:70]).coef_)

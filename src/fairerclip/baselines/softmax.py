@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +36,7 @@ class Solution(NamedTuple):
 def softmax_path(
     X: F64, y: Ints, weight: F64, n_classes: int, grid: Iterable[float], *, tol: float, max_iter: int
 ) -> Iterator[Solution]:
-    """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each started where the last one ended.
+    """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each started at the solution of the nearest C so far.
 
     Two classes are counted as scikit-learn counts them, by the one vector ``W₁ − W₀``: their C is halved here.
 
@@ -57,12 +61,46 @@ def softmax_path(
     Newton steps, each by conjugate gradients in the basis of the principal axes of the rows, where the diagonal is a
     good preconditioner. O(n·p² + p³) time once, and O(n·p·c) for each product with the Hessian.
     """
-    problem = _Problem(X, y, weight, n_classes)
-    theta = np.zeros((n_classes, X.shape[1] + 1))
+    problem, solved = _shared_problem(X, y, weight, n_classes)
     for C in grid:
-        theta, steps, gradient, converged = problem.minimise(C, theta, tol, max_iter)
+        near = min(solved, key=lambda other: abs(math.log(C / other)), default=None)
+        start = np.zeros((n_classes, X.shape[1] + 1)) if near is None else solved[near]
+        theta, steps, gradient, converged = problem.minimise(C, start, tol, max_iter)
+        solved[C] = theta
         coef = theta[:, :-1] @ problem.axes.T
         yield Solution(coef, theta[:, -1] - coef @ problem.mean, steps, gradient, converged)
+
+
+_Solved = dict[float, F64]
+_LATEST: ContextVar[dict[bytes, tuple[_Problem, _Solved]] | None] = ContextVar("latest", default=None)
+
+
+@contextmanager
+def shared_solutions() -> Iterator[None]:
+    """Inside, fits of many models on the same rows help each other, within the tolerance that each has.
+
+    The latest rows are not prepared again, and another C starts at the solution of the nearest one.
+    """
+    token = _LATEST.set({})
+    try:
+        yield
+    finally:
+        _LATEST.reset(token)
+
+
+def _shared_problem(X: F64, y: Ints, weight: F64, n_classes: int) -> tuple[_Problem, _Solved]:
+    """The problem of these rows, and its solutions by C: the latest ones where they are shared and of the same rows."""
+    latest = _LATEST.get()
+    if latest is None:
+        return _Problem(X, y, weight, n_classes), {}
+    content = hashlib.blake2b(repr((X.shape, n_classes)).encode())
+    for array in (X, y, weight):
+        content.update(np.ascontiguousarray(array).data)
+    key = content.digest()
+    if key not in latest:
+        latest.clear()  # one at a time: memory stays that of one fit
+        latest[key] = (_Problem(X, y, weight, n_classes), {})
+    return latest[key]
 
 
 class _Problem:

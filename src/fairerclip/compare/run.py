@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.baselines.softmax import shared_solutions
 from fairerclip.compare.methods import CHECKPOINTS, SEARCH, Method, has_validation, make
 from fairerclip.errors import LabelError, NonFiniteError
 from fairerclip.tuning.choose import choose
@@ -115,10 +116,11 @@ def choose_model(
     y, s = experiment.labels(val)
     known = (y != UNKNOWN) & (s != UNKNOWN)
     failures: list[str] = []
-    if method.labels == "validation":
-        tried = _cross_fitted(method, experiment, seed, known)
-    else:
-        tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
+    with shared_solutions():
+        if method.labels == "validation":
+            tried = _cross_fitted(method, experiment, seed, known)
+        else:
+            tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
     classes = tried[0].model.classes_
     judge = Judge(
         np.array([classes.tolist().index(label) for label in y[known].tolist()]),
