@@ -3,10 +3,11 @@ import json
 import pytest
 
 import fairerclip.clip
+from fairerclip.clip import ModelChoice
 from fairerclip.data import save_task, simulate
 from fairerclip.reproduce import figures
 from fairerclip.reproduce.entries import ENTRIES
-from fairerclip.reproduce.source import backbone_of
+from fairerclip.reproduce.source import backbone_of, published_backbone
 from trees import RandomEncoder, birds, faces
 
 
@@ -164,3 +165,17 @@ def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, m
 )
 def test_published_backbones_are_known_by_name(name, backbone):
     assert backbone_of(name) == backbone
+
+
+@pytest.mark.parametrize(
+    ("model", "backbone"),
+    [
+        (ModelChoice("open_clip:ViT-L-14", "openai"), "ViT-L/14"),
+        (ModelChoice("open_clip:ViT-L-14", "vit.safetensors", "openai"), "ViT-L/14"),
+        (ModelChoice("open_clip:ViT-L-14", "vit.safetensors"), None),
+        (ModelChoice("open_clip:ViT-L-14", "laion2b_s32b_b82k"), None),
+        (ModelChoice("transformers:some-folder"), None),
+    ],
+)
+def test_a_model_is_a_published_backbone_where_its_weights_are_said_to_be(model, backbone):
+    assert published_backbone(model) == backbone

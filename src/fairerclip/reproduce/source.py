@@ -27,6 +27,7 @@ SMALL_ROWS = 298
 SIMULATED = {"waterbirds": "waterbirds", "blond": "celeba", "cheekbones": "cheekbones", "fairface": "gallery"}
 BACKBONES = {"RN50": ("rn50",), "ViT-L/14": ("vit-l-14", "vit-l/14"), "ViT-B/32": ("vit-b-32", "vit-b/32")}
 NOT_BACKBONES = ("336", "rn50x")
+OPENAI = "openai"
 
 
 class Unavailable(FairerClipError):
@@ -170,7 +171,7 @@ class Source:
                 dataset,
                 made.model.label,
                 load_task(made.file),
-                _published_backbone(made.model),
+                published_backbone(made.model),
                 notes=(*notes, *made.notes),
             )
             for made in self.images.tasks(dataset)
@@ -182,10 +183,19 @@ class Source:
         return self._files.get(dataset, [])
 
 
-def _published_backbone(model: ModelChoice) -> str | None:
-    """The published backbone of a model whose weights are not known to be others' than OpenAI's."""
-    others = model.weights not in (None, "openai") and not Path(str(model.weights)).exists()
-    return None if others else backbone_of(replace(model, weights=None).label)
+def published_backbone(model: ModelChoice) -> str | None:
+    """The published backbone of a model that is said to have OpenAI's weights.
+
+    Examples
+    --------
+    >>> published_backbone(ModelChoice("ViT-L/14")), published_backbone(ModelChoice("open_clip:RN50", "yfcc15m"))
+    ('ViT-L/14', None)
+    >>> published_backbone(ModelChoice("open_clip:RN50", "rn50.safetensors", preprocessing="openai"))
+    'RN50'
+    """
+    # A file does not say whose weights it holds; that they were prepared for as OpenAI's are does.
+    said = model.weights in (None, OPENAI) or model.preprocessing == OPENAI
+    return backbone_of(replace(model, weights=None).label) if said else None
 
 
 def backbone_of(model: str) -> str | None:
