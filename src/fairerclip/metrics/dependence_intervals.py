@@ -113,8 +113,8 @@ def dependence_interval(
     Returns
     -------
     Estimate
-        The ends are NaN below 40 rows. The measures are biased upwards: the interval is centred on the value
-        less its estimated bias, cut to the range of the measure, and then widened to hold the value itself.
+        The ends are NaN below 40 rows. The measures are biased upwards: the interval is about the value less its
+        estimated bias, reaches farther up than down, and is widened to hold the value itself.
 
     Notes
     -----
@@ -221,7 +221,11 @@ def _drawn(rows: FloatArray, attribute: Attribute, max_rows: int, rng: Rng) -> t
 def _interval(
     rows: FloatArray, attribute: Attribute, measure: str, confidence: float, options: _Options, rng: Rng
 ) -> Estimate:
-    """Delete-a-part jackknife: the spread of the values without each part gives bias and standard error."""
+    """Delete-a-part jackknife: the spread of the values without each part gives bias and standard error.
+
+    Dep and HSIC are squared norms, whose error grows with what is estimated: the upper end is the value from which
+    the estimate is so many standard errors away as *that value* would have; docs/math.md#dependence-intervals.
+    """
     n = len(rows)
     if attribute.constant or is_constant(rows):
         return Estimate(0.0, 0.0, 0.0)
@@ -229,14 +233,37 @@ def _interval(
     if n < _LEAST:
         return Estimate(whole, float("nan"), float("nan"))
     folds = rng.permutation(n) % FOLDS
-    values = without(folds)
-    bias = (FOLDS - 1) * float(values.mean() - whole)
+    power = 2 if measure == "kcc" else 1  # the square of a correlation is a squared norm as the others are
+    norm, values = whole**power, without(folds) ** power
+    bias = (FOLDS - 1) * float(values.mean() - norm)
     error = float(np.sqrt((FOLDS - 1) / FOLDS * ((values - values.mean()) ** 2).sum()))
-    reach = float(stdtrit(FOLDS - 1, (1 + confidence) / 2)) * error
-    low, high = max(0.0, whole - bias - reach), max(0.0, whole - bias + reach)
+    quantile = float(stdtrit(FOLDS - 1, (1 + confidence) / 2))
+    low, high = norm - bias - quantile * error, _upper_end(norm, bias, error, quantile)
     if measure == "kcc":
-        low, high = min(low, 1.0), min(high, 1.0)
-    return Estimate(whole, min(low, whole), max(high, whole))
+        low, high = _lower_end(norm, bias, error, quantile), min(high, 1.0)
+    return Estimate(whole, min(max(low, 0.0) ** (1 / power), whole), max(high ** (1 / power), whole))
+
+
+def _lower_end(norm: float, bias: float, error: float, quantile: float) -> float:
+    """The smallest θ ≤ 1 for a squared correlation, whose variance falls with its distance from 1 as that of a rate."""
+    apart = min(1.0 - norm + bias, 1.0)
+    k = (quantile * error) ** 2 / (1.0 - norm) if norm < 1 else 0.0
+    return 1.0 - apart - k / 2 - float(np.sqrt(k * max(apart, 0.0) + k**2 / 4))
+
+
+def _upper_end(norm: float, bias: float, error: float, quantile: float) -> float:
+    """The largest θ with norm − bias ≥ θ − quantile·√(4vθ + 2v·bias), or 0: for |C|², estimated by norm = |C + E|².
+
+    4vθ is the variance of 2⟨C, E⟩, with v that of E along C; the other part is the variance of |E|², whose mean is the
+    bias. At the estimate the first part is error², which tells v; but not where noise makes the estimate: there v is
+    the mean of |E|² at most.
+    """
+    centre, noise = norm - bias, max(bias, 0.0)
+    if error == 0:
+        return max(centre, 0.0)
+    noisy = norm < 2 * noise and error**2 > 4 * norm * noise
+    t = quantile**2 * (noise if noisy else error**2 / (4 * norm))
+    return max(float(centre + 2 * t + np.sqrt(max(t * (4 * centre + 4 * t + 2 * noise), 0.0))), 0.0)
 
 
 Leaver = Callable[[IntArray], FloatArray]

@@ -281,7 +281,7 @@ def _figure_intervals(
     yield "average", _linear(pooled, pooled.both(pooled.recall), np.array([[1.0, 0.0]]))
     # The change of a minimum is min_i max_j (after_i − before_j); docs/math.md#paired.
     low, high = pair.contrasts(recalls, one, len(some))
-    yield "worst_group", (float(low.max(axis=1).min()), float(high.max(axis=1).min()))
+    yield "worst_group", _at_most_matched(low.max(axis=1).min(), high.max(axis=1).min(), low, high)
     if train is not None:
         weights = np.where(counts > 0, train, 0.0).ravel()[None]
         yield "train_weighted_average", _linear(pair, recalls, weights / weights.sum())
@@ -359,7 +359,16 @@ def _of_maxima(
 ) -> tuple[float, float]:
     """Interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired."""
     low, high = pair.contrasts(rates, weights, shared_by * len(weights))
-    return float(low.min(axis=1).max()), float(high.min(axis=1).max())
+    return _at_most_matched(low.min(axis=1).max(), high.min(axis=1).max(), low, high)
+
+
+def _at_most_matched(least: float, most: float, low: FloatArray, high: FloatArray) -> tuple[float, float]:
+    """Cut an extreme's interval to where the changes of single sums, low and high on the diagonal, allow it to be.
+
+    No extreme changes by more than what it is an extreme of. The limits that this takes are among those that hold
+    together already; docs/math.md#paired.
+    """
+    return float(max(least, low.diagonal().min())), float(min(most, high.diagonal().max()))
 
 
 def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tuple[GroupChange, ...]:
