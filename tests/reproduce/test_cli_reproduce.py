@@ -124,7 +124,7 @@ def test_wrong_calls_are_one_line(run, tmp_path):
         ("models", "--model", "A"),
         ("models", "--data", tmp_path, "--model", "A", "--suite", tmp_path),
         ("models", "--seeds", "0"),
-        ("models", "--max-seconds", "0"),
+        ("models", "--max-steps", "0"),
         ("implementation", "-o", tmp_path / "file"),
     ):
         code, _, err = run("reproduce", *arguments)
