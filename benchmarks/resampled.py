@@ -94,6 +94,9 @@ def run_split(file: str, split: int, key: str, max_steps: int, original: bool = 
             predicted = chosen.predict(experiment.task.test.X)
             about = {"chosen": dict(chosen.parameters), "offsets": chosen.offsets.tolist()}
             about |= {"strategy": chosen.strategy, "candidates": chosen.candidates}
+            if chosen.as_published is not None:
+                published = chosen.as_published.model.predict(experiment.task.test.X)
+                about["as_published"] = cells(experiment, published)
         else:
             model, about = run_own(key, experiment, split)
             predicted = model.predict(experiment.task.test.X)

@@ -1,7 +1,9 @@
 """One method on one task with one seed: its candidate models on the same validation rows, the best read once on test.
 
 Every method is chosen as FairerCLIP is: by the expected worst group, with offsets of the class scores, as far as
-held-out halves of the validation rows trust either (`tuning.choose`).
+held-out halves of the validation rows trust either (`tuning.choose`). Beside it stands what its authors would have
+taken: the candidate with the best worst group on these rows, or the published setting of what takes no labels, without
+offsets.
 """
 
 from __future__ import annotations
@@ -28,7 +30,18 @@ from fairerclip.workflow import UNKNOWN, Experiment
 F64 = NDArray[np.float64]
 
 CHOICE_REFITS = 4
-"""Draws of balanced rows that DFR on validation rows averages while C is chosen; published is one, and 20 in the end."""
+"""Draws of balanced rows that DFR on validation rows averages while C is chosen; published: 1, and 20 in the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """One candidate: its settings, the model, the seconds of its fit and its scores on the validation rows."""
+
+    parameters: Mapping[str, Any]
+    model: Any
+    seconds: float
+    fit: int
+    scores: F64 = field(default_factory=lambda: np.empty((0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,21 +57,12 @@ class Chosen:
     strategy: str | None = None
     value: float | None = None
     """On the validation rows: expected worst group, and a little of the average."""
+    as_published: Tried | None = None
+    """What its authors would have taken; None for FairerCLIP, whose presets are published."""
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
         return np.asarray(self.model.classes_[(self.model.scores(X) + self.offsets).argmax(axis=1)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Tried:
-    """One candidate: its settings, the model, the seconds of its fit and its scores on the validation rows."""
-
-    parameters: Mapping[str, Any]
-    model: Any
-    seconds: float
-    fit: int
-    scores: F64 = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def run_method(
@@ -72,7 +76,8 @@ def run_method(
     Returns
     -------
     dict
-        JSON-ready: the report, predicted codes of the rows reported on, what was chosen of how many candidates,
+        JSON-ready: the report, predicted codes of the rows reported on, the report of the model as its authors would
+        have chosen it (``as_published``; None for FairerCLIP), what was chosen of how many candidates,
         seconds of the chosen fit and of all, parameters, and the memory that fitting took beyond what was there before
         (None where the system does not tell).
     """
@@ -88,11 +93,18 @@ def run_method(
     rows = experiment.task.split(name)
     predicted = chosen.predict(rows.X)
     after = peak_memory()
+    published = chosen.as_published
     return {
         "seed": seed,
         "split": name,
         "report": experiment.report(rows, predicted).as_dict(),
         "predicted": [experiment.classes.index(label) for label in predicted.tolist()],
+        "as_published": None
+        if published is None
+        else {
+            "report": experiment.report(rows, published.model.predict(rows.X)).as_dict(),
+            "chosen": {**method.fixed, **published.parameters},
+        },
         "chosen": {**method.fixed, **chosen.parameters},
         "offsets": chosen.offsets.tolist(),
         "strategy": chosen.strategy,
@@ -114,7 +126,8 @@ def choose_model(
         return _own(method, experiment, seed)
     if not has_validation(experiment):
         first = _train(method, method.candidates[0], experiment, seed, 0, max_steps)[-1]
-        return Chosen(first.model, _no_offsets(first.model), first.parameters, 1, first.seconds)
+        none = _no_offsets(first.model)
+        return Chosen(first.model, none, first.parameters, 1, first.seconds, as_published=first)
     val = experiment.task.val
     y, s = experiment.labels(val)
     known = (y != UNKNOWN) & (s != UNKNOWN)
@@ -144,12 +157,37 @@ def choose_model(
     )
     found = choose(pool, judge, Objective("worst_group"))
     best, offsets = tried[found.choice.candidate], found.choice.offsets
+    published = _as_published(method, tried, judge)
     if method.labels == "validation":  # chosen by halves, learned from all
-        best = _train(method, best.parameters, experiment, seed, best.fit, max_steps)[-1]
-    return Chosen(best.model, offsets, best.parameters, len(tried), best.seconds, found.strategy, found.value)
+        best, published = (
+            _train(method, one.parameters, experiment, seed, one.fit, None)[-1] for one in (best, published)
+        )
+    return Chosen(
+        best.model,
+        offsets,
+        best.parameters,
+        len(tried),
+        best.seconds,
+        found.strategy,
+        found.value,
+        published,
+    )
 
 
-def _given(tried: list[_Tried]) -> int:
+def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
+    """The candidate with the best raw worst group, then average; the published setting of what takes no labels."""
+    if method.labels == "none":
+        return tried[_given(tried)]
+
+    def merit(one: Tried) -> tuple[float, float]:
+        hits = judge.hits(one.scores)
+        shares = hits[judge.counts > 0] / judge.counts[judge.counts > 0]
+        return float(shares.min()), float(hits.sum() / judge.counts.sum())
+
+    return max(tried, key=merit)
+
+
+def _given(tried: list[Tried]) -> int:
     """Place of the published or default setting, trained to its end."""
     return max(i for i, t in enumerate(tried) if t.fit == tried[0].fit)
 
@@ -176,9 +214,9 @@ def _no_offsets(model: Any) -> F64:
 
 def _fitted(
     method: Method, experiment: Experiment, seed: int, X: Any, max_steps: int | None
-) -> tuple[list[_Tried], list[str]]:
+) -> tuple[list[Tried], list[str]]:
     """Every candidate with its scores on validation rows, and the settings that diverged."""
-    tried: list[_Tried] = []
+    tried: list[Tried] = []
     failures: list[str] = []
     for number, parameters in enumerate(method.candidates):
         try:
@@ -186,7 +224,7 @@ def _fitted(
         except NonFiniteError as error:
             failures.append(str(error))
             continue
-        tried += [_Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
+        tried += [Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
     if not tried:
         raise NonFiniteError(f"{method.title}: no setting can be trained: {failures[0]}")
     return tried, failures
@@ -200,7 +238,7 @@ def _train(
     number: int,
     max_steps: int | None,
     validation: tuple[Any, Any, Any] | None = None,
-) -> list[_Tried]:
+) -> list[Tried]:
     """Fit one setting: its model, or of a method trained by gradient the models after each tenth of its epochs."""
     states: list[dict[str, Any]] = []
     model = make(method, parameters, seed, max_steps, lambda record: states.append(record["fitted"]()))
@@ -212,12 +250,12 @@ def _train(
     model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
     seconds = time.perf_counter() - start
     if not method.gradient:
-        return [_Tried(parameters, model, seconds, number)]
+        return [Tried(parameters, model, seconds, number)]
     out = []
     for epoch in checkpoints(len(states)):
         then = copy.copy(model)
         then.__dict__.update(states[epoch - 1])
-        out.append(_Tried({**parameters, "epoch": epoch}, then, seconds, number))
+        out.append(Tried({**parameters, "epoch": epoch}, then, seconds, number))
     return out
 
 
@@ -232,9 +270,7 @@ def checkpoints(epochs: int) -> list[int]:
     return sorted({max(1, round(epochs * k / CHECKPOINTS)) for k in range(1, CHECKPOINTS + 1)})
 
 
-def _cross_fitted(
-    method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]
-) -> list[_Tried]:
+def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]) -> list[Tried]:
     """Candidates that learn from validation rows: each half is scored by what was learned from the other."""
     from fairerclip.baselines.dfr import halves
 
@@ -251,7 +287,7 @@ def _cross_fitted(
             fewer = {**parameters, "n_refits": CHOICE_REFITS}
             (fit,) = _train(method, fewer, experiment, seed, number, None, given)
             scores[held] = fit.model.scores(val.X[held])
-        tried.append(_Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
+        tried.append(Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
     return tried
 
 
