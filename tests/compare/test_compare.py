@@ -81,6 +81,10 @@ def test_rows_hold_what_the_models_do(results, experiment):
     assert len(rows["zero-shot"]["runs"]) == 1  # no seed changes it
     assert rows["probe"]["parameters"] == 2 * 48 + 2
     assert rows["probe"]["seconds"] > 0
+    plain = experiment.report(test, experiment.zero_shot(test))
+    published = rows["zero-shot"]["as_published"]
+    assert published["average"]["mean"] == pytest.approx(plain.average)
+    assert published["worst_group"]["mean"] == pytest.approx(plain.worst.accuracy)
     assert not any("predicted" in run for row in results["rows"] for run in row["runs"])
     assert json.loads(json.dumps(results, allow_nan=False)) == results
 
@@ -112,6 +116,27 @@ def test_a_baseline_is_chosen_by_the_judge_and_with_the_offsets_of_fairerclip(ex
     assert chosen.candidates == 4
     predicted = chosen.predict(val.X)
     np.testing.assert_array_equal(predicted, chosen.model.classes_[moved.argmax(axis=1)])
+
+
+def test_beside_it_stands_what_the_authors_would_have_taken(experiment):
+    val = experiment.task.val
+    probe = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
+    chosen = choose_model(probe, experiment, 0).as_published
+    worst = {}
+    for parameters in probe.candidates:
+        model = make(probe, parameters, 0)
+        arguments = fit_arguments(probe, experiment)
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+        worst[parameters["C"]] = experiment.report(val, model.predict(val.X)).worst.accuracy
+    assert worst[chosen.parameters["C"]] == max(worst.values())
+    # What takes no labels was published with one setting.
+    assert choose_model(BY_KEY["orth-cali"], experiment, 0).as_published.parameters == {"lam": 1000.0}
+    assert (
+        run_method(replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50}), experiment, 0)[
+            "as_published"
+        ]
+        is None
+    )
 
 
 def test_what_learns_from_validation_rows_is_chosen_on_rows_it_did_not_learn_from(experiment):

@@ -261,7 +261,8 @@ def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "runs": [{name: value for name, value in run.items() if name != "predicted"} for run in runs],
         "candidates": max((run["candidates"] for run in good), default=None),
         "errors": [run["error"] for run in runs if "error" in run],
-        "figures": {name: _figure(name, good) for name in FIGURES} if good else None,
+        "figures": _figures([run["report"] for run in good]),
+        "as_published": _figures([run["as_published"]["report"] for run in good if run["as_published"]]),
     }
     for name in ("seconds", "seconds_in_all", "parameters", "peak_mb"):
         values = [run[name] for run in good if run[name] is not None]
@@ -269,9 +270,12 @@ def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _figure(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def _figures(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    return {name: _figure(name, reports) for name in FIGURES} if reports else None
+
+
+def _figure(name: str, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Mean and spread over seeds; and the mean of the seeds' intervals, which is about the rows."""
-    reports = [run["report"] for run in runs]
     values = [r["worst"]["accuracy"] if name == "worst_group" else r[name] for r in reports]
     if any(value is None for value in values):
         return None
