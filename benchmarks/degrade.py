@@ -21,16 +21,15 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from fairerclip import FairerCLIP
-from fairerclip.baselines import LinearProbe
-from fairerclip.compare.methods import PENALTIES
+from fairerclip.compare.methods import METHODS
+from fairerclip.compare.run import choose_model
 from fairerclip.data import load_task, resplit
-from fairerclip.metrics import max_skew, shrunken_worst_group
-from fairerclip.path import PRIOR
-from fairerclip.tuning.judge import Judge
+from fairerclip.metrics import max_skew
 from fairerclip.workflow import UNKNOWN, Experiment
 
 TASKS = ("celeba_blond", "celeba_cheekbones", "celeba_attractive", "pacs")
 SHARES = (0.0, 0.01, 0.05, 0.2, 1.0)
+BY_KEY = {method.key: method for method in METHODS}
 
 
 def figures(experiment: Experiment, predicted: Any) -> tuple[float, float]:
@@ -60,18 +59,14 @@ def fitted(model: Any, arguments: dict[str, Any]) -> Any:
 
 
 def tuned_probe(experiment: Experiment, arguments: dict[str, Any]) -> Any:
-    """The group-balanced probe on Ŝ whose penalty has the best shrunken worst group on validation rows."""
-    val = experiment.task.val
-    s = val.sensitive()
-    judge = Judge(val.y, s, len(experiment.classes), int(s.max()) + 1)
-    best: tuple[float, Any] | None = None
-    for penalty in PENALTIES:
-        probe = fitted(LinearProbe(class_weight="group", **penalty), arguments)
-        hits = judge.hits(probe.scores(val.X))
-        value = float(shrunken_worst_group(hits, judge.counts, prior=PRIOR))
-        if best is None or value > best[0]:
-            best = (value, probe)
-    return best[1] if best else None
+    """The group-balanced probe on Ŝ, chosen on validation rows as `compare` does, with offsets."""
+    known = arguments["y"] != UNKNOWN
+    train = experiment.task.train
+    codes = np.where(known, train.y, -1)
+    splits = {**experiment.task.splits, "train": replace(train, y=codes)}
+    return choose_model(
+        BY_KEY["probe-group"], replace(experiment, task=replace(experiment.task, splits=splits)), 0
+    )
 
 
 def partial_labels(suite: Path, splits: int) -> None:

@@ -4,7 +4,8 @@
     python benchmarks/resampled.py rank TASK.npz -o OUT [--splits 20]          (MaxSkew, e.g. FairFace)
     python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
-``run`` keeps one file per task, split and method, so that it can be stopped and taken up again. A method sees the
+``run`` keeps one file per task, split and method, so that it can be stopped and taken up again; what is there is taken
+as it is, so use a new OUT for other code or another cap. A method sees the
 training rows of a split with the labels it is allowed, chooses among its candidates on the validation rows as
 `fairerclip compare` does, and the test rows are read once. Methods trained by gradient run on the first splits only,
 each training within ``--max-steps`` batches. A run has one core, so that what it finds does not depend on the others.
@@ -211,8 +212,9 @@ def run(arguments: argparse.Namespace) -> None:
     for split in range(arguments.splits):
         for file in arguments.tasks:
             name = Path(file).stem
+            folder = arguments.output / (f"{name}-original" if arguments.original else name)
             for key in wanted:
-                target = arguments.output / name / f"{split:02d}-{key}.json"
+                target = folder / f"{split:02d}-{key}.json"
                 by_gradient = key in BY_KEY and BY_KEY[key].gradient
                 if target.exists() or (by_gradient and split >= arguments.gradient_splits):
                     continue

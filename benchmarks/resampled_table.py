@@ -37,6 +37,8 @@ class Row:
     labels: str
     candidates: int
     figures: dict[int, dict[str, float]]
+    published: dict[int, dict[str, float]]
+    """Of what its authors would have taken."""
 
     @property
     def is_own(self) -> bool:
@@ -63,9 +65,9 @@ def figures_of(task: Task, split: int, hits: Any) -> dict[str, float]:
 
 
 def collect(folder: Path, task: Task) -> list[Row]:
-    """Every method that ran on a task, the best worst group first."""
+    """Every method that ran on a task, the best worst group first; ``folder`` is that of the task."""
     rows: dict[str, Row] = {}
-    for file in sorted((folder / task.name).glob("*-*.json")):
+    for file in sorted(folder.glob("*-*.json")):
         split, key = int(file.name[:2]), file.stem[3:]
         found = json.loads(file.read_text())
         if key in BY_KEY:
@@ -73,8 +75,10 @@ def collect(folder: Path, task: Task) -> list[Row]:
         else:
             kind, labels = key.split("-")
             title = KINDS[kind]
-        row = rows.setdefault(key, Row(key, title, labels, found["candidates"], {}))
+        row = rows.setdefault(key, Row(key, title, labels, found["candidates"], {}, {}))
         row.figures[split] = figures_of(task, split, found["cells"])
+        if "as_published" in found:
+            row.published[split] = figures_of(task, split, found["as_published"])
     return sorted(rows.values(), key=lambda row: -row.mean("worst"))
 
 
@@ -103,7 +107,11 @@ def difference(own: Row, other: Row, name: str, ratio: float) -> str:
 
 def rivals(own: Row, rows: list[Row]) -> list[Row]:
     """Methods other than FairerCLIP that see no more labels, the hardest to beat in the worst group first."""
-    others = [row for row in rows if not row.is_own and RANK[row.labels] <= RANK[own.labels]]
+    others = [
+        row
+        for row in rows
+        if not row.is_own and RANK[row.labels] <= RANK[own.labels] and set(row.figures) & set(own.figures)
+    ]
     return sorted(others, key=lambda row: float(np.mean(paired(own, row, "worst"))))
 
 
@@ -118,26 +126,33 @@ def print_task(task: Task, rows: list[Row]) -> None:
     own = next((row for row in rows if row.key == "fairerclip-target"), None)
     minus = "FairerCLIP, labels, minus this: worst group | average"
     print(f"\n## {task.name}\n")
-    print(f"| method | labels | candidates | splits | average | worst group | EOD, signed | {minus} |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        f"| method | labels | candidates | splits | average | worst group | EOD, signed | as published | {minus} |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         shown = "" if np.isnan(row.mean("eod")) else f"{row.mean('eod'):+.1f}"
         against = ["", ""]
         if own is not None and row is not own and set(own.figures) & set(row.figures):
             against = [difference(own, row, name, ratio) for name in ("worst", "average")]
         title = f"**{row.title}**" if row.is_own else row.title
+        beside = ""
+        if row.published:
+            means = (np.mean([f[name] for f in row.published.values()]) for name in ("average", "worst"))
+            beside = " / ".join(f"{mean:.1f}" for mean in means)
         print(
             f"| {title} | {SEES[row.labels]} | {row.candidates} | {len(row.figures)} | {row.mean('average'):.1f} | "
-            f"{row.mean('worst'):.1f} | {shown} | {against[0]} | {against[1]} |"
+            f"{row.mean('worst'):.1f} | {shown} | {beside} | {against[0]} | {against[1]} |"
         )
-    print("\n| verdict | best other row | worst group | average |")
-    print("|---|---|---|---|")
+    print("\n| verdict | candidates | best other row | splits | worst group | average |")
+    print("|---|---|---|---|---|---|")
     for row in rows:
         if not row.is_own or kind_of(row) not in COMPARED:
             continue
-        best = rivals(row, rows)[0]
-        found = " | ".join(difference(row, best, name, ratio) for name in ("worst", "average"))
-        print(f"| {row.title}; {SEES[row.labels]} | {best.title} | {found} |")
+        for best in rivals(row, rows)[:1]:
+            found = " | ".join(difference(row, best, name, ratio) for name in ("worst", "average"))
+            n = len(paired(row, best, "worst"))
+            print(f"| {row.title}; {SEES[row.labels]} | {row.candidates} | {best.title} | {n} | {found} |")
 
 
 def print_verdicts(tables: dict[str, list[Row]]) -> None:
@@ -150,10 +165,11 @@ def print_verdicts(tables: dict[str, list[Row]]) -> None:
         cells, means = [], []
         for rows in tables.values():
             own = next((row for row in rows if row.key == key), None)
-            if own is None:
+            others = [] if own is None else rivals(own, rows)
+            if own is None or not others:
                 cells.append("")
                 continue
-            best = rivals(own, rows)[0]
+            best = others[0]
             mean, low, high = mean_interval(paired(own, best, "worst"))
             means.append(mean)
             cells.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] {best.title}")
@@ -165,7 +181,7 @@ def main(folder: Path, files: list[str]) -> None:
     tables = {}
     for file in files:
         task = load_task(file)
-        tables[task.name] = collect(folder, task)
+        tables[task.name] = collect(folder / Path(file).stem, task)
         print_task(task, tables[task.name])
     print_verdicts(tables)
     ranked(folder)

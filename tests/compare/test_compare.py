@@ -43,7 +43,7 @@ def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experi
     assert checkpoints(50) == list(range(5, 51, 5))
     # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.
     run = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 0)
-    assert run["candidates"] == CANDIDATES + 1
+    assert run["candidates"] == CANDIDATES
     assert FairerCLIP().tau in SEARCH["taus"]
     assert {0.5, 0.75} <= set(SEARCH["zero_shots"])  # the default shares with and without labels
 
@@ -186,7 +186,7 @@ def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
     tuning, test = model.diagnostics_["tuning"], experiment.task.test
     assert run["chosen"] == {"n_features": 100, **tuning["chosen"]["parameters"]}
     assert run["report"] == experiment.report(test, model.predict(test.X)).as_dict()
-    assert run["candidates"] == tuning["candidates"]
+    assert run["candidates"] == tuning["candidates"] - 1  # the default is a point of the grid
     assert run["seconds"] < run["seconds_in_all"] / 2  # of one fit, not of the search
     json.dumps(run, allow_nan=False)
 
@@ -202,10 +202,10 @@ def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
 
 def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
     methods = [BY_KEY[key] for key in ("fairerclip-target", "probe")]
-    before = [study._key(method, 0, "data", CompareOptions()) for method in methods]
+    before = [study._key(method, 0, {"digest": "d"}, CompareOptions()) for method in methods]
     assert json.loads(json.dumps(before)) == before  # as it is compared with a file
     monkeypatch.setattr(study, "SEARCH", {**SEARCH, "taus": [0.5]})
-    after = [study._key(method, 0, "data", CompareOptions()) for method in methods]
+    after = [study._key(method, 0, {"digest": "d"}, CompareOptions()) for method in methods]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 
@@ -228,7 +228,10 @@ def test_a_training_by_gradient_gives_the_models_of_its_epochs_within_a_cap_in_s
 def test_a_setting_that_diverges_is_left_out(experiment):
     pytest.importorskip("torch")
     method = replace(BY_KEY["probe-sgd"], candidates=[{"lr": 1e30, "epochs": 3}, {"lr": 1e-2, "epochs": 3}])
-    assert run_method(method, experiment, 0)["chosen"]["lr"] == 1e-2
+    run = run_method(method, experiment, 0)
+    assert run["chosen"]["lr"] == 1e-2
+    assert not run["strategy"].startswith("given")  # the published setting is the one that diverged
+    assert any("training diverged" in note for note in run["notes"])
     with pytest.raises(NonFiniteError, match="no setting can be trained: training diverged"):
         run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
 
@@ -316,6 +319,9 @@ def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
     other = Experiment.of(simulate("waterbirds", seed=2, scale=0.1, width=48))
     compare(other, options, work=tmp_path)  # other data: nothing of it is taken over
     assert seen == ["orth-proj", "zero-shot", "orth-proj"]
+    swapped = Experiment.of(other.task, classes=other.classes[::-1])
+    compare(swapped, options, work=tmp_path)  # nor of another look at the same data
+    assert seen[3:] == ["zero-shot", "orth-proj"]
 
 
 def test_bad_options_are_refused(experiment):

@@ -107,7 +107,10 @@ def test_a_table_whose_every_part_failed_has_failed(run, small, tmp_path, monkey
     assert code == 1
     assert "heatmaps: blond, plane: ArithmeticError: no luck" in err
     assert not list(tmp_path.glob("heatmaps.*"))
-    assert not list(tmp_path.glob("index.*"))
+    assert "no luck" in (tmp_path / "index.md").read_text()
+    (tmp_path / "heatmaps.md").write_text("a page of an earlier run")
+    assert run("reproduce", "heatmaps", "-o", tmp_path, "--quick", "--jobs", "1", "--overwrite")[0] == 1
+    assert not list(tmp_path.glob("heatmaps.*"))
 
 
 def broken(**arguments):

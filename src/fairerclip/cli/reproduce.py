@@ -61,7 +61,11 @@ def reproduce(
         Path, typer.Option("--output", "-o", help="Folder to write into; its runs are used again.")
     ] = Path("reproduction"),
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Seeds. Default: 3; 2 on simulated tasks; 1 by gradient.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Seeds. Default: 3; 2 on simulated tasks; by gradient 3 on --data and --tasks, else 1.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes at a time. Default: one per core.")
@@ -70,8 +74,8 @@ def reproduce(
         int | None,
         typer.Option(
             min=1,
-            help="Cap on the training of one setting by gradient, in batches. Default: 20000 on --data, 3000 on "
-            "--suite, else 500.",
+            help="Cap on the training of one setting by gradient, in batches. Default: 20000 on --data and --tasks, "
+            "3000 on --suite, else 500.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One seed, few methods and settings.")] = False,

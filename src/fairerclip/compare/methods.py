@@ -33,7 +33,7 @@ class Method:
     labels : labels that it learns from: "none", "target" or "all" of the training rows, or "validation" rows alone.
     home : name in `fairerclip.baselines`, or "FairerCLIP".
     fixed, candidates : parameters that stay, and the settings to try; the first is the published or default one.
-    gradient : whether it is trained by gradient (extra ``torch``), for so many steps at most; each setting then gives
+    gradient : whether it is trained by gradient (extra ``torch``), within a cap in steps; each setting then gives
         `CHECKPOINTS` models.
     seeded : whether a seed changes it; else one run stands for all seeds.
     needs_text, needs_sensitive : whether it needs class prompts, and sensitive values (true or read from prompts).
@@ -100,9 +100,9 @@ def _settings(name: str, first: float, values: Sequence[float]) -> list[Paramete
 
 
 PENALTIES = _settings("C", 1.0, [10.0 ** (k / 5) for k in range(-25, 15)])
-"""From 1e-5 to 600."""
-L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 10) for k in range(-29, 11)])
-"""Around the published ones, 0.003 to 3."""
+"""From 1e-5 to 631."""
+L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 13) for k in range(-33, 7)])
+"""From 0.003 to 3, as the published grids."""
 STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 31))])
 """Of Orth-Cali, up to 1e5."""
 SHARES: list[Parameters] = [

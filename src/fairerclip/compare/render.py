@@ -21,11 +21,14 @@ TOLD = {
     "validation": "Learned from the labels of the validation rows",
 }
 """Labels that a method learns from → heading. All choose by the labels of the validation rows."""
+STOPPED = "stopped: max_steps"
+"""What a training by gradient notes that was stopped before its last epoch."""
 SHOWN = ("average", "worst_group", "gap", "eod")
 AS_PUBLISHED = f"as published: {FIGURES['average'].short.lower()} / {FIGURES['worst_group'].short.lower()}"
 COLUMNS = (
     "method",
     "candidates",
+    "choice",
     *(FIGURES[name].short for name in SHOWN),
     AS_PUBLISHED,
     "fit, s",
@@ -52,9 +55,15 @@ def document(results: Results) -> Document:
         "labels, and no offsets.",
         f"Seeds, where one matters: {settings['seeds']}. Figures are of the test rows: mean ± standard deviation "
         "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
-        f"One training by gradient takes at most {significant(settings['max_steps'], 6)} batches and gives "
-        f"{CHECKPOINTS} candidates, the states after each tenth of its epochs. Times are of one core, with other runs "
-        "beside it.",
+        f"One training by gradient ends after the epoch in which it has learned from "
+        f"{significant(settings['max_steps'], 6)} batches, and gives {CHECKPOINTS} candidates, the states after each "
+        "tenth of its epochs. Times are of one core, with other runs beside it.",
+    ]
+    notes += [
+        f"{row['title']}: {note}"
+        for row in results["rows"]
+        for note in row["notes"]
+        if not note.startswith("stopped: ")
     ]
     notes += [f"Left out: {key}, because {reason}." for key, reason in results["left_out"].items()]
     tables = [
@@ -84,12 +93,11 @@ def verdict_sentence(verdict: Results) -> str:
 def _cells(row: Results) -> list[str]:
     figures = row["figures"]
     if figures is None:
-        return [row["title"], "", f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 3)]
+        return [row["title"], "", "", f"failed: {row['errors'][0]}", *[""] * (len(COLUMNS) - 4)]
     shown = [_figure(figures[name]) for name in SHOWN]
     times = [number(row[name], digits) for name, digits in (("seconds", 2), ("seconds_in_all", 1))]
-    title = row["title"] + (
-        f" ({len(row['errors'])} of {len(row['runs'])} runs failed)" if row["errors"] else ""
-    )
+    title = row["title"] + (" (stopped by the cap)" if STOPPED in row["notes"] else "")
+    title += f" ({len(row['errors'])} of {len(row['runs'])} runs failed)" if row["errors"] else ""
     published = row["as_published"]
     beside = NOTHING
     if published is not None:
@@ -97,6 +105,7 @@ def _cells(row: Results) -> list[str]:
     return [
         title,
         str(row["candidates"]),
+        "; ".join(row["strategies"]) or NOTHING,
         *shown,
         beside,
         *times,

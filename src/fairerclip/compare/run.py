@@ -29,8 +29,8 @@ from fairerclip.workflow import UNKNOWN, Experiment
 
 F64 = NDArray[np.float64]
 
-CHOICE_REFITS = 4
-"""Draws of balanced rows that DFR on validation rows averages while C is chosen; published: 1, and 20 in the end."""
+CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
+"""DFR averages the weights of many draws of balanced rows, but, as published, takes one draw while C is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,8 @@ class Chosen:
     """On the validation rows: expected worst group, and a little of the average."""
     as_published: Tried | None = None
     """What its authors would have taken; None for FairerCLIP, whose presets are published."""
+    failures: tuple[str, ...] = ()
+    """Settings that diverged."""
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
@@ -114,7 +116,7 @@ def run_method(
         "seconds_in_all": seconds,
         "parameters": count_parameters(chosen.model),
         "peak_mb": None if before is None or after is None else max(0.0, after - before),
-        "notes": _notes(chosen.model),
+        "notes": [*_notes(chosen.model), *(f"left out: {failure}" for failure in chosen.failures)],
     }
 
 
@@ -158,7 +160,8 @@ def choose_model(
     found = choose(pool, judge, Objective("worst_group"))
     best, offsets = tried[found.choice.candidate], found.choice.offsets
     published = _as_published(method, tried, judge)
-    if method.labels == "validation":  # chosen by halves, learned from all
+    if not method.gradient:
+        # Whole, and alone: neither a draft nor helped by other candidates, whose seconds would not be its own.
         best, published = (
             _train(method, one.parameters, experiment, seed, one.fit, None)[-1] for one in (best, published)
         )
@@ -171,13 +174,15 @@ def choose_model(
         found.strategy,
         found.value,
         published,
+        tuple(failures),
     )
 
 
 def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
     """The candidate with the best raw worst group, then average; the published setting of what takes no labels."""
-    if method.labels == "none":
-        return tried[_given(tried)]
+    given = _given(tried)
+    if method.labels == "none" and given is not None:
+        return tried[given]
 
     def merit(one: Tried) -> tuple[float, float]:
         hits = judge.hits(one.scores)
@@ -187,9 +192,9 @@ def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
     return max(tried, key=merit)
 
 
-def _given(tried: list[Tried]) -> int:
-    """Place of the published or default setting, trained to its end."""
-    return max(i for i, t in enumerate(tried) if t.fit == tried[0].fit)
+def _given(tried: list[Tried]) -> int | None:
+    """Place of the published or default setting, trained to its end; None where it diverged."""
+    return max((place for place, one in enumerate(tried) if one.fit == 0), default=None)
 
 
 def _own(method: Method, experiment: Experiment, seed: int) -> Chosen:
@@ -200,7 +205,10 @@ def _own(method: Method, experiment: Experiment, seed: int) -> Chosen:
     if has_validation(experiment):
         tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
         parameters = tuning["chosen"]["parameters"]
-        candidates, strategy, value = tuning["candidates"], tuning["strategy"], tuning["value"]
+        strategy, value = tuning["strategy"], tuning["value"]
+        candidates = (
+            tuning["candidates"] - 1
+        )  # the default, which a search always tries, is a point of `SEARCH`
     # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
     start = time.perf_counter()
     experiment.fit(model, method.labels)
@@ -220,7 +228,7 @@ def _fitted(
     failures: list[str] = []
     for number, parameters in enumerate(method.candidates):
         try:
-            models = _train(method, parameters, experiment, seed, number, max_steps)
+            models = _train(method, parameters, experiment, seed, number, max_steps, choosing=True)
         except NonFiniteError as error:
             failures.append(str(error))
             continue
@@ -237,11 +245,20 @@ def _train(
     seed: int,
     number: int,
     max_steps: int | None,
+    *,
     validation: tuple[Any, Any, Any] | None = None,
+    choosing: bool = False,
 ) -> list[Tried]:
     """Fit one setting: its model, or of a method trained by gradient the models after each tenth of its epochs."""
     states: list[dict[str, Any]] = []
-    model = make(method, parameters, seed, max_steps, lambda record: states.append(record["fitted"]()))
+    drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
+    model = make(
+        method,
+        {**parameters, **drafted},
+        seed,
+        max_steps,
+        lambda record: states.append(record["fitted"]()),
+    )
     arguments = fit_arguments(method, experiment)
     if method.labels == "validation":
         val = experiment.task.val
@@ -284,8 +301,9 @@ def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDAr
         scores = np.empty((len(y), len(experiment.classes)))
         for learned, held in (folds, folds[::-1]):
             given = (val.X[learned], y[learned], s[learned])
-            fewer = {**parameters, "n_refits": CHOICE_REFITS}
-            (fit,) = _train(method, fewer, experiment, seed, number, None, given)
+            (fit,) = _train(
+                method, parameters, experiment, seed, number, None, validation=given, choosing=True
+            )
             scores[held] = fit.model.scores(val.X[held])
         tried.append(Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
     return tried

@@ -94,7 +94,11 @@ def compare(
     if not wanted:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in left_out.items())
         raise ParameterError(f"the task allows none of these methods ({reasons})")
-    data = digest(experiment.task)
+    data = {
+        "digest": digest(experiment.task),
+        "classes": list(experiment.classes),
+        "sensitive": list(experiment.sensitive),
+    }
     runs = _run_all(experiment, wanted, options, work, data, progress)
     compared = [method for method in methods if method.key not in left_out]
     by_method = {m.key: [runs[m.key, s] for one, s in wanted if one is m] for m in compared}
@@ -107,9 +111,7 @@ def compare(
             "name": experiment.task.name,
             "file": base_name(options.source),
             "simulated": experiment.task.simulated,
-            "digest": data,
-            "classes": list(experiment.classes),
-            "sensitive": list(experiment.sensitive),
+            **data,
             "rows": {name: len(split) for name, split in experiment.task.splits.items()},
         },
         "settings": {
@@ -143,7 +145,7 @@ def _run_all(
     wanted: Sequence[tuple[Method, int]],
     options: CompareOptions,
     work: Path | None,
-    data: str,
+    data: Mapping[str, Any],
     progress: Callable[[int, int], None],
 ) -> dict[tuple[str, int], dict[str, Any]]:
     runs: dict[tuple[str, int], dict[str, Any]] = {}
@@ -175,8 +177,8 @@ def _run_all(
     return runs
 
 
-def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any]:
-    """What a run depends on."""
+def _key(method: Method, seed: int, data: Mapping[str, Any], options: CompareOptions) -> dict[str, Any]:
+    """What a run depends on; ``data`` has the digest of the task, and which classes and attributes are looked at."""
     settings: dict[str, Any] = {
         "fixed": dict(method.fixed),
         "candidates": [dict(c) for c in method.candidates],
@@ -185,14 +187,23 @@ def _key(method: Method, seed: int, data: str, options: CompareOptions) -> dict[
     if method.is_own:
         settings["search"] = dict(SEARCH)
     cap = options.max_steps if method.gradient else None
-    return {"method": method.key, "seed": seed, "data": data, "cap": cap, "version": __version__, **settings}
+    return {
+        "method": method.key,
+        "seed": seed,
+        "data": dict(data),
+        "cap": cap,
+        "version": __version__,
+        **settings,
+    }
 
 
 def _file(work: Path, method: Method, seed: int) -> Path:
     return work / f"{method.key}-{seed}.json"
 
 
-def _read(work: Path, method: Method, seed: int, data: str, options: CompareOptions) -> dict[str, Any] | None:
+def _read(
+    work: Path, method: Method, seed: int, data: Mapping[str, Any], options: CompareOptions
+) -> dict[str, Any] | None:
     """A run that is there and depends on the same things; None else."""
     file = _file(work, method, seed)
     if not file.is_file():
@@ -205,7 +216,9 @@ def _read(work: Path, method: Method, seed: int, data: str, options: CompareOpti
     return found["run"] if same and isinstance(found.get("run"), dict) else None
 
 
-def _write(work: Path, method: Method, seed: int, data: str, options: CompareOptions, run: Any) -> None:
+def _write(
+    work: Path, method: Method, seed: int, data: Mapping[str, Any], options: CompareOptions, run: Any
+) -> None:
     work.mkdir(parents=True, exist_ok=True)
     content = {"key": _key(method, seed, data, options), "run": run}
     with atomic_file(_file(work, method, seed), overwrite=True) as handle:
@@ -261,6 +274,8 @@ def _row(method: Method, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "runs": [{name: value for name, value in run.items() if name != "predicted"} for run in runs],
         "candidates": max((run["candidates"] for run in good), default=None),
         "errors": [run["error"] for run in runs if "error" in run],
+        "notes": list(dict.fromkeys(note for run in good for note in run["notes"])),
+        "strategies": list(dict.fromkeys(run["strategy"] for run in good if run["strategy"])),
         "figures": _figures([run["report"] for run in good]),
         "as_published": _figures([run["as_published"]["report"] for run in good if run["as_published"]]),
     }

@@ -140,7 +140,7 @@ def hsic(
 
 
 def hsic_bound(Y: Any) -> float:
-    r"""Largest value that `hsic` can have with these categories, whatever the rows are; see docs/math.md#hsic-bound.
+    r"""Upper bound of `hsic` with these categories, whatever the rows are; see docs/math.md#hsic-bound.
 
     O(n + c²) time. Any kernel of the rows with values in [0, 1] will do.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.compare.render import STOPPED
 from fairerclip.metrics.names import FIGURES
 from fairerclip.numbers import with_spread
 from fairerclip.parameters import preset
@@ -20,8 +21,6 @@ from fairerclip.workflow import Experiment
 GRADIENT = ("probe-sgd", "adapter", "dfr-subsample", "dfr-upsample", "contrastive-adapter")
 WITHOUT = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip-none")
 WITH = ("probe", *GRADIENT, "fairerclip-target")
-CAPPED = "stopped: max_steps"
-"""What a training by gradient notes that was stopped before its last epoch."""
 ALIKE = "-alike"
 """Ends the key of a row that is chosen as FairerCLIP is; no published figure is of it."""
 LABELS = {"none": "none", "target": "Y", "all": "Y and S"}
@@ -157,7 +156,7 @@ def compared_rows(context: Context, experiment: Experiment, methods: Sequence[st
         if not good:
             rows.append({**entry, "error": "; ".join(row["errors"])})
             continue
-        if any(note == CAPPED for run in good for note in run.get("notes", ())):
+        if any(note == STOPPED for run in good for note in run.get("notes", ())):
             entry["title"] += " (stopped by the cap)"
         entry |= {name: row[name] for name in ("seconds", "seconds_in_all", "parameters", "peak_mb")}
         published = [run["as_published"] for run in good if run["as_published"] is not None]

@@ -43,8 +43,8 @@ def training_time(context: Context) -> Outcome:
     """Seconds of the chosen fit and of all that were tried, in a process with one core."""
     outcome = Outcome(
         notes=[
-            f"Training by gradient was stopped at the end of the epoch in which "
-            f"{significant(context.max_steps, 6)} batches had been learned from. Each run has one core; what else the "
+            f"Training by gradient is stopped at the end of the epoch in which "
+            f"{significant(context.max_steps, 6)} batches have been learned from. Each run has one core; what else the "
             "machine does slows it. Published seconds are of other rows and another machine. "
             "FairerCLIP is timed with the paper's preset for the dataset, at its D, with our defaults, and with the "
             "settings of our search."

@@ -65,8 +65,11 @@ def reproduce(
         result = run_entry(entry, source, options, output / "runs", command, told)
         if not result["failed"]:
             write(result, output)
+        else:
+            for form in FORMS:  # a page of an earlier run would read as this one's
+                (output / f"{entry.name}.{form}").unlink(missing_ok=True)
         done.append(result)
-    if not all(result["failed"] for result in done):
+    if output.is_dir():
         write_index(output, source, done)
     return done
 
