@@ -47,7 +47,8 @@ def test_fairerclip_without_labels_still_refuses(task):
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.VanishedLabelWarning")
 def test_a_comparison_shows_a_worst_group_of_zero(task, method):
     found = run_method(method, Experiment.of(task), seed=0)
-    assert found["report"]["worst"]["accuracy"] == 0
+    assert found["as_published"]["report"]["worst"]["accuracy"] == 0
+    assert found["report"]["worst"]["accuracy"] > 0  # offsets move the boundary to where rows are
 
 
 def test_an_audit_shows_a_worst_group_of_zero(task, run, tmp_path):

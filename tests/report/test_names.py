@@ -174,7 +174,7 @@ def test_comparisons_and_drawings_have_the_names_of_the_table(results):
     from fairerclip.reproduce import accuracy
 
     shown = [FIGURES[name].short for name in ("average", "worst_group", "gap", "eod")]
-    assert list(COLUMNS[1:5]) == shown
+    assert list(COLUMNS[3:7]) == shown
     assert list(accuracy.NAMES.values()) == shown
     heads = [head.removesuffix(" [95 %]") for head in accuracy.COLUMNS]
     assert heads == [f.short for f in list(FIGURES.values())[:5]]
