@@ -106,11 +106,16 @@ def difference(own: Row, other: Row, name: str, ratio: float) -> str:
 
 
 def rivals(own: Row, rows: list[Row]) -> list[Row]:
-    """Methods other than FairerCLIP that see no more labels, the hardest to beat in the worst group first."""
+    """Methods other than FairerCLIP that see no more labels, the hardest to beat in the worst group first.
+
+    A method that has fewer than half of the splits is left out: one split is luck.
+    """
     others = [
         row
         for row in rows
-        if not row.is_own and RANK[row.labels] <= RANK[own.labels] and set(row.figures) & set(own.figures)
+        if not row.is_own
+        and RANK[row.labels] <= RANK[own.labels]
+        and 2 * len(set(row.figures) & set(own.figures)) >= len(own.figures)
     ]
     return sorted(others, key=lambda row: float(np.mean(paired(own, row, "worst"))))
 
