@@ -47,8 +47,9 @@ coverage: $(VENV)/dev.done
 interrupts: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/interrupts.py
 
-# Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes per split on
-# two cores for the first three, 8 for each further one. Runs are kept in RESAMPLED and taken up again.
+# Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
+# each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for
+# 20, and then degrade.py. Runs are kept in RESAMPLED and taken up again.
 RESAMPLED ?= resampled
 SPLITS ?= 20
 TASKS := $(addprefix $(REAL_DATA)/,celeba_blond.npz celeba_cheekbones.npz celeba_attractive.npz pacs.npz)

@@ -98,9 +98,11 @@ def paired(own: Row, other: Row, name: str) -> list[float]:
 
 
 def difference(own: Row, other: Row, name: str, ratio: float) -> str:
-    """Paired difference of a figure, with both intervals."""
+    """Paired difference of a figure, with both intervals where there are two splits at least."""
     d = paired(own, other, name)
     mean, low, high = mean_interval(d)
+    if len(d) < 2:
+        return f"{mean:+.1f}"
     _, wide_low, wide_high = mean_interval(d, ratio)
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({wide_low:+.1f}, {wide_high:+.1f})"
 
