@@ -16,7 +16,7 @@ from fairerclip.metrics.intervals import clopper_pearson, mover
 from fairerclip.metrics.paired import paired_from_counts
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
-SETS = 1000
+SETS = 500
 ERROR = 3 * np.sqrt(0.95 * 0.05 / SETS)  # of a coverage counted over SETS data sets
 
 
