@@ -289,6 +289,10 @@ class Experiment:
         y, groups = self.target(split), self.groups(split)
         return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
 
+    def has_validation(self) -> bool:
+        """Whether there are validation rows with both labels, apart from those reported on."""
+        return self.evaluation_split() != "val" and self.is_labelled("val")
+
     def is_gallery(self) -> bool:
         """Whether no row of the task has a target label: it is ranked by prompt, not classified."""
         return all(split.y is None or bool((split.y < 0).all()) for split in self.task.splits.values())

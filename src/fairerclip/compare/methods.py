@@ -79,7 +79,7 @@ class Method:
         without = [name for name in experiment.sensitive if name not in train.s]
         if self.labels == "all" and (without or not experiment.sensitive):
             return "there are no sensitive labels in training"
-        if self.labels == "validation" and not has_validation(experiment):
+        if self.labels == "validation" and not experiment.has_validation():
             return "there are no validation rows with both labels to learn from"
         if self.needs_text and experiment.text is None:
             return "there are no class prompts"
@@ -87,11 +87,6 @@ class Method:
         if self.needs_sensitive and self.labels != "all" and (silent or not experiment.sensitive):
             return "there are no prompts to read the sensitive attribute from"
         return None
-
-
-def has_validation(experiment: Experiment) -> bool:
-    """Whether there are validation rows with both labels, apart from those reported on."""
-    return experiment.evaluation_split() != "val" and experiment.is_labelled("val")
 
 
 def _settings(name: str, first: float, values: Sequence[float]) -> list[Parameters]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.baselines.softmax import shared_solutions
-from fairerclip.compare.methods import CHECKPOINTS, SEARCH, Method, has_validation, make
+from fairerclip.compare.methods import CHECKPOINTS, SEARCH, Method, make
 from fairerclip.errors import LabelError, NonFiniteError
 from fairerclip.tuning.choose import choose
 from fairerclip.tuning.judge import Judge
@@ -126,7 +126,7 @@ def choose_model(
     """The model that the validation rows like best, of all that the method may try."""
     if method.is_own:
         return _own(method, experiment, seed)
-    if not has_validation(experiment):
+    if not experiment.has_validation():
         first = _train(method, method.candidates[0], experiment, seed, 0, max_steps)[-1]
         none = _no_offsets(first.model)
         return Chosen(first.model, none, first.parameters, 1, first.seconds, as_published=first)
@@ -202,7 +202,7 @@ def _own(method: Method, experiment: Experiment, seed: int) -> Chosen:
     model = make(method, {}, seed)
     parameters: dict[str, Any] = {}
     candidates, strategy, value = 1, None, None
-    if has_validation(experiment):
+    if experiment.has_validation():
         tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
         parameters = tuning["chosen"]["parameters"]
         strategy, value = tuning["strategy"], tuning["value"]

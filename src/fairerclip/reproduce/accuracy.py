@@ -162,7 +162,7 @@ def compared_rows(context: Context, experiment: Experiment, methods: Sequence[st
         published = [run["as_published"] for run in good if run["as_published"] is not None]
         if published:
             rows.append({**entry, **_of(published)})
-            entry |= {"method": f"{key}{ALIKE}", "title": f"{entry['title']}, chosen as ours"}
+            entry |= {"method": f"{key}{ALIKE}", "title": f"{entry['title']}, chosen by our rule"}
         rows.append({**entry, **_of(good)})
     return rows
 
@@ -200,7 +200,7 @@ def accuracy_table(
     note = (
         "Per cent. ± is over seeds, [ ] over rows. The average is that of test rows; train-weighted is that of groups "
         "by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the raw "
-        "worst group as published, or, in rows of FairerCLIP and rows chosen as ours, by the expected worst group with "
+        "worst group as published, or, in rows of FairerCLIP and rows chosen by our rule, by the expected worst group with "
         "offsets of the class scores, of as many candidates each. Prompts: "
         f"{' / '.join(one.task.target_prompts)}"
     )

@@ -75,7 +75,7 @@ def fitted(
     before, start = peak_memory(), time.perf_counter()
     model = experiment.fit(model, labels)
     seconds, after = time.perf_counter() - start, peak_memory()
-    if (taus is not None or tau_zs is not None) and has_validation(experiment):
+    if (taus is not None or tau_zs is not None) and experiment.has_validation():
         plane = model.path(taus if taus is not None else [model.tau], tau_zs)
         experiment.evaluate_path(plane, "val")
         model = plane.best(by="shrunken_worst_group")
@@ -102,11 +102,6 @@ def evaluation(experiment: Experiment) -> str:
     if name is None:
         raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
     return name
-
-
-def has_validation(experiment: Experiment) -> bool:
-    """Whether there are validation rows with both labels, apart from those reported on."""
-    return experiment.evaluation_split() != "val" and experiment.is_labelled("val")
 
 
 def fit_share(
