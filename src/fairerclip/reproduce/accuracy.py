@@ -200,8 +200,8 @@ def accuracy_table(
     note = (
         "Per cent. ± is over seeds, [ ] over rows. The average is that of test rows; train-weighted is that of groups "
         "by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the raw "
-        "worst group as published, or, in rows of FairerCLIP and rows chosen by our rule, by the expected worst group with "
-        "offsets of the class scores, of as many candidates each. Prompts: "
+        "worst group as published, or, in rows of FairerCLIP and rows chosen by our rule, by the expected worst group "
+        "with offsets of the class scores, of as many candidates each. Prompts: "
         f"{' / '.join(one.task.target_prompts)}"
     )
     return DocumentTable(f"{one.title}{f' ({one.note})' if one.note else ''}", columns, lines, note, 2)
