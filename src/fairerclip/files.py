@@ -1,16 +1,50 @@
-"""Writing files so that a path holds either the old content or the whole new one."""
+"""Reading files of a bounded size; writing files so that a path holds either the old content or the whole new one."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fairerclip.errors import OutputExistsError
+from fairerclip.errors import FairerClipError, OutputExistsError
+
+
+def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix: bool = False) -> bytes:
+    """The content of a regular file of at most ``limit`` bytes; anything else is ``error``, before memory is taken.
+
+    With ``prefix``, the first ``limit`` bytes of a file of any size.
+
+    Examples
+    --------
+    >>> from fairerclip.errors import TaskFileError
+    >>> read_bounded(Path("nowhere.json"), 10, TaskFileError)
+    Traceback (most recent call last):
+    ...
+    fairerclip.errors.TaskFileError: nowhere.json: expected a readable file, got No such file or directory
+    """
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for somebody to write to it.
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as handle:
+            found = os.fstat(handle.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise error(f"{path}: expected a regular file, found a folder or a device")
+            if found.st_size > limit and not prefix:
+                raise error(f"{path}: expected at most {limit:,} bytes, got {found.st_size:,}")
+            content = handle.read(limit)
+            if not prefix and handle.read(1):  # the file has grown meanwhile
+                raise error(f"{path}: expected at most {limit:,} bytes, got more")
+            return content
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
+        if isinstance(problem, error):
+            raise
+        raise error(
+            f"{path}: expected a readable file, got {getattr(problem, 'strerror', None) or problem}"
+        ) from None
 
 
 def check_free(path: Path, overwrite: bool) -> None:
