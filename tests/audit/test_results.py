@@ -187,7 +187,7 @@ def test_a_number_beyond_floating_point_is_refused(document, tmp_path):
 def test_a_file_too_large_is_refused_without_reading_all_of_it(tmp_path, monkeypatch):
     with (tmp_path / "results.json").open("wb") as handle:
         handle.truncate(results_module.MAX_BYTES + (1 << 30))  # sparse: takes no room
-    with pytest.raises(ResultsFileError, match="at most 33554432 bytes"):
+    with pytest.raises(ResultsFileError, match="at most 16,777,216 bytes"):
         read_results(tmp_path)
 
 
@@ -202,5 +202,5 @@ def test_what_is_not_there_or_would_be_waited_for_is_refused(tmp_path):
         with pytest.raises(ResultsFileError, match="a folder with results.json"):
             read_results(path)
     os.mkfifo(tmp_path / "results.json")
-    with pytest.raises(ResultsFileError, match="got neither"):
+    with pytest.raises(ResultsFileError, match="got neither|regular file"):
         read_results(tmp_path)

@@ -103,7 +103,7 @@ BAD = {
     "backslashes out": (replace(1, 1, "..\\b.jpg"), "inside the data set"),
     "empty path": (replace(1, 1, ""), "plain path"),
     "a field too few": (["0,a.jpg,0,0,0"], "line 2: expected 6 fields, got 5"),
-    "long path": (replace(1, 1, "x" * 5000 + ".jpg"), "1 of 8 images are not under"),
+    "long path": (replace(1, 1, "x" * 5000 + ".jpg"), "row 1 has 5,004"),
     "no rows": ([], "expected rows below the header"),
 }
 

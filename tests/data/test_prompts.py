@@ -152,7 +152,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         load_prompts("zzzzzz")
     with pytest.raises(PromptFileError, match="no set"):
         load_prompts("x" * 5000)  # longer than a file's name can be
-    with pytest.raises(PromptFileError, match="cannot be read"):
+    with pytest.raises(PromptFileError, match="expected a readable file"):
         load_prompts("a\0b.json")
 
 
@@ -287,16 +287,16 @@ def test_many_names_and_templates_do_not_fill_the_memory(tmp_path):
         classes={"cat": {"names": [str(i) for i in range(1000)]}, "dog": ["b"]},
         templates=[f"{i} {{}}" for i in range(1000)],
     )
-    with pytest.raises(PromptFileError, match="at most 100000 prompts, got 1000000"):
+    with pytest.raises(PromptFileError, match="at most 100,000 prompts .* got at least 1,000,000"):
         load_prompts(write(tmp_path, data))
 
 
 def test_a_file_that_is_absent_large_or_of_another_kind_is_refused(tmp_path):
-    with pytest.raises(PromptFileError, match="cannot be read"):
+    with pytest.raises(PromptFileError, match="expected a readable file"):
         load_prompts(tmp_path / "none.json")
     with pytest.raises(PromptFileError, match="got .txt"):
         load_prompts(tmp_path / "none.txt")
-    with pytest.raises(PromptFileError, match="bytes of prompts"):
+    with pytest.raises(PromptFileError, match="at most 4,194,304 bytes"):
         load_prompts(write(tmp_path, " " * (4 * 1024**2 + 1)))
     (tmp_path / "pets.toml").write_text("version = ")
     with pytest.raises(PromptFileError, match="expected TOML"):
@@ -464,7 +464,7 @@ def test_templates_are_read_from_lines(tmp_path):
         (b"a \x00{}", "printable"),
         (b"".join(b"%d {}\n" % i for i in range(1001)), "got 1001"),
         (b"{}" + b"a" * 2000, "at most 2000 characters"),
-        (b"{}\n" * 400_000, "at most 1048576 bytes"),
+        (b"{}\n" * 400_000, "at most 1,048,576 bytes"),
     ],
 )
 def test_bad_templates_are_refused(tmp_path, content, message):
@@ -475,5 +475,5 @@ def test_bad_templates_are_refused(tmp_path, content, message):
 
 def test_templates_that_are_no_file_are_refused(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(PromptFileError, match="expected a text file"):
+        with pytest.raises(PromptFileError, match="expected a re(adable|gular) file"):
             read_templates(path)

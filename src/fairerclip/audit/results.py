@@ -9,12 +9,12 @@ from typing import Any
 
 from fairerclip.audit.results_format import FORMAT, RESULTS, VERSION
 from fairerclip.audit.structure import checked
-from fairerclip.data.strict_json import strict_loads
+from fairerclip.data.strict_json import read_strict_json
 from fairerclip.errors import ResultsFileError
 from fairerclip.files import atomic_file
 
 FILE_NAME = "results.json"
-MAX_BYTES = 32 << 20
+MAX_BYTES = 16 << 20
 LINE = 160
 """What fits into this many characters stands on one line of the file."""
 
@@ -33,7 +33,11 @@ def read_results(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     file = path / FILE_NAME if path.is_dir() else path
-    document = strict_loads(_read(file), str(file), ResultsFileError, limit=MAX_BYTES)
+    if not file.exists():
+        raise ResultsFileError(
+            f"{file}: expected a file of results or a folder with {FILE_NAME}; got neither"
+        )
+    document = read_strict_json(file, ResultsFileError, limit=MAX_BYTES)
     try:
         return check_results(document)
     except ResultsFileError as error:
@@ -64,18 +68,6 @@ def check_results(document: Any, *, exact: bool = False) -> dict[str, Any]:
             f"expected version {VERSION} or older, got a later one: made by a newer fairerclip; update yours"
         )
     return dict(checked(document, RESULTS, ResultsFileError, exact=exact))
-
-
-def _read(file: Path) -> bytes:
-    if not file.is_file():  # nor is a pipe, which would be waited for
-        raise ResultsFileError(
-            f"{file}: expected a file of results or a folder with {FILE_NAME}; got neither"
-        )
-    try:
-        with file.open("rb") as handle:
-            return handle.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ResultsFileError(f"{file} cannot be read: {error}") from None
 
 
 def _lines(value: Any, depth: int) -> str:

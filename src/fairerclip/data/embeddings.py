@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
+from fairerclip.data.npz_map import npz_members
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
+from fairerclip.data.tensors import open_tensors
+from fairerclip.errors import TaskFileError
 
 IMAGE_KEYS = {"image_train", "image_val", "image_test"}
 """What a task file holds and a store does not."""
@@ -29,11 +30,9 @@ def is_task(path: Path) -> bool:
     """Whether a path holds a task and not bare embeddings; only names are looked at."""
     try:
         if path.suffix == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                return any(name.removesuffix(".npy") in IMAGE_KEYS for name in archive.namelist())
+            return not IMAGE_KEYS.isdisjoint(npz_members(path))
         if path.suffix == ".safetensors":
-            with safe_open(path, framework="numpy") as tensors:
-                return not IMAGE_KEYS.isdisjoint(tensors.keys())
-    except (OSError, ValueError, zipfile.BadZipFile, SafetensorError):
+            return not IMAGE_KEYS.isdisjoint(open_tensors(path, TaskFileError)[0])
+    except TaskFileError:
         return False  # whoever opens it says what is wrong
     return (path / "task.toml").is_file()

@@ -3,7 +3,6 @@
 Nothing here knows of `Task`: these functions take arrays under their keys and raise `TaskFileError`.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.text import nearest
 from fairerclip.errors import TaskFileError
 
 Array = NDArray[Any]
@@ -24,6 +24,7 @@ CLOSE = 0.85  # a key this similar to a known one is taken for a misspelling of 
 _SHOWN = 5
 _BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
 MAX_VARIANTS = 1000
+MAX_ATTRIBUTES = 64
 MAX_SENTENCES = 10_000
 _SINGLE = (
     *("text_target", "target_prompts", "class_names", "simulated", "name"),
@@ -73,6 +74,10 @@ def attributes(keys: Iterable[str], path: str) -> list[str]:
             )
         if key in unnamed or name is not None:
             found[name or UNNAMED] = None
+    if len(found) > MAX_ATTRIBUTES:
+        raise TaskFileError(
+            f"{path}: expected at most {MAX_ATTRIBUTES} sensitive attributes, got {len(found)}"
+        )
     return list(found)
 
 
@@ -89,15 +94,10 @@ def unknown_keys(keys: Iterable[str], names: Iterable[str], path: str) -> list[s
     known = known_keys(names)
     unknown = [key for key in keys if key not in known]
     for key in unknown:
-        nearest = _near(key, known)
-        if nearest:
-            raise TaskFileError(f"{path}: unknown array {key!r}; did you mean {nearest!r}?")
+        near = nearest(key, sorted(known), cutoff=CLOSE)
+        if near:
+            raise TaskFileError(f"{path}: unknown array {key!r}; did you mean {near[0]!r}?")
     return unknown
-
-
-def _near(key: str, known: set[str]) -> str | None:
-    matches = difflib.get_close_matches(key.lower(), sorted(known), n=1, cutoff=CLOSE)
-    return matches[0] if matches else None
 
 
 def embeddings(array: Array, where: str) -> Floats:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.parquet import open_parquet, text_batches
+from fairerclip.data.text import TextColumn, csv_records, nearest
 from fairerclip.errors import JoinError, LabelError
 
 Ints = NDArray[np.int64]
@@ -92,7 +91,7 @@ def read_labels(
     else:
         raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
     encoders = {name: _Encoder(name, file) for name in columns}
-    ids: list[NDArray[np.str_]] = []
+    ids = TextColumn(str(file), "an id", JoinError)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
@@ -102,14 +101,14 @@ def read_labels(
             raise JoinError(
                 f"{file}: expected an id in every row of {id_column!r}, row {row + blank} has none"
             )
-        ids.append(np.array(names, dtype=np.str_))
+        ids.add([str(name) for name in names])
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
         row += len(names)
     if not row:
         raise JoinError(f"{file}: expected rows after the header, found none")
     return LabelTable(
-        np.concatenate(ids),
+        ids.array(),
         {name: encoder.finalise(name in allow_constant) for name, encoder in encoders.items()},
     )
 
@@ -157,42 +156,32 @@ def _order(names: Any) -> Any:
 
 
 def _csv_batches(file: Path, wanted: list[str]) -> Iterator[list[list[str | None]]]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.reader(handle, delimiter="\t" if file.suffix.lower() == ".tsv" else ",", strict=True)
-            header = next(reader, [])
-            _check_columns(header, wanted, file)
-            places = [header.index(name) for name in wanted]
-            out: list[list[str | None]] = [[] for _ in wanted]
-            for fields in reader:
-                if len(fields) != len(header):
-                    if not fields:
-                        continue  # a blank line
-                    raise JoinError(
-                        f"{file}, line {reader.line_num}: expected {len(header)} fields as in the header, got "
-                        f"{len(fields)}"
-                    )
-                for values, place in zip(out, places, strict=True):
-                    values.append(fields[place])
-                if len(out[0]) >= _BLOCK:
-                    yield out
-                    out = [[] for _ in wanted]
-            if out[0]:
-                yield out
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise JoinError(
-            f"{file}: expected a readable table in UTF-8, got {type(error).__name__}: {error}"
-        ) from error
+    records = csv_records(file, JoinError, delimiter="\t" if file.suffix.lower() == ".tsv" else ",")
+    _, header = next(records, (0, []))
+    _check_columns(header, wanted, file)
+    places = [header.index(name) for name in wanted]
+    out: list[list[str | None]] = [[] for _ in wanted]
+    for line, fields in records:
+        if len(fields) != len(header):
+            raise JoinError(
+                f"{file}, line {line}: expected {len(header)} fields as in the header, got {len(fields)}"
+            )
+        for values, place in zip(out, places, strict=True):
+            values.append(fields[place])
+        if len(out[0]) >= _BLOCK:
+            yield out
+            out = [[] for _ in wanted]
+    if out[0]:
+        yield out
 
 
 def _check_columns(header: Sequence[str], wanted: Sequence[str], file: Path) -> None:
     for name in wanted:
         if name not in header:
-            near = difflib.get_close_matches(name, header, n=1, cutoff=0.5)
+            near = nearest(name, header)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise JoinError(
-                f"{file}: no column {name!r}{hint} It has: {', '.join(header[:50]) or 'no columns'}"
-            )
+            shown = ", ".join(f"{column:.60}" for column in header[:50])
+            raise JoinError(f"{file}: no column {name!r}{hint} It has: {shown or 'no columns'}")
         if list(header).count(name) > 1:
             raise JoinError(
                 f"{file}: expected column {name!r} once, it is there {list(header).count(name)} times"

@@ -106,6 +106,15 @@ def read_npz(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -
             return {m.filename[: -len(".npy")]: _read_member(file, archive, m, limits) for m in members}
 
 
+def member_sizes(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
+    """Unpacked sizes of the members of a zip archive by name; nothing is unpacked."""
+    file = _regular(path)
+    with _damage(file, "a readable archive"), file.open("rb") as handle:
+        _check_directory(file, handle, os.fstat(handle.fileno()).st_size, limits)
+        with zipfile.ZipFile(handle) as archive:
+            return {member.filename: member.file_size for member in archive.infolist()}
+
+
 def read_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
     """Map an ``.npy`` into memory, read-only; rows are read when touched.
 
@@ -235,7 +244,7 @@ def _check_directory(file: Path, handle: IO[bytes], size: int, limits: Limits) -
     handle.seek(0)
     at = tail.rfind(_END)
     if at < 0 or len(tail) < at + _END_SIZE:
-        raise TaskFileError(f"{file}: expected an .npz, got no zip directory; is it truncated?")
+        raise TaskFileError(f"{file}: expected a zip archive, got no zip directory; is it truncated?")
     (listing,) = struct.unpack_from("<I", tail, at + 12)
     record = at - _LOCATOR_SIZE - _END64_SIZE
     if tail[max(at - _LOCATOR_SIZE, 0) : at].startswith(_END64_LOCATOR) and record >= 0:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.text import TextColumn
 from fairerclip.errors import FairerClipError, StoreError
 from fairerclip.extras import require
 
@@ -22,6 +23,10 @@ Ints = NDArray[np.int64]
 
 BATCH_ROWS = 4096
 """Rows decoded at once: bounds memory whatever the size of a row group."""
+MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
+"""Of the footer: one text, and one list such as that of the columns."""
+TEXT_RATIO, TEXT_FREE_BYTES = 100, 64 * 1024**2
+"""Unpacked, a column may take this many times the size of the file, and what is free: text repeats itself."""
 MATRIX_NAMES = ("embedding", "embeddings")
 ID_NAMES = ("id", "image_path", "path", "key", "uid")
 """Columns taken for ids where none is named, first come first served."""
@@ -40,14 +45,39 @@ def _damage(file: Path, error: type[FairerClipError]) -> Iterator[None]:
         ) from problem
 
 
-def open_parquet(file: Path, error: type[FairerClipError] = StoreError) -> Any:
-    """A ``pyarrow.parquet.ParquetFile`` whose footer was readable."""
+def open_parquet(
+    file: Path, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
+) -> Any:
+    """A ``pyarrow.parquet.ParquetFile`` whose footer was readable; ``dictionaries`` are columns left as such."""
     pq = require("pyarrow.parquet", "parquet", "reading parquet")
     if not file.is_file():
         raise error(f"{file}: expected a regular file, found nothing or something else at this path")
     with _damage(file, error):
         # memory_map and no pre_buffer: a row group is read page by page and not held as a whole.
-        return pq.ParquetFile(file, memory_map=True, pre_buffer=False)
+        found = pq.ParquetFile(
+            file,
+            memory_map=True,
+            pre_buffer=False,
+            read_dictionary=list(dictionaries),
+            thrift_string_size_limit=MAX_FOOTER_BYTES,
+            thrift_container_size_limit=MAX_FOOTER_ITEMS,
+        )
+        _check_pages(file, found.metadata, error)
+        return found
+
+
+def _check_pages(file: Path, footer: Any, error: type[FairerClipError]) -> None:
+    """Refuse columns that unpack to far more than the file holds; a page is unpacked as a whole."""
+    size = file.stat().st_size
+    for group in range(footer.num_row_groups):
+        for place in range(footer.num_columns):
+            chunk = footer.row_group(group).column(place)
+            if chunk.total_uncompressed_size > TEXT_FREE_BYTES + TEXT_RATIO * size:
+                raise error(
+                    f"{file}: expected column {chunk.path_in_schema!r:.80} to unpack to at most "
+                    f"{TEXT_FREE_BYTES + TEXT_RATIO * size:,} bytes, got {chunk.total_uncompressed_size:,}; a "
+                    "decompression bomb?"
+                )
 
 
 def is_text_or_integer(kind: Any) -> bool:
@@ -68,31 +98,63 @@ def text_batches(
 ) -> Iterator[list[list[str | None]]]:
     """Columns as text, block by block; null is None. Only text, integers and booleans are taken."""
     opened = open_parquet(file, error)
+    check_once(file, opened, columns, error)
     for name in columns:
         kind = opened.schema_arrow.field(name).type
         if not is_text_or_integer(kind):
             raise error(f"{file}: expected column {name!r} to hold text or integers, got {kind}")
+    # Dictionaries stay dictionaries: a text that a file holds once and means a million times is not repeated here.
+    lazy = open_parquet(file, error, dictionaries=columns)
+    taken, limit = 0, TEXT_FREE_BYTES + TEXT_RATIO * file.stat().st_size
     with _damage(file, error):
-        for batch in opened.iter_batches(batch_size=16 * BATCH_ROWS, columns=list(columns)):
-            table = {name: batch.column(batch.schema.get_field_index(name)) for name in columns}
-            yield [
-                [None if v is None else str(v) for v in table[name].to_pylist()]  # (rows,) of str
-                for name in columns
-            ]
+        for batch in lazy.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
+            found = []
+            for name in columns:
+                column = batch.column(batch.schema.get_field_index(name))
+                taken += _text_bytes(column)
+                if taken > limit:
+                    raise error(
+                        f"{file}: expected at most {limit:,} bytes of text in its columns, got more; a bomb?"
+                    )
+                found.append([None if v is None else str(v) for v in column.to_pylist()])
+            yield found
+
+
+def _text_bytes(column: Any) -> int:
+    """How many bytes the values of a column take as text; a number counts as eight."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    pc = require("pyarrow.compute", "parquet", "reading parquet")
+    words = column.dictionary if pa.types.is_dictionary(column.type) else column
+    if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
+        return 8 * len(column)
+    lengths = pc.binary_length(words)
+    if words is not column:
+        lengths = pc.take(lengths, column.indices)
+    return int(pc.sum(lengths).as_py() or 0)
+
+
+def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
+    """Refuse a file in which one of these columns is absent, or there twice."""
+    names = opened.schema_arrow.names
+    for name in columns:
+        if names.count(name) != 1:
+            raise error(
+                f"{file}: expected one column {name!r}, got {names.count(name)}; it has {', '.join(names[:20])}"
+            )
 
 
 def read_ids(file: Path, column: str) -> Array:
     """One column as ids (n,) of str; null is a `StoreError`."""
-    parts: list[Array] = []
+    ids = TextColumn(str(file), "an id", StoreError)
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
             raise StoreError(
                 f"{file}: expected an id in every row of {column!r}, got none in row {row + values.index(None)}"
             )
-        parts.append(np.array(values, dtype=np.str_))
+        ids.add([str(value) for value in values])
         row += len(values)
-    return np.concatenate(parts) if parts else np.empty(0, dtype="<U1")
+    return ids.array()
 
 
 def id_column(file: Path, opened: Any, given: str | None) -> str | None:
@@ -140,6 +202,7 @@ class ParquetRows:
         self.file = file
         self._opened = open_parquet(file)
         self._column = matrix_column(file, self._opened, key)
+        check_once(file, self._opened, [self._column], StoreError)
         meta = self._opened.metadata
         counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self._starts = np.cumsum([0, *counts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from fairerclip.data.npz_map import Member, map_npy, npz_members
 from fairerclip.data.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.stores import Part, array_part
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.data.tensors import MAX_HEADER_BYTES, open_tensors
+from fairerclip.data.strict_json import read_strict_json, strict_loads
+from fairerclip.data.tensors import metadata_texts, open_tensors
+from fairerclip.data.text import MAX_CHARACTERS, TextColumn, text_lines
 from fairerclip.errors import StoreError, TaskFileError
 
 Array = NDArray[Any]
@@ -29,6 +31,10 @@ ENDINGS = (".npy", ".npz", ".parquet", ".safetensors")
 CLIP_RETRIEVAL = {"image": "img_emb", "text": "text_emb"}
 NAMES = ("embeddings", "image_embeddings", "X")
 """Names under which a file of several arrays may hold its embeddings; any name will do for a single matrix."""
+_ID_LINES, _ID_LINE = (
+    1024,
+    7 * MAX_CHARACTERS,
+)  # lines read at once, and the most characters of one: JSON escapes
 DATACOMP = re.compile(r"(b32|l14)_(img|txt)")
 
 
@@ -131,17 +137,10 @@ def _safetensors(file: Path, ask: Ask) -> Part:
         )
     tensor = tensors[found[0]]
     names = next((metadata[k] for k in ("ids", "prompts") if k in metadata), None)
-    ids = None if names is None else lambda: _string_list(names, str(file))
+    ids = None if names is None else lambda: metadata_texts(names, str(file), StoreError)
     array = tensor.array()
     dtype: Any = "bfloat16" if tensor.kind == "BF16" else array.dtype
     return array_part(f"{file}: {tensor.name}", lambda: array, tensor.shape, dtype, ids)
-
-
-def _string_list(text: str, where: str) -> Array:
-    values = strict_loads(text, where, StoreError, limit=MAX_HEADER_BYTES)
-    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
-        raise StoreError(f"{where}: expected a JSON list of strings as ids")
-    return np.array(values, dtype=np.str_)
 
 
 def _parquet(file: Path, ask: Ask) -> Part:
@@ -230,8 +229,7 @@ def _shards(path: Path, ask: Ask) -> list[Part]:
 def read_manifest(path: Path) -> tuple[dict[str, Any], Provenance | None]:
     """``store.json`` of a store folder, checked, and the provenance in it."""
     file = path / MANIFEST
-    with file.open("rb") as handle:
-        manifest = strict_loads(handle.read(1 << 21), str(file), StoreError)
+    manifest = read_strict_json(file, StoreError)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StoreError(f"{file}: expected a store of format {FORMAT!r}, got {manifest!r:.80}")
     if manifest.get("format_version") != FORMAT_VERSION:
@@ -286,10 +284,12 @@ def own_shards(path: Path) -> list[tuple[Path, Path]]:
 
 def read_id_file(file: Path) -> Array:
     """Ids (n,) of one shard: a JSON string per line."""
-    lines = file.read_bytes().split(b"\n")
-    if lines and lines[-1] == b"":
-        lines.pop()
-    values = strict_loads(b"[" + b",".join(lines) + b"]", str(file), StoreError, limit=1 << 34)
-    if len(values) != len(lines) or not all(isinstance(v, str) for v in values):
-        raise StoreError(f"{file}: expected one JSON string per line")
-    return np.array(values, dtype=np.str_) if values else np.empty(0, dtype="<U1")
+    ids = TextColumn(str(file), "an id", StoreError)
+    lines = text_lines(file, StoreError, limit=_ID_LINE)
+    while block := list(itertools.islice(lines, _ID_LINES)):
+        most = _ID_LINES * (_ID_LINE + 1) + 2
+        values = strict_loads("[" + ",".join(block) + "]", str(file), StoreError, limit=most)
+        if len(values) != len(block) or not all(isinstance(value, str) for value in values):
+            raise StoreError(f"{file}: expected one JSON string per line")
+        ids.add(values)
+    return ids.array()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,8 @@ from fairerclip.data import store_layouts as layout
 from fairerclip.data.npz_map import map_npy
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.strict_json import strict_loads
-from fairerclip.data.tensors import MAX_HEADER_BYTES, open_tensors, write_tensors
+from fairerclip.data.tensors import metadata_texts, open_tensors, write_tensors
+from fairerclip.data.text import MAX_LINE, text_lines
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError
 from fairerclip.files import atomic_file
 
@@ -287,17 +288,25 @@ def _mend_skipped(file: Path) -> list[str]:
     """Ids of the skipped images; a last line that was cut short is removed."""
     if not file.is_file():
         return []
-    raw = file.read_bytes()
-    whole = raw.rfind(b"\n") + 1
-    if whole < len(raw):
-        os.truncate(file, whole)
-    ids = []
-    for line in raw[:whole].splitlines():
-        entry = strict_loads(line, str(file), StoreError)
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
-            raise StoreError(f"{file}: expected lines of id and reason, got {line[:80]!r}")
-        ids.append(entry["id"])
-    return ids
+    with file.open("rb+") as handle:
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(max(0, size - MAX_LINE))
+        tail = handle.read()
+        whole = tail.rfind(b"\n") + 1
+        if whole or size < MAX_LINE:  # a longer line was never ours; it is an error below
+            handle.truncate(size - len(tail) + whole)
+    return [name for name, _ in _skipped_lines(file)]
+
+
+def _skipped_lines(file: Path) -> Iterator[tuple[str, str]]:
+    """Id and reason of each skipped image."""
+    for number, line in enumerate(text_lines(file, StoreError)):
+        entry = strict_loads(line, f"{file}, line {number + 1}", StoreError)
+        if not isinstance(entry, dict) or not all(
+            isinstance(entry.get(key), str) for key in ("id", "reason")
+        ):
+            raise StoreError(f"{file}, line {number + 1}: expected an id and a reason, got {line[:80]!r}")
+        yield entry["id"], entry["reason"]
 
 
 def _sync_folder(folder: Path) -> None:
@@ -312,10 +321,7 @@ def _sync_folder(folder: Path) -> None:
 def read_skipped(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Images of a store that have no embedding, with the reason."""
     file = Path(path) / SKIPPED
-    if not file.is_file():
-        return []
-    entries = [strict_loads(line, str(file), StoreError) for line in file.read_bytes().splitlines()]
-    return [(str(entry["id"]), str(entry["reason"])) for entry in entries]
+    return list(_skipped_lines(file)) if file.exists() else []
 
 
 def read_text(path: str | os.PathLike[str], name: str = "text") -> tuple[list[str], NDArray[np.float32]]:
@@ -328,8 +334,11 @@ def read_text(path: str | os.PathLike[str], name: str = "text") -> tuple[list[st
         raise StoreError(
             f"{file}: expected a tensor 'embeddings' and prompts, got {', '.join(tensors) or 'none'}"
         )
-    prompts = strict_loads(metadata["prompts"], str(file), StoreError, limit=MAX_HEADER_BYTES)
-    shape = tensors["embeddings"].shape
-    if not isinstance(prompts, list) or len(shape) != 2 or shape[0] != len(prompts):
-        raise StoreError(f"{file}: expected one row per prompt, got shape {shape}")
-    return [str(p) for p in prompts], np.array(tensors["embeddings"].array(), dtype=np.float32)
+    prompts = metadata_texts(metadata["prompts"], str(file), StoreError)
+    tensor = tensors["embeddings"]
+    if len(tensor.shape) != 2 or prompts.shape != tensor.shape[:1] or tensor.kind != "F32":
+        raise StoreError(
+            f"{file}: expected a row of F32 per prompt, got {tensor.kind} of shape {tensor.shape} and "
+            f"{prompts.size} prompts"
+        )
+    return prompts.tolist(), np.array(tensor.array(), dtype=np.float32)

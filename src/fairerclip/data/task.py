@@ -1,6 +1,5 @@
 """A task: the embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from fairerclip.data import fields
 from fairerclip.data.fields import SPLITS, UNNAMED, part_key, s_key
 from fairerclip.data.limits import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_formats import check_suffix, read_arrays, write_arrays
+from fairerclip.data.text import nearest
 from fairerclip.errors import ParameterError, TaskFileError
 
 Array = NDArray[Any]
@@ -251,7 +251,7 @@ def _pick(name: str | None, there: Mapping[str, Any], where: str) -> str:
     if name is None:
         raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
     if name not in there:
-        near = difflib.get_close_matches(name, list(there), n=1, cutoff=0.5)
+        near = nearest(name, there)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}{hint}")
     return name

@@ -39,8 +39,6 @@ An embedding whose split is empty in the table takes no part.
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -54,12 +52,12 @@ from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.npz import read_npy
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
+from fairerclip.data.text import nearest, read_toml, text_array
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-MAX_TOML_BYTES = 1024**2
 _STORE_KEYS = {"store", "key", "id"}
 _KEYS: dict[str, set[str]] = {
     "": {
@@ -101,7 +99,7 @@ def read_folder(path: Path) -> dict[str, Array]:
 class _Folder:
     def __init__(self, path: Path) -> None:
         self.path, self.where = path, str(path / TOML)
-        self.spec = _read_toml(path)
+        self.spec = read_toml(inside(path, TOML, str(path)), TaskFileError)
         self._check()
         self.labels: Mapping[str, Any] = self.spec.get("labels", {})
 
@@ -164,7 +162,7 @@ class _Folder:
         title = section.replace("*", name) or "the top"
         for key in _table_of(entry, self.where, title):
             if key not in _KEYS[section]:
-                near = difflib.get_close_matches(key, _KEYS[section], n=1)
+                near = nearest(key, _KEYS[section], cutoff=0.6)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TaskFileError(
                     f"{self.where}: unknown key {key!r} in {title}{hint} It may have {sorted(_KEYS[section])}"
@@ -180,7 +178,7 @@ class _Folder:
         values = self._of(entry, key, list)
         if not values or not all(isinstance(value, str) for value in values):
             raise TaskFileError(f"{self.where}: expected {key} to be a list of strings, got {values!r:.80}")
-        return np.array(values, dtype=np.str_)
+        return text_array(values, f"{self.where}: {key}", "a text", TaskFileError)
 
     def _store(self, entry: Mapping[str, Any]) -> EmbeddingStore:
         path = inside(self.path, self._of(entry, "store", str), self.where)
@@ -218,7 +216,9 @@ class _Folder:
                         f"{self.where}: column {column!r} has the values {', '.join(values[:10])} but there are "
                         f"{len(arrays[prompts])} prompts; give the names in the order of the prompts"
                     )
-                arrays[names] = np.array(values, dtype=np.str_)
+                arrays[names] = text_array(
+                    values, f"{self.where}: column {column!r}", "a value", TaskFileError
+                )
 
     def _codes(self, column: Column, names: Array) -> Ints:
         """Codes of a column in the order of the names; numbers index the names."""
@@ -314,19 +314,6 @@ def _table_of(value: Any, where: str, title: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise TaskFileError(f"{where}: expected {title} to be a table, got {value!r:.80}")
     return value
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    file = inside(path, TOML, str(path))
-    if not file.is_file():
-        raise TaskFileError(f"{file}: expected a regular file, found a folder or a device")
-    raw = file.read_bytes()[: MAX_TOML_BYTES + 1]
-    if len(raw) > MAX_TOML_BYTES:
-        raise TaskFileError(f"{file}: expected at most {MAX_TOML_BYTES} bytes")
-    try:
-        return tomllib.loads(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise TaskFileError(f"{file}: expected TOML, got {type(error).__name__}: {error}") from error
 
 
 def inside(folder: Path, name: Any, where: str) -> Path:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fairerclip.data.limits import Limits
 from fairerclip.data.npz import read_npz, write_npz
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.data.tensors import MAX_HEADER_BYTES, open_tensors, widen_bfloat16, write_tensors
+from fairerclip.data.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
 from fairerclip.errors import TaskFileError
 
 Array = NDArray[Any]
@@ -77,7 +76,7 @@ def _read_tensors(path: Path) -> dict[str, Array]:
         )
     for key, text in metadata.items():
         if key not in FORMAT and key != ORDER:
-            arrays[key] = _strings(text, f"{path}: metadata {key!r}")
+            arrays[key] = metadata_texts(text, f"{path}: metadata {key!r:.80}", TaskFileError)
     for name, tensor in tensors.items():
         if name in arrays:
             raise TaskFileError(f"{path}: expected {name!r} once, it is both a tensor and metadata")
@@ -85,20 +84,15 @@ def _read_tensors(path: Path) -> dict[str, Array]:
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise TaskFileError(f"{path}: {name!r}: expected booleans of 0 or 1, got other bytes")
         arrays[name] = widen_bfloat16(array) if tensor.kind == "BF16" else array
-    listed = _strings(metadata[ORDER], f"{path}: metadata {ORDER!r}").tolist() if ORDER in metadata else []
+    listed = _order(metadata, path)
     return {key: arrays[key] for key in dict.fromkeys([*listed, *arrays]) if key in arrays}
 
 
-def _strings(text: str, where: str) -> Array:
-    values = strict_loads(text, where, TaskFileError, limit=MAX_HEADER_BYTES)
-    listed = values if isinstance(values, list) else [values]
-    if not all(isinstance(value, str) for value in listed):
-        raise TaskFileError(f"{where}: expected a JSON string or list of strings, got {text:.60}")
-    try:
-        "".join(listed).encode()
-    except UnicodeEncodeError as error:
-        raise TaskFileError(f"{where}: expected Unicode text, got {error}") from error
-    return np.array(values, dtype=np.str_)
+def _order(metadata: Mapping[str, str], path: Path) -> list[str]:
+    """Keys in the order that the file gives, if it does."""
+    if ORDER not in metadata:
+        return []
+    return list(metadata_texts(metadata[ORDER], f"{path}: metadata {ORDER!r}", TaskFileError).ravel())
 
 
 def _write_tensors(path: Path, arrays: Mapping[str, Array], *, overwrite: bool) -> Path:

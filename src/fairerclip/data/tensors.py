@@ -18,12 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import FairerClipError
+from fairerclip.data.text import text_array
+from fairerclip.errors import FairerClipError, TaskFileError
 from fairerclip.files import atomic_file
 
-MAX_HEADER_BYTES = 100_000_000
-"""As the format's own library."""
+MAX_HEADER_BYTES = 32 * 1024**2
+"""A third of what the format's own library takes: the header of a task holds its ids, a million of 20 letters."""
 MAX_TENSORS = 256
+MAX_METADATA = 256
+MAX_TEXTS = 2_000_000
+"""Texts of one list in the metadata."""
 MAX_AXES = 8
 DTYPES = {
     "F16": "<f2",
@@ -91,6 +95,8 @@ def open_tensors(
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise error(f"{file}: expected metadata of strings only")
+    if len(metadata) > MAX_METADATA:
+        raise error(f"{file}: expected at most {MAX_METADATA} entries of metadata, got {len(metadata)}")
     if len(header) > MAX_TENSORS:
         raise error(f"{file}: expected at most {MAX_TENSORS} tensors, got {len(header)}")
     start = 8 + length
@@ -116,6 +122,16 @@ def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerCli
             f"{where}: shape {shape} of {kind} needs {needed} bytes, its offsets span {offsets[1] - offsets[0]}"
         )
     return Tensor(file, name, kind, tuple(shape), start + offsets[0])
+
+
+def metadata_texts(text: str, where: str, error: type[FairerClipError]) -> Array:
+    """Text (m,) from a JSON list of strings, or of no axes from a single string."""
+    values = strict_loads(text, where, error, limit=MAX_HEADER_BYTES, values=MAX_TEXTS)
+    listed = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, str) for value in listed):
+        raise error(f"{where}: expected a JSON string or list of strings, got {text:.60}")
+    found = text_array(listed, where, "a text", error)
+    return found if isinstance(values, list) else found.reshape(())
 
 
 def _counts(values: Any) -> bool:
@@ -177,6 +193,11 @@ def write_tensors(
         }
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
+    if len(text) > MAX_HEADER_BYTES:
+        raise TaskFileError(
+            f"{path}: expected texts that fit a header of {MAX_HEADER_BYTES:,} bytes, got {len(text):,}; write .npz or "
+            "a folder instead"
+        )
     text += b" " * (-len(text) % 8)
     with atomic_file(path, overwrite=overwrite) as handle:
         handle.write(len(text).to_bytes(8, "little") + text)

@@ -11,8 +11,8 @@ import numpy as np
 
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Ints, Origin, Strings
-from fairerclip.data.prompts.prompt_set import nearest
 from fairerclip.data.simulate import CELEBA_ROWS, CHEEKBONES, HAIR, SEXES
+from fairerclip.data.text import nearest
 from fairerclip.errors import DatasetError, LabelError
 
 FOLDERS = ("CelebA", "celeba", "celeba-dataset")
@@ -131,7 +131,7 @@ def _attributes(file: Path, wanted: Sequence[str]) -> tuple[list[str], list[str]
         names = table[ID_COLUMN]
     else:
         lines = common.text_lines(file)
-        if len(lines) < 3 or not lines[0].strip().isdecimal():
+        if len(lines) < 3 or not (lines[0].strip().isascii() and lines[0].strip().isdecimal()):
             raise DatasetError(
                 f"{file}: expected the number of images, the attributes, and rows, got other text"
             )
@@ -144,9 +144,10 @@ def _text_rows(
     file: Path, lines: Sequence[str], columns: Sequence[str]
 ) -> tuple[list[str], dict[str, list[str]]]:
     header, rows = lines[1].split(), lines[2:]
-    if len(rows) != int(lines[0]):
+    declared = lines[0].strip()  # compared as text: a number of 5,000 digits is none
+    if declared.lstrip("0") != str(len(rows)):
         raise DatasetError(
-            f"{file}: expected the {lines[0].strip()} images that line 1 declares, got {len(rows)}"
+            f"{file}: expected the {declared:.20} images that line 1 declares, got {len(rows)}"
         )
     places = {column: place + 1 for column, place in common.columns_of(header, columns, file).items()}
     names: list[str] = []
@@ -167,7 +168,7 @@ def _resolve(wanted: Sequence[str], there: Sequence[str]) -> list[str]:
     columns = []
     for name in wanted:
         if _key(name) not in known:
-            close = [known[key] for key in nearest(_key(name), known)]
+            close = [known[key] for key in nearest(_key(name), known, 3)]
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(there)}"
             raise LabelError(f"CelebA has no attribute {name!r}; {hint}")
         columns.append(known[_key(name)])

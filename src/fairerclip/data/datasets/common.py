@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data import text
+from fairerclip.data.text import csv_records, text_array
 from fairerclip.errors import DatasetAbsentError, DatasetError, ParameterError
 
 Ints = NDArray[np.int64]
@@ -22,8 +23,8 @@ Strings = NDArray[np.str_]
 SPLITS = ("train", "val", "test")
 SPLIT_CODES = {"0": "train", "1": "val", "2": "test"}
 SHOWN = 5
-MAX_LINES = 5_000_000
-MAX_TEXT_BYTES = 1024**3
+MAX_LINES = 1_000_000
+"""CelebA, the longest list, has 202,601."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
@@ -145,39 +146,29 @@ def columns_of(header: Sequence[str], columns: Sequence[str], file: Path) -> dic
 
 def csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and rows of a CSV file; empty rows are left out."""
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.reader(handle)
-            for row in reader:
-                if reader.line_num > MAX_LINES:
-                    raise DatasetError(f"{file}: expected at most {MAX_LINES} lines, got more")
-                if row:
-                    yield reader.line_num, row
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file}: expected comma-separated text in UTF-8: {error}") from None
-    except DatasetError:
-        raise
-    except OSError as error:
-        raise DatasetError(f"{file}: cannot be read ({error.strerror})") from None
+    for count, record in enumerate(csv_records(file, DatasetError, strict=False)):
+        _check_count(count, file)
+        yield record
 
 
 def text_lines(file: Path) -> list[str]:
     """Lines of a text file that are not empty."""
-    try:
-        if file.stat().st_size > MAX_TEXT_BYTES:
-            raise DatasetError(f"{file}: expected at most {MAX_TEXT_BYTES} bytes of text, got more")
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{file}: expected text in UTF-8: {error}") from None
-    except DatasetError:
-        raise
-    except OSError as error:
-        raise DatasetError(f"{file}: cannot be read ({error.strerror})") from None
-    return [line for line in text.splitlines() if line.strip()]
+    lines = []
+    for count, line in enumerate(text.text_lines(file, DatasetError)):
+        _check_count(count, file)
+        if line.strip():
+            lines.append(line.rstrip("\r\n"))
+    return lines
+
+
+def _check_count(count: int, file: Path) -> None:
+    if count >= MAX_LINES:
+        raise DatasetError(f"{file}: expected at most {MAX_LINES:,} lines, got more")
 
 
 def image_ids(values: Sequence[str], file: Path) -> Strings:
     """Check image paths (n,): inside the data set, and each once."""
+    ids = text_array(values, str(file), "a path", DatasetError)
     seen: set[str] = set()
     for row, value in enumerate(values):
         parts = value.replace("\\", "/").split("/")
@@ -188,7 +179,7 @@ def image_ids(values: Sequence[str], file: Path) -> Strings:
         if value in seen:
             raise DatasetError(f"{file}, row {row}: expected each image once, got {value!r} again")
         seen.add(value)
-    return np.array(values, dtype=np.str_)
+    return ids
 
 
 def coded(values: Sequence[str], codes: Mapping[str, int], file: Path, column: str) -> Ints:

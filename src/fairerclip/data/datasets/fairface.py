@@ -85,14 +85,14 @@ def read(
         raise ParameterError(f"val_share must be in [0, 1), got {val_share!r}")
     asked = common.choose(sensitive, CODES, "sensitive")
     home = common.as_folder(root, ORIGIN)
-    tables = {}
+    tables, images_of = {}, {}
     for part, name in LISTS.items():
         if not (home / name).is_file():
             raise ORIGIN.missing(home, f"there is no {name}")
         tables[part] = common.read_columns(home / name, COLUMNS)
-        common.image_ids(tables[part]["file"], home / name)
+        images_of[part] = common.image_ids(tables[part]["file"], home / name)
         _check_part(tables[part]["file"], part, home / name)
-    ids = np.concatenate([np.array(table["file"], dtype=np.str_) for table in tables.values()])
+    ids = np.concatenate(list(images_of.values()))
     rows = {part: len(table["file"]) for part, table in tables.items()}
     split, held = _split(tables["train"]["file"], rows["val"], val_share, seed)
     values = {}

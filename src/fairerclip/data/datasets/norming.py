@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairerclip.data import npz
 from fairerclip.data.datasets import common
-from fairerclip.errors import DatasetError
+from fairerclip.errors import DatasetError, TaskFileError
 from fairerclip.extras import require
 
 SCHEMES = (
@@ -22,7 +22,9 @@ SCHEMES = (
 )
 MAX_HEADER_ROW = 40  # version 3 has its title and remarks above the header
 MAX_ROWS = 20_000
-MAX_UNPACKED = 256 * 1024**2
+MAX_COLUMNS = 512
+MAX_SHEET = 16 * 1024**2  # bytes of one sheet, or of the texts of all of them, unpacked
+MAX_PART = 256 * 1024  # bytes of any other part; openpyxl makes an object of every style
 _MODEL = re.compile(r"(?:CFD-)?([A-Z])([A-Z])-(\d{3})(?:-\d+)?")
 _CODE = re.compile(r"[A-Z]\d{3}")
 _SEXES = {"f": "F", "female": "F", "m": "M", "male": "M"}
@@ -83,7 +85,9 @@ def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None
         try:
             with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
                 for sheet in book.worksheets:
-                    cells = enumerate(sheet.iter_rows(values_only=True))
+                    cells = enumerate(
+                        sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
+                    )
                     table = _below_header([list(map(_text, row)) for _, row in _limited(cells, file)])
                     if table is not None:
                         return table
@@ -99,12 +103,15 @@ def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None
 def _check_archive(file: Path) -> None:
     """Refuse what is no archive, or would unpack to far more than norming data need."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, OSError) as error:
-        raise DatasetError(f"{file}: expected a workbook (.xlsx): {error}") from None
-    if size > MAX_UNPACKED:
-        raise DatasetError(f"{file}: expected at most {MAX_UNPACKED} bytes unpacked, got {size}")
+        sizes = npz.member_sizes(file)
+    except TaskFileError as error:
+        raise DatasetError(f"{error} (expected a workbook, .xlsx)") from None
+    for name, size in sizes.items():
+        limit = MAX_SHEET if name.startswith("xl/worksheets/") or name == "xl/sharedStrings.xml" else MAX_PART
+        if size > limit:
+            raise DatasetError(
+                f"{file}: expected {name!r:.80} of at most {limit:,} bytes unpacked, got {size:,}"
+            )
 
 
 def _limited(rows: Iterable[tuple[int, Any]], file: Path) -> Iterator[tuple[int, Any]]:

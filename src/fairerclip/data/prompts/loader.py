@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 from fairerclip.data.prompts.parse import parse_prompts
 from fairerclip.data.prompts.prompt_set import PromptSet, unknown
 from fairerclip.data.strict_json import strict_loads
+from fairerclip.data.text import read_toml
 from fairerclip.errors import PromptFileError
+from fairerclip.files import read_bounded
 
 SUFFIXES = (".json", ".toml")
 MAX_BYTES = 4 * 1024**2
@@ -77,15 +78,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise PromptFileError(
             f"{path}: expected a prompt file ({', '.join(SUFFIXES)}), got {suffix or 'no suffix'}"
         )
-    try:
-        with path.open("rb") as handle:
-            content = handle.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        reason = getattr(error, "strerror", None) or error
-        raise PromptFileError(f"{path}: cannot be read ({reason}); expected a prompt file") from None
-    if len(content) > MAX_BYTES:
-        raise PromptFileError(f"{path}: expected at most {MAX_BYTES} bytes of prompts, got more")
-    return _from_json(content, str(path)) if suffix == ".json" else _from_toml(content, str(path))
+    if suffix == ".toml":
+        return read_toml(path, PromptFileError)
+    return _from_json(read_bounded(path, MAX_BYTES, PromptFileError), str(path))
 
 
 def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
@@ -94,15 +89,6 @@ def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise PromptFileError(f"{where}: expected an object with classes and prompts, got {_kind(data)}")
     return data
-
-
-def _from_toml(content: bytes, where: str) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise PromptFileError(
-            f"{where}: expected TOML, got text that cannot be read as such: {error}"
-        ) from None
 
 
 def _kind(value: object) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from fairerclip.data.prompts.prompt_set import Counterfactual, Prompts, PromptSet, Source, nearest
+from fairerclip.data.prompts.prompt_set import Counterfactual, Prompts, PromptSet, Source
+from fairerclip.data.text import nearest
 from fairerclip.errors import PromptFileError
 
 VERSION_FIRST = 1
-MAX_PROMPTS = 100_000  # names times templates: a small file must not fill the memory
+MAX_PROMPTS = 100_000  # of all classes, or of all values of an attribute; names times templates grow fast
+MAX_ALL_CHARACTERS = 16 * 1024**2  # of these prompts together
 MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
 HOLE = "{}"
 _KEYS = (
@@ -60,13 +62,10 @@ def _named(value: Any, templates: Prompts, where: str) -> dict[str, Prompts]:
     if isinstance(value, list):
         names = _sentences(value, where)
         value = {name: {"names": [name]} for name in names}
-    prompts = {
-        _name(name, where): _one(given, templates, f"{where}.{name}")
-        for name, given in _mapping(value, where).items()
-    }
-    total = sum(map(len, prompts.values()))
-    if total > MAX_PROMPTS:
-        raise PromptFileError(f"{where}: expected at most {MAX_PROMPTS} prompts, got {total}")
+    prompts: dict[str, Prompts] = {}
+    room = Room(where)
+    for name, given in _mapping(value, where).items():
+        prompts[_name(name, where)] = _one(given, templates, f"{where}.{name:.60}", room)
     owner: dict[str, str] = {}
     for name, sentences in prompts.items():
         for sentence in sentences:
@@ -79,10 +78,28 @@ def _named(value: Any, templates: Prompts, where: str) -> dict[str, Prompts]:
     return prompts
 
 
-def _one(given: Any, templates: Prompts, where: str) -> Prompts:
+class Room:
+    """What prompts may still take: a small file of names and templates must not fill the memory."""
+
+    def __init__(self, where: str) -> None:
+        self._where, self._prompts, self._characters = where, 0, 0
+
+    def take(self, prompts: int, characters: int) -> None:
+        """Count prompts before they are made; too many are an error."""
+        self._prompts += prompts
+        self._characters += characters
+        if self._prompts > MAX_PROMPTS or self._characters > MAX_ALL_CHARACTERS:
+            raise PromptFileError(
+                f"{self._where}: expected at most {MAX_PROMPTS:,} prompts of {MAX_ALL_CHARACTERS:,} characters in all, "
+                f"got at least {self._prompts:,} of {self._characters:,}"
+            )
+
+
+def _one(given: Any, templates: Prompts, where: str, room: Room) -> Prompts:
     """Prompts of one class or value: given as sentences, or as names and templates."""
     if isinstance(given, list):
         prompts = _sentences(given, where)
+        room.take(len(prompts), sum(map(len, prompts)))
         holes = [prompt for prompt in prompts if HOLE in prompt]
         if holes:
             raise PromptFileError(
@@ -98,10 +115,8 @@ def _one(given: Any, templates: Prompts, where: str) -> Prompts:
             raise PromptFileError(
                 f'{where}: expected templates such as "a photo of a {{}}.", got names alone'
             )
-        if len(names) * len(own) > MAX_PROMPTS:
-            raise PromptFileError(
-                f"{where}: expected at most {MAX_PROMPTS} prompts, got {len(names) * len(own)}"
-            )
+        lengths = len(own) * sum(map(len, names)) + len(names) * sum(map(len, own))
+        room.take(len(names) * len(own), lengths)
         # Not str.format: a file's template must not reach into objects.
         prompts = tuple(template.replace(HOLE, name) for name in names for template in own)
     if not prompts:
@@ -163,17 +178,17 @@ def _source(value: Any, where: str) -> Source:
     )
 
 
-def _known(name: Any, there: Iterable[str], where: str, what: str) -> None:
-    known = list(there)
-    if not isinstance(name, str) or name not in known:
-        close = nearest(name, known, 1) if isinstance(name, str) else []
+def _known(name: Any, there: Collection[str], where: str, what: str) -> None:
+    if not isinstance(name, str) or name not in there:
+        known = list(there)
+        close = nearest(name, known) if isinstance(name, str) else []
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise PromptFileError(
             f"{where}: expected a known {what} ({', '.join(known) or 'there is none'}), got {name!r}{hint}"
         )
 
 
-def _check_keys(data: Mapping[str, Any], known: Iterable[str], needed: Iterable[str], where: str) -> None:
+def _check_keys(data: Mapping[str, Any], known: Collection[str], needed: Iterable[str], where: str) -> None:
     for key in data:
         _known(key, known, where, "key")
     missing = [key for key in needed if key not in data]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from fairerclip.data.text import nearest
 from fairerclip.errors import PromptFileError
 
 Prompts = tuple[str, ...]
@@ -169,15 +169,9 @@ def _fill(templates: Prompts, prompts: Prompts) -> bool:
     return True
 
 
-def nearest(name: str, there: Iterable[str], count: int = 3) -> list[str]:
-    """Names most like this one, best first, case aside."""
-    lower = {known.lower(): known for known in there}
-    return [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), count, 0.5)]
-
-
 def unknown(where: str, what: str, name: str, there: Iterable[str]) -> str:
     """Message for a name that is not there, with the nearest ones or all of them."""
     known = list(there)
-    close = nearest(name, known)
+    close = nearest(name, known, 3)
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
     return f"{where}: no {what} {name!r}; {hint}there are: {', '.join(known) or 'none'}"

@@ -10,6 +10,7 @@ from fairerclip.data.fields import MAX_VARIANTS
 from fairerclip.data.prompts.parse import HOLE, check_templates
 from fairerclip.data.prompts.prompt_set import Prompts
 from fairerclip.errors import PromptFileError
+from fairerclip.files import read_bounded
 
 MAX_BYTES = 1024**2
 DEFAULT_TEMPLATES = (
@@ -28,18 +29,12 @@ def read_templates(path: str | os.PathLike[str]) -> Prompts:
         The file cannot be read, is too large, or a line is no template.
     """
     file = Path(path)
-    if not file.is_file():  # nor is a pipe, which would be waited for
-        raise PromptFileError(f"{file}: expected a text file with one template on each line, found none")
     try:
-        with file.open("rb") as handle:
-            content = handle.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_bounded(file, MAX_BYTES, PromptFileError).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise PromptFileError(
             f"{file}: expected text in UTF-8 with one template on each line: {error}"
         ) from None
-    if len(content) > MAX_BYTES:
-        raise PromptFileError(f"{file}: expected at most {MAX_BYTES} bytes of templates, got more")
     return as_templates([line.strip() for line in text.splitlines() if line.strip()], str(file))
 
 
