@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.parquet import open_parquet, text_batches
+from fairerclip.data.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.data.text import TextColumn, csv_records, nearest
 from fairerclip.errors import JoinError, LabelError
 
@@ -91,7 +91,8 @@ def read_labels(
     else:
         raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
     encoders = {name: _Encoder(name, file) for name in columns}
-    ids = TextColumn(str(file), "an id", JoinError)
+    limit = unpacked_limit(file) if file.suffix.lower() == ".parquet" else None
+    ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.text import TextColumn
+from fairerclip.data.text import MAX_CHARACTERS, TextColumn
 from fairerclip.errors import FairerClipError, StoreError
 from fairerclip.extras import require
 
@@ -25,8 +25,8 @@ BATCH_ROWS = 4096
 """Rows decoded at once: bounds memory whatever the size of a row group."""
 MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
 """Of the footer: one text, and one list such as that of the columns."""
-TEXT_RATIO, TEXT_FREE_BYTES = 100, 64 * 1024**2
-"""Unpacked, a column may take this many times the size of the file, and what is free: text repeats itself."""
+RATIO, FREE_BYTES = 30, 16 * 1024**2
+"""Unpacked, a row group, ids and embeddings may each take this many times the size of the file, and what is free."""
 MATRIX_NAMES = ("embedding", "embeddings")
 ID_NAMES = ("id", "image_path", "path", "key", "uid")
 """Columns taken for ids where none is named, first come first served."""
@@ -62,22 +62,27 @@ def open_parquet(
             thrift_string_size_limit=MAX_FOOTER_BYTES,
             thrift_container_size_limit=MAX_FOOTER_ITEMS,
         )
-        _check_pages(file, found.metadata, error)
+        _check_size(file, found.metadata, error)
         return found
 
 
-def _check_pages(file: Path, footer: Any, error: type[FairerClipError]) -> None:
-    """Refuse columns that unpack to far more than the file holds; a page is unpacked as a whole."""
-    size = file.stat().st_size
+def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
+    """Refuse row groups that unpack to far more than the file holds: a page is unpacked as a whole.
+
+    What the footer says of single columns is not asked for: pyarrow ends the process where that is damaged.
+    """
     for group in range(footer.num_row_groups):
-        for place in range(footer.num_columns):
-            chunk = footer.row_group(group).column(place)
-            if chunk.total_uncompressed_size > TEXT_FREE_BYTES + TEXT_RATIO * size:
-                raise error(
-                    f"{file}: expected column {chunk.path_in_schema!r:.80} to unpack to at most "
-                    f"{TEXT_FREE_BYTES + TEXT_RATIO * size:,} bytes, got {chunk.total_uncompressed_size:,}; a "
-                    "decompression bomb?"
-                )
+        size = footer.row_group(group).total_byte_size
+        if size > unpacked_limit(file):
+            raise error(
+                f"{file}: expected row group {group} to unpack to at most {unpacked_limit(file):,} bytes, got "
+                f"{size:,}; a decompression bomb?"
+            )
+
+
+def unpacked_limit(file: Path) -> int:
+    """Bytes that may come of a file: text and numbers in it are compressed, but only so far."""
+    return FREE_BYTES + RATIO * file.stat().st_size
 
 
 def is_text_or_integer(kind: Any) -> bool:
@@ -105,32 +110,28 @@ def text_batches(
             raise error(f"{file}: expected column {name!r} to hold text or integers, got {kind}")
     # Dictionaries stay dictionaries: a text that a file holds once and means a million times is not repeated here.
     lazy = open_parquet(file, error, dictionaries=columns)
-    taken, limit = 0, TEXT_FREE_BYTES + TEXT_RATIO * file.stat().st_size
     with _damage(file, error):
         for batch in lazy.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
             found = []
             for name in columns:
                 column = batch.column(batch.schema.get_field_index(name))
-                taken += _text_bytes(column)
-                if taken > limit:
+                if _longest(column) > 4 * MAX_CHARACTERS:
                     raise error(
-                        f"{file}: expected at most {limit:,} bytes of text in its columns, got more; a bomb?"
+                        f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
+                        f"{_longest(column):,} bytes"
                     )
                 found.append([None if v is None else str(v) for v in column.to_pylist()])
             yield found
 
 
-def _text_bytes(column: Any) -> int:
-    """How many bytes the values of a column take as text; a number counts as eight."""
+def _longest(column: Any) -> int:
+    """Bytes of the longest text of a column; numbers and truth values are short."""
     pa = require("pyarrow", "parquet", "reading parquet")
     pc = require("pyarrow.compute", "parquet", "reading parquet")
     words = column.dictionary if pa.types.is_dictionary(column.type) else column
     if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
-        return 8 * len(column)
-    lengths = pc.binary_length(words)
-    if words is not column:
-        lengths = pc.take(lengths, column.indices)
-    return int(pc.sum(lengths).as_py() or 0)
+        return 0
+    return int(pc.max(pc.binary_length(words)).as_py() or 0)
 
 
 def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
@@ -145,7 +146,7 @@ def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[Fair
 
 def read_ids(file: Path, column: str) -> Array:
     """One column as ids (n,) of str; null is a `StoreError`."""
-    ids = TextColumn(str(file), "an id", StoreError)
+    ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
@@ -214,6 +215,11 @@ class ParquetRows:
         self.width: int | None = None
         if self.rows:
             self.width = int(self._at(0)[1].shape[1])
+            if (size := self.rows * self.width * self.dtype.itemsize) > unpacked_limit(file):
+                raise StoreError(
+                    f"{file}: expected at most {unpacked_limit(file):,} bytes of embeddings from a file of this size, "
+                    f"got {size:,}; a decompression bomb?"
+                )
 
     def ids(self, given: str | None) -> str | None:
         """Name of this file's id column, or None."""

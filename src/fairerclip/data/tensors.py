@@ -22,8 +22,8 @@ from fairerclip.data.text import text_array
 from fairerclip.errors import FairerClipError, TaskFileError
 from fairerclip.files import atomic_file
 
-MAX_HEADER_BYTES = 32 * 1024**2
-"""A third of what the format's own library takes: the header of a task holds its ids, a million of 20 letters."""
+MAX_HEADER_BYTES = 16 * 1024**2
+"""Less than the format's own library takes; the header of a task holds its ids, some 600,000 of 20 letters."""
 MAX_TENSORS = 256
 MAX_METADATA = 256
 MAX_TEXTS = 2_000_000

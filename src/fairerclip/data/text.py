@@ -30,16 +30,18 @@ PADDED_RATIO = 16
 MAX_LINE = 1024**2
 """Characters of one line of a table or list, or of one record that quotes line ends."""
 MAX_TOML_BYTES = 512 * 1024
-MAX_KEY_PARTS = 8
-"""Parts of a dotted key of TOML: tomllib keeps every beginning of it."""
+MAX_KEY_PARTS, MAX_BRACKETS = 5, 10_000
+"""Parts of a dotted key of TOML, of which tomllib keeps every beginning, and lines that begin with a bracket."""
 COMPARED_CHARACTERS, COMPARED_NAMES = 100, 2000
 """Names that are longer, or beyond the first so many, are not compared when a name is not found."""
-_PART = rb"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
+_PART = rb"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _LONG_KEY = re.compile(rb"(?:%b){%d}" % (_PART, MAX_KEY_PARTS))
 
 
 class TextColumn:
     """Text that comes block by block and becomes one array, refused before that would take too much memory.
+
+    ``limit`` bounds the characters of all rows where a file may be compressed.
 
     Examples
     --------
@@ -51,8 +53,10 @@ class TextColumn:
     ['a', 'b', 'cc']
     """
 
-    def __init__(self, where: str, what: str, error: type[FairerClipError]) -> None:
-        self._where, self._what, self._error = where, what, error
+    def __init__(
+        self, where: str, what: str, error: type[FairerClipError], *, limit: int | None = None
+    ) -> None:
+        self._where, self._what, self._error, self._limit = where, what, error, limit
         self._blocks: list[Strings] = []
         self._rows = self._longest = self._characters = 0
 
@@ -70,6 +74,11 @@ class TextColumn:
         self._rows += len(values)
         self._characters += len(together)
         self._longest = max(self._longest, max(map(len, values), default=0))
+        if self._limit is not None and self._characters > self._limit:
+            raise self._error(
+                f"{self._where}: expected at most {self._limit:,} characters from a file of this size, got more; a "
+                "decompression bomb?"
+            )
         padded = 4 * self._rows * self._longest
         if padded > max(PADDED_FREE_BYTES, 4 * PADDED_RATIO * self._characters):
             raise self._error(
@@ -158,6 +167,8 @@ def read_toml(file: Path, error: type[FairerClipError]) -> dict[str, Any]:
     raw = read_bounded(file, MAX_TOML_BYTES, error)
     if _LONG_KEY.search(raw):
         raise error(f"{file}: expected keys of at most {MAX_KEY_PARTS} parts, got a longer one")
+    if sum(line.lstrip().startswith(b"[") for line in raw.split(b"\n")) > MAX_BRACKETS:
+        raise error(f"{file}: expected at most {MAX_BRACKETS:,} tables, got more")
     try:
         return tomllib.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as problem:

@@ -23,7 +23,7 @@ Strings = NDArray[np.str_]
 SPLITS = ("train", "val", "test")
 SPLIT_CODES = {"0": "train", "1": "val", "2": "test"}
 SHOWN = 5
-MAX_LINES = 1_000_000
+MAX_LINES = 400_000
 """CelebA, the longest list, has 202,601."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 

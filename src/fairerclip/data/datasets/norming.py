@@ -21,8 +21,8 @@ SCHEMES = (
     ("Target", "Race", "Gender", "Attractive"),  # versions 2.0.x
 )
 MAX_HEADER_ROW = 40  # version 3 has its title and remarks above the header
-MAX_ROWS = 20_000
-MAX_COLUMNS = 512
+MAX_ROWS = 5_000  # the main set has some 600 people
+MAX_COLUMNS = 256
 MAX_SHEET = 16 * 1024**2  # bytes of one sheet, or of the texts of all of them, unpacked
 MAX_PART = 256 * 1024  # bytes of any other part; openpyxl makes an object of every style
 _MODEL = re.compile(r"(?:CFD-)?([A-Z])([A-Z])-(\d{3})(?:-\d+)?")

@@ -1,0 +1,382 @@
+"""Everything that reads a file of somebody else's: how a good file is made, and how it is read to the end.
+
+`abuse.py` gives each reader hostile files, `fuzz.py` damaged ones. A reader ends with a value or a `FairerClipError`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip import FairerCLIP
+from fairerclip.audit.results import read_results
+from fairerclip.baselines import LinearProbe, load_baseline
+from fairerclip.clip.preprocess import Preprocessing
+from fairerclip.data import load_task, save_task
+from fairerclip.data.datasets import celeba, fairface, waterbirds
+from fairerclip.data.datasets.norming import read_norming
+from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.label_table import read_labels
+from fairerclip.data.npz import read_npy, read_npz, write_npz
+from fairerclip.data.npz_map import map_npy, npz_members
+from fairerclip.data.prompts import load_prompts
+from fairerclip.data.prompts.templates import read_templates
+from fairerclip.data.store_writer import StoreWriter, read_skipped, read_text
+from fairerclip.data.stores import open_store
+from fairerclip.data.task import Sensitive, Split, Task, Variants
+from fairerclip.data.tensors import open_tensors, write_tensors
+from fairerclip.errors import StoreError
+from fairerclip.images import open_image, open_source
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way into the package.
+
+    Attributes
+    ----------
+    make : writes a good input into an empty folder.
+    file : the file of it that comes from somebody else, relative to the folder.
+    read : reads the input to the end.
+    changes : whether reading may change the folder.
+    """
+
+    make: Callable[[Path], Any]
+    file: str
+    read: Callable[[Path], Any]
+    changes: bool = False
+
+
+ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+IDS = [f"images/{i}.jpg" for i in range(6)]
+
+
+def small_task() -> Any:
+    codes = np.array([0, 1, -1, 0, 1, 0])
+    rows = Split(ROWS, codes, {"place": codes[::-1].copy()}, np.array(IDS))
+    text = ROWS[:2] + 1
+    place = Sensitive("place", ("x", "y"), ("an x", "a y"), text)
+    words = Variants(np.stack([text, text + 1]), ("a {}", "the {}"))
+    return Task(
+        "t",
+        {"train": rows, "test": rows},
+        text,
+        ("an a", "a b"),
+        ("a", "b"),
+        {"place": place},
+        variants=words,
+    )
+
+
+def _store(path: Path, **options: Any) -> Any:
+    store = open_store(path, **options)
+    return store.ids, store[:], store.provenance
+
+
+def _task_folder(folder: Path) -> None:
+    np.save(folder / "rows.npy", ROWS)
+    np.save(folder / "text.npy", ROWS[:2])
+    write_npz(folder / "store.npz", {"embeddings": ROWS, "ids": np.array(IDS)})
+    (folder / "labels.csv").write_text(
+        "image,bird,place,split\n"
+        + "".join(
+            f"{name},{'ab'[i % 2]},{'xy'[i // 3]},{('train', 'test')[i % 2]}\n" for i, name in enumerate(IDS)
+        )
+    )
+    (folder / "task.toml").write_text(
+        'name = "t"\nclass_names = ["a", "b"]\ntarget_prompts = ["an a", "a b"]\ntext_target = "text.npy"\n'
+        '[sensitive.place]\nprompts = ["x", "y"]\ntext = "text.npy"\n'
+        '[images]\nstore = "store.npz"\n'
+        '[labels]\nfile = "labels.csv"\nid = "image"\ntarget = "bird"\nsensitive = ["place"]\nsplit = "split"\n'
+    )
+
+
+def _parquet(folder: Path, name: str = "part.parquet", rows: bool = True) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"id": IDS, "label": ["a", "b"] * 3, "place": ["x", "y", "y"] * 2}
+    if rows:
+        columns["embedding"] = list(ROWS)
+    pq.write_table(pa.table(columns), folder / name)
+
+
+def _clip_retrieval(folder: Path) -> None:
+    (folder / "img_emb").mkdir()
+    (folder / "metadata").mkdir()
+    np.save(folder / "img_emb" / "img_emb_0.npy", ROWS)
+    _parquet(folder / "metadata", "metadata_0.parquet", rows=False)
+
+
+def _own_store(folder: Path) -> None:
+    with StoreWriter(folder / "emb", width=4, provenance=None) as writer:
+        writer.append(IDS, ROWS)
+        writer.skip("bad.jpg", "no image")
+        writer.write_text(["an a", "a b"], ROWS[:2])
+        writer.finish()
+
+
+def _resume(folder: Path) -> Any:
+    with StoreWriter(folder / "emb", width=4, provenance=None) as writer:
+        return writer.done
+
+
+def _labels(folder: Path, ending: str = "csv") -> None:
+    with (folder / f"labels.{ending}").open("w", newline="") as handle:
+        writer = csv.writer(handle, delimiter="\t" if ending == "tsv" else ",")
+        writer.writerows(
+            [["id", "label", "place"], *([name, "ab"[i % 2], "xy"[i % 2]] for i, name in enumerate(IDS))]
+        )
+
+
+PROMPTS = {
+    "version": 1,
+    "name": "pets",
+    "source": {"kind": "own", "citation": "none", "note": ""},
+    "templates": ["a photo of a {}."],
+    "classes": {"cat": ["a cat"], "dog": {"names": ["dog"], "templates": ["the {}"]}},
+    "sensitive": {"place": ["home", "street"]},
+    "counterfactual": [{"class": "cat", "sensitive": {"place": "home"}, "prompt": "a cat at home"}],
+    "spurious": ["home", "street"],
+    "pairs": [["cat", "dog"]],
+}
+PROMPTS_TOML = """version = 1
+name = "pets"
+templates = ["a photo of a {}."]
+spurious = ["home"]
+[source]
+kind = "own"
+citation = "none"
+[classes]
+cat = ["a cat"]
+dog = ["a dog"]
+[sensitive.place]
+home = ["home"]
+"""
+
+
+def _birds(folder: Path) -> None:
+    body = "".join(f"{i},b/{i}.jpg,{i % 2},{i % 3},{i // 3},p.jpg\n" for i in range(6))
+    (folder / "metadata.csv").write_text("img_id,img_filename,y,split,place,place_filename\n" + body)
+
+
+def _celebrities(folder: Path) -> None:
+    names = [f"{i + 1:06d}.jpg" for i in range(6)]
+    body = "".join(
+        f"{name}  {'1' if i % 2 else '-1'} {'1' if i > 2 else '-1'}\n" for i, name in enumerate(names)
+    )
+    (folder / "list_attr_celeba.txt").write_text(f"6\nBlond_Hair Male\n{body}")
+    (folder / "list_eval_partition.txt").write_text("".join(f"{n} {i % 3}\n" for i, n in enumerate(names)))
+
+
+def _faces(folder: Path) -> None:
+    for part in ("train", "val"):
+        body = "".join(
+            f"{part}/{i}.jpg,20-29,Male,White,False\n{part}/1{i}.jpg,3-9,Female,Black,False\n" for i in (1, 2)
+        )
+        (folder / f"fairface_label_{part}.csv").write_text("file,age,gender,race,service_test\n" + body)
+
+
+PEOPLE = [["Model", "EthnicitySelf", "GenderSelf", "Attractive"]] + [
+    [f"{'ABLW'[i % 4]}{'FM'[i % 2]}-{i + 1:03d}", "ABLW"[i % 4], "FM"[i % 2], 2.5 + i] for i in range(8)
+]
+
+
+def _people_csv(folder: Path) -> None:
+    with (folder / "norming.csv").open("w", newline="") as handle:
+        csv.writer(handle).writerows(PEOPLE)
+
+
+def _people_xlsx(folder: Path) -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in PEOPLE:
+        book.active.append(row)
+    book.save(folder / "norming.xlsx")
+
+
+def _fitted() -> Any:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(30, 4)), np.arange(30) % 2
+    return X, y, rng.normal(size=(2, 4))
+
+
+def _model(folder: Path) -> None:
+    X, y, text = _fitted()
+    model = FairerCLIP(n_features=4, zero_shot=0.0, random_state=0, refine=False)
+    model.fit(X, y, sensitive_features=np.arange(30) // 2 % 2, text=text).save(folder / "model")
+
+
+def _baseline(folder: Path) -> None:
+    X, y, text = _fitted()
+    LinearProbe().fit(X, y, text=text).save(folder / "model")
+
+
+def _results(folder: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+    from sample import two_class
+
+    (folder / "results.json").write_text(json.dumps(two_class(taus=2, tau_zs=2)))
+
+
+def _image(folder: Path, ending: str) -> None:
+    from PIL import Image
+
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(folder / f"image.{ending}")
+
+
+def _image_list(folder: Path) -> None:
+    _image(folder, "png")
+    (folder / "list.txt").write_text("image.png\n")
+
+
+def _image_table(folder: Path) -> None:
+    _image(folder, "png")
+    (folder / "list.csv").write_text("id,path\na,image.png\n")
+
+
+def _preprocessing(folder: Path) -> None:
+    (folder / "p.json").write_text(
+        json.dumps(
+            {
+                "resize": "shortest",
+                "size": [224, 224],
+                "crop": [224, 224],
+                "interpolation": "bicubic",
+                "origin": "even",
+                "mean": [0.5, 0.5, 0.5],
+                "std": [0.2, 0.2, 0.2],
+            }
+        )
+    )
+
+
+def _pictures(source: Any) -> list[Any]:
+    return [open_image(item.content) if hasattr(item, "content") else item for item in source.items()]
+
+
+def _image_tar(folder: Path) -> None:
+    _image(folder, "png")
+    with tarfile.open(folder / "images.tar", "w") as tar:
+        tar.add(folder / "image.png", "a/image.png")
+        tar.add(folder / "image.png", "b.jpg")
+
+
+READERS: dict[str, Reader] = {
+    "npz": Reader(
+        lambda f: write_npz(f / "a.npz", {"x": ROWS, "t": np.array(IDS)}),
+        "a.npz",
+        lambda f: read_npz(f / "a.npz"),
+    ),
+    "npz-deflated": Reader(
+        lambda f: write_npz(f / "a.npz", {"x": ROWS, "t": np.array(IDS)}, compress=True),
+        "a.npz",
+        lambda f: [np.array(m.array()) for m in npz_members(f / "a.npz").values()],
+    ),
+    "npy": Reader(
+        lambda f: np.save(f / "a.npy", ROWS),
+        "a.npy",
+        lambda f: (np.array(read_npy(f / "a.npy")), np.array(map_npy(f / "a.npy"))),
+    ),
+    "safetensors": Reader(
+        lambda f: write_tensors(f / "a.safetensors", {"x": ROWS}, {"k": "v"}, overwrite=False),
+        "a.safetensors",
+        lambda f: [np.array(t.array()) for t in open_tensors(f / "a.safetensors", StoreError)[0].values()],
+    ),
+    "task-npz": Reader(
+        lambda f: save_task(small_task(), f / "t.npz"), "t.npz", lambda f: load_task(f / "t.npz")
+    ),
+    "task-safetensors": Reader(
+        lambda f: save_task(small_task(), f / "t.safetensors"),
+        "t.safetensors",
+        lambda f: load_task(f / "t.safetensors"),
+    ),
+    "task-toml": Reader(_task_folder, "task.toml", load_task),
+    "task-labels": Reader(_task_folder, "labels.csv", load_task),
+    "task-store": Reader(_task_folder, "store.npz", load_task),
+    "apply-npz": Reader(
+        lambda f: save_task(small_task(), f / "t.npz"),
+        "t.npz",
+        lambda f: np.asarray(read_embeddings(f / "t.npz")[0]),
+    ),
+    "store-npy": Reader(lambda f: np.save(f / "a.npy", ROWS), "a.npy", lambda f: _store(f / "a.npy")),
+    "store-npz": Reader(
+        lambda f: write_npz(f / "a.npz", {"embeddings": ROWS, "ids": np.array(IDS)}),
+        "a.npz",
+        lambda f: _store(f / "a.npz"),
+    ),
+    "store-safetensors": Reader(
+        lambda f: write_tensors(f / "a.safetensors", {"x": ROWS}, {"ids": json.dumps(IDS)}, overwrite=False),
+        "a.safetensors",
+        lambda f: _store(f / "a.safetensors"),
+    ),
+    "store-parquet": Reader(_parquet, "part.parquet", lambda f: _store(f / "part.parquet")),
+    "clip-retrieval-rows": Reader(_clip_retrieval, "img_emb/img_emb_0.npy", _store),
+    "clip-retrieval-metadata": Reader(_clip_retrieval, "metadata/metadata_0.parquet", _store),
+    "store-manifest": Reader(_own_store, "emb/store.json", lambda f: _store(f / "emb")),
+    "store-ids": Reader(_own_store, "emb/shards/00000.ids.txt", lambda f: _store(f / "emb")),
+    "store-shard": Reader(_own_store, "emb/shards/00000.npy", lambda f: _store(f / "emb")),
+    "store-skipped": Reader(_own_store, "emb/skipped.jsonl", lambda f: read_skipped(f / "emb")),
+    "store-resumed": Reader(_own_store, "emb/skipped.jsonl", _resume, changes=True),
+    "store-text": Reader(_own_store, "emb/text.safetensors", lambda f: read_text(f / "emb")),
+    "labels-csv": Reader(
+        _labels,
+        "labels.csv",
+        lambda f: read_labels(f / "labels.csv", id_column="id", columns=["label", "place"]),
+    ),
+    "labels-tsv": Reader(
+        lambda f: _labels(f, "tsv"),
+        "labels.tsv",
+        lambda f: read_labels(f / "labels.tsv", id_column="id", columns=["label"]),
+    ),
+    "labels-parquet": Reader(
+        _parquet,
+        "part.parquet",
+        lambda f: read_labels(f / "part.parquet", id_column="id", columns=["label", "place"]),
+    ),
+    "prompts-json": Reader(
+        lambda f: (f / "p.json").write_text(json.dumps(PROMPTS)),
+        "p.json",
+        lambda f: load_prompts(f / "p.json"),
+    ),
+    "prompts-toml": Reader(
+        lambda f: (f / "p.toml").write_text(PROMPTS_TOML), "p.toml", lambda f: load_prompts(f / "p.toml")
+    ),
+    "templates": Reader(
+        lambda f: (f / "t.txt").write_text("a {}\nthe {}\n"), "t.txt", lambda f: read_templates(f / "t.txt")
+    ),
+    "waterbirds": Reader(_birds, "metadata.csv", lambda f: waterbirds.read(f, check_images=False)),
+    "celeba-attributes": Reader(
+        _celebrities, "list_attr_celeba.txt", lambda f: celeba.read(f, check_images=False)
+    ),
+    "celeba-partition": Reader(
+        _celebrities, "list_eval_partition.txt", lambda f: celeba.read(f, check_images=False)
+    ),
+    "fairface": Reader(_faces, "fairface_label_train.csv", lambda f: fairface.read(f, check_images=False)),
+    "cfd-csv": Reader(_people_csv, "norming.csv", lambda f: read_norming(f / "norming.csv")),
+    "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx")),
+    "results": Reader(_results, "results.json", read_results),
+    "model-manifest": Reader(_model, "model/fairerclip.json", lambda f: FairerCLIP.load(f / "model")),
+    "model-tensors": Reader(_model, "model/model.safetensors", lambda f: FairerCLIP.load(f / "model")),
+    "baseline-manifest": Reader(_baseline, "model/model.json", lambda f: load_baseline(f / "model")),
+    "baseline-tensors": Reader(_baseline, "model/arrays.safetensors", lambda f: load_baseline(f / "model")),
+    "preprocessing": Reader(_preprocessing, "p.json", lambda f: Preprocessing.from_json(f / "p.json")),
+    "image-png": Reader(lambda f: _image(f, "png"), "image.png", lambda f: open_image(f / "image.png")),
+    "image-jpeg": Reader(lambda f: _image(f, "jpg"), "image.jpg", lambda f: open_image(f / "image.jpg")),
+    "image-webp": Reader(lambda f: _image(f, "webp"), "image.webp", lambda f: open_image(f / "image.webp")),
+    "image-bmp": Reader(lambda f: _image(f, "bmp"), "image.bmp", lambda f: open_image(f / "image.bmp")),
+    "image-tar": Reader(_image_tar, "images.tar", lambda f: _pictures(open_source(f / "images.tar"))),
+    "image-list": Reader(_image_list, "list.txt", lambda f: _pictures(open_source(f / "list.txt"))),
+    "image-table": Reader(
+        _image_table, "list.csv", lambda f: _pictures(open_source(f / "list.csv", path_column="path"))
+    ),
+}
