@@ -5,7 +5,7 @@ import pytest
 
 from fairerclip.errors import OutputExistsError, ParameterError
 from fairerclip.files import atomic_file
-from fairerclip.tables import csv_bytes, front, parse_grid, write_predictions, write_table
+from fairerclip.tables import csv_bytes, defused, front, parse_grid, write_predictions, write_table
 
 
 def test_a_grid_is_a_range_or_a_list():
@@ -43,6 +43,28 @@ def test_cells_that_a_spreadsheet_would_run_are_defused():
     text = csv_bytes([{"name": "=cmd()", "value": -1.5}, {"name": "plain", "value": 2}]).decode()
     rows = list(csv.reader(text.splitlines()))
     assert rows == [["name", "value"], ["'=cmd()", "-1.5"], ["plain", "2"]]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "﹢", "⁺"])
+@pytest.mark.parametrize(
+    "before", ["", "\n", "\r\n", "\t", "  ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\x00", "\u202e"]
+)
+def test_formulas_behind_what_is_not_seen_and_in_wide_forms_are_defused(before, start):
+    text = f"{before}{start}HYPERLINK(A1)"
+    rows = list(csv.reader(csv_bytes([{"name": text}]).decode().splitlines(keepends=True)))
+    assert rows[1] == ["'" + text]
+
+
+def test_text_that_runs_nothing_stays_as_it_is():
+    for text in ("-12", "+4.5", "a=b", "", " ", "\u200b", "é=", "12-3", "−5"):
+        assert defused(text) == text
+    for text in ("-12+A1", "--1", "-x", "\tcell", "\ncell", "-1e5", "- 1"):
+        assert defused(text) == "'" + text
+    assert [defused(value) for value in (-1.5, 2, None, True)] == [-1.5, 2, None, True]
+
+
+def test_a_name_that_is_no_text_does_not_lose_the_table():
+    assert csv_bytes([{"id": "\udce9.jpg"}]).decode().split() == ["id", "\\udce9.jpg"]
 
 
 def test_a_table_is_not_overwritten_unasked(tmp_path):

@@ -33,7 +33,7 @@ def tables(results: Results) -> dict[str, list[Row]]:
 def write_csv(results: Results, folder: str | Path, overwrite: bool = False) -> list[Path]:
     """Write each table as ``NAME.csv`` into a folder, which appears whole; returns the files.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe in front.
+    Text that a spreadsheet would run as a formula gets an apostrophe in front (`fairerclip.tables.defused`).
     """
     contents = {f"{name}.csv": csv_bytes(rows) for name, rows in tables(results).items()}
     return write_folder(Path(folder), contents, [f"{name}.csv" for name in TABLES], overwrite=overwrite)
