@@ -6,6 +6,7 @@ pyarrow is imported here only, when a file is opened, and what it raises on dama
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -191,6 +192,8 @@ def matrix_column(file: Path, opened: Any, key: str | None) -> str:
 class ParquetRows:
     """The embeddings of one file; reading onwards goes on from where the last read stopped.
 
+    Threads may share it: they read one after the other.
+
     Parameters
     ----------
     file : pathlib.Path
@@ -208,6 +211,7 @@ class ParquetRows:
         counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
         self._starts = np.cumsum([0, *counts])
         self.rows = int(meta.num_rows)
+        self._reading = threading.Lock()  # one stream, so one reader at a time
         self._stream: Iterator[Any] = iter(())
         self._held: tuple[int, Array] | None = None  # first row and rows of the batch last decoded
         kind = self._opened.schema_arrow.field(self._column).type
@@ -233,11 +237,12 @@ class ParquetRows:
         """Rows (m, p) of sorted numbers, as on disk."""
         out = np.empty((len(rows), self.width or 0), dtype=self.dtype)
         at = 0
-        while at < len(rows):
-            first, block = self._at(int(rows[at]))
-            end = at + int(np.searchsorted(rows[at:], first + len(block)))
-            out[at:end] = block[rows[at:end] - first]
-            at = end
+        with self._reading:
+            while at < len(rows):
+                first, block = self._at(int(rows[at]))
+                end = at + int(np.searchsorted(rows[at:], first + len(block)))
+                out[at:end] = block[rows[at:end] - first]
+                at = end
         return out
 
     def _at(self, row: int) -> tuple[int, Array]:
@@ -248,6 +253,7 @@ class ParquetRows:
             groups = range(group, len(self._starts) - 1)
             self._stream = self._opened.iter_batches(BATCH_ROWS, row_groups=groups, columns=[self._column])
             held = (int(self._starts[group]), np.empty((0, self.width or 0), dtype=self.dtype))
+        self._held = None  # after an error, the stream is no longer where the batch last decoded ends
         with _damage(self.file, StoreError):
             while row >= held[0] + len(held[1]):
                 batch = next(self._stream, None)
@@ -257,7 +263,7 @@ class ParquetRows:
                     )
                 start = held[0] + len(held[1])
                 held = (start, self._matrix(batch.column(0), start))
-                self._held = held
+        self._held = held
         return held
 
     def _matrix(self, column: Any, start: int) -> Array:
