@@ -24,7 +24,8 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -239,9 +240,7 @@ def run(names: list[str], cases: int, seed: int) -> dict[str, Found]:
                 os.close(ours)
                 os.write(
                     theirs,
-                    json.dumps(
-                        asdict(_run_one(name, READERS[name], cases, seed, Path(place), note))
-                    ).encode(),
+                    json.dumps(vars(_run_one(name, READERS[name], cases, seed, Path(place), note))).encode(),
                 )
                 os._exit(0)
             os.close(theirs)
@@ -324,10 +323,8 @@ def guided(name: str, cases: int, seed: int) -> None:
 
     def one(content: bytes) -> None:
         (folder / reader.file).write_bytes(content)
-        try:
+        with suppress(FairerClipError):
             reader.read(folder)
-        except FairerClipError:
-            pass
 
     options = [
         f"-runs={cases}",
@@ -357,8 +354,8 @@ def main() -> int:
     results = run(options.reader or list(READERS), options.cases, options.seed)
     for name, found in results.items():
         print(
-            f"{name}: {found.cases} cases, {found.refused} refused, {found.escapes.total()} escaped, {found.hangs} hung, "
-            f"{found.megabytes:.0f} MB, slowest {max(found.slow, default=0):.1f} s"
+            f"{name}: {found.cases} cases, {found.refused} refused, {found.escapes.total()} escaped, "
+            f"{found.hangs} hung, {found.megabytes:.0f} MB, slowest {max(found.slow, default=0):.1f} s"
         )
         for text, count in found.escapes.most_common(8):
             print(f"    {count} × {text}")
@@ -367,8 +364,8 @@ def main() -> int:
     hung = sum(found.hangs for found in results.values())
     taken = max(found.megabytes for found in results.values())
     print(
-        f"{total} cases over {len(results)} readers in {time.perf_counter() - began:.0f} s: {escaped} escaped, {hung} hung, "
-        f"at most {taken:.0f} MB beyond the start"
+        f"{total} cases over {len(results)} readers in {time.perf_counter() - began:.0f} s: "
+        f"{escaped} escaped, {hung} hung, at most {taken:.0f} MB beyond the start"
     )
     return 1 if escaped or hung or taken > MEGABYTES else 0
 

@@ -52,14 +52,13 @@ from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.npz import read_npy
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
-from fairerclip.data.text import MAX_CHARACTERS, nearest, read_toml, text_array
+from fairerclip.data.text import nearest, read_toml, text_array
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-MAX_NAME = 63
-"""Characters of the name of one file: those of any alphabet then fit 255 bytes."""
+MAX_NAME_BYTES = 255
 _STORE_KEYS = {"store", "key", "id"}
 _KEYS: dict[str, set[str]] = {
     "": {
@@ -325,8 +324,10 @@ def inside(folder: Path, name: Any, where: str) -> Path:
     parts = PurePosixPath(name).parts
     if PurePosixPath(name).is_absolute() or ".." in parts or not parts:
         raise TaskFileError(f"{where}: expected a path inside the folder, got {name!r}")
-    if len(name) > MAX_CHARACTERS or max(map(len, parts)) > MAX_NAME:
-        raise TaskFileError(f"{where}: expected the path of a part, got a name of {len(name):,} characters")
+    if max(len(part.encode("utf-8", "surrogatepass")) for part in parts) > MAX_NAME_BYTES:
+        raise TaskFileError(
+            f"{where}: expected the path of a part, got a name that no file can have: {name[:40]!r}…"
+        )
     path = folder
     for part in parts:
         path = path / part

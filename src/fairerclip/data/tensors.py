@@ -26,7 +26,7 @@ MAX_HEADER_BYTES = 16 * 1024**2
 """Less than the format's own library takes; the header of a task holds its ids, some 600,000 of 20 letters."""
 MAX_TENSORS = 256
 MAX_METADATA = 256
-MAX_TEXTS = 2_000_000
+MAX_TEXTS = 1_000_000
 """Texts of one list in the metadata."""
 MAX_AXES = 8
 DTYPES = {

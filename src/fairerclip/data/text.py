@@ -57,8 +57,8 @@ class TextColumn:
         self, where: str, what: str, error: type[FairerClipError], *, limit: int | None = None
     ) -> None:
         self._where, self._what, self._error, self._limit = where, what, error, limit
-        self._blocks: list[Strings] = []
-        self._rows = self._longest = self._characters = 0
+        self._values: list[str] = []
+        self._longest = self._characters = 0
 
     def add(self, values: Sequence[str]) -> None:
         """Take a block of text; one that is too long, or cannot be kept in an array, is an error with its row."""
@@ -66,12 +66,11 @@ class TextColumn:
             if len(value) > MAX_CHARACTERS:
                 raise self._error(
                     f"{self._where}: expected {self._what} of at most {MAX_CHARACTERS} characters, row "
-                    f"{self._rows + number} has {len(value):,}: {value[:40]!r}…"
+                    f"{len(self._values) + number} has {len(value):,}: {value[:40]!r}…"
                 )
         together = "".join(values)
         if not together.isascii() or "\0" in together:
             self._check_characters(values)
-        self._rows += len(values)
         self._characters += len(together)
         self._longest = max(self._longest, max(map(len, values), default=0))
         if self._limit is not None and self._characters > self._limit:
@@ -79,27 +78,28 @@ class TextColumn:
                 f"{self._where}: expected at most {self._limit:,} characters from a file of this size, got more; a "
                 "decompression bomb?"
             )
-        padded = 4 * self._rows * self._longest
+        rows = len(self._values) + len(values)
+        padded = 4 * rows * self._longest
         if padded > max(PADDED_FREE_BYTES, 4 * PADDED_RATIO * self._characters):
             raise self._error(
                 f"{self._where}: expected texts of like length, got {self._what} of {self._longest:,} characters among "
-                f"{self._rows:,} rows of {self._characters // self._rows:,} on average, which would take "
+                f"{rows:,} rows of {self._characters // rows:,} on average, which would take "
                 f"{padded:,} bytes; shorten the long ones"
             )
-        self._blocks.append(np.array(values, dtype=np.str_) if values else np.empty(0, dtype="<U1"))
+        self._values += values
 
     def _check_characters(self, values: Sequence[str]) -> None:
         """Refuse what numpy would drop or change without a word: NUL at the end, and half a surrogate pair."""
         for number, value in enumerate(values):
             if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
                 raise self._error(
-                    f"{self._where}: expected {self._what} in Unicode without NUL, row {self._rows + number} is "
+                    f"{self._where}: expected {self._what} in Unicode without NUL, row {len(self._values) + number} is "
                     f"{value[:40]!r}"
                 )
 
     def array(self) -> Strings:
         """All of it, (n,)."""
-        return np.concatenate(self._blocks) if self._blocks else np.empty(0, dtype="<U1")
+        return np.array(self._values, dtype=np.str_) if self._values else np.empty(0, dtype="<U1")
 
 
 def text_array(values: Sequence[str], where: str, what: str, error: type[FairerClipError]) -> Strings:

@@ -1,0 +1,29 @@
+"""Damaged files end with a value or an error of ours, whatever reads them; `make fuzz` tries many more."""
+
+from pathlib import Path
+
+import pytest
+from fuzz import MEGABYTES, damaged, run
+from readers import READERS
+
+CASES = 60
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="needs /proc")
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_nothing_but_our_errors_escapes_a_reader(name):
+    found = run([name], CASES, seed=0)[name]
+    assert (dict(found.escapes), found.hangs) == ({}, 0)
+    assert found.megabytes < MEGABYTES
+    assert found.cases == CASES
+    assert 0 < found.refused < CASES  # the good file is taken
+
+
+def test_the_same_seed_damages_in_the_same_way():
+    import random
+
+    good = b'{"a": [1, 2, {"b": "c"}]}'
+    first, again = ([damaged(good, random.Random(i), [good]) for i in range(50)] for _ in range(2))
+    assert first == again
+    assert len(set(first)) > 30
+    assert good not in first
