@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint bench coverage interrupts real reproduce clean
+.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -46,6 +46,24 @@ coverage: $(VENV)/dev.done
 # Commands stopped by Ctrl-C and SIGTERM at random moments, twenty times each: how they end. Needs Linux.
 interrupts: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/interrupts.py
+
+# Hostile files, each with what refusing it costs. Needs Linux.
+abuse: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python tests/hostile/abuse.py
+
+# Damaged files for every reader, CASES each: about ten minutes on one core. Needs Linux.
+CASES ?= 4500
+fuzz: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py run --cases $(CASES)
+
+# The same with bytes chosen by the branches that they reach; what reaches new ones is kept in tests/hostile/corpus.
+RUNS ?= 5000
+$(VENV)/fuzz.done: $(VENV)/dev.done
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[fuzz]'
+	@touch $@
+
+fuzz-guided: $(VENV)/fuzz.done
+	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py guided --cases $(RUNS)
 
 # Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for

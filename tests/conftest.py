@@ -9,6 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg")
+
+
+def _no_network(event: str, arguments: tuple[object, ...]) -> None:
+    # An address of another kind, such as the path of a Unix socket, leads to a process of this machine.
+    if event in NETWORK and (event == "socket.getaddrinfo" or isinstance(arguments[1], tuple)):
+        raise AssertionError(f"{event}{arguments[-1:]}: nothing here may open a connection")
+
+
+sys.addaudithook(_no_network)  # for good: a hook cannot be taken back
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

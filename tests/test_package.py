@@ -1,6 +1,7 @@
 """What importing, installing and the import contract promise."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,8 @@ def test_the_project_speaks_of_itself_alone():
     for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
         text = file.read_text()
         assert not [w for w in words if w in text], file
+
+
+def test_the_suite_cannot_open_connections():
+    with pytest.raises(AssertionError, match="nothing here may open a connection"):
+        socket.create_connection(("192.0.2.1", 80), timeout=0.1)

@@ -14,6 +14,19 @@ from typing import IO
 from fairerclip.errors import FairerClipError, OutputExistsError
 
 
+@contextmanager
+def reading(error: type[FairerClipError]) -> Iterator[None]:
+    """What the system refuses to open or list is ``error``, with its path; also a decorator of readers."""
+    try:
+        yield
+    except FairerClipError:
+        raise
+    except OSError as problem:
+        raise error(
+            f"{problem.filename or 'the input'}: expected something that can be read, got {problem.strerror or problem}"
+        ) from None
+
+
 def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix: bool = False) -> bytes:
     """The content of a regular file of at most ``limit`` bytes; anything else is ``error``, before memory is taken.
 

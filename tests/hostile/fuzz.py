@@ -4,8 +4,9 @@
 bytes flipped, cut, doubled and spliced, and where a file is text also its numbers, names and nesting. It prints what
 escaped, what took long, and the peak memory, and exits with 1 if anything did.
 
-``python tests/hostile/fuzz.py guided READER --cases N`` lets atheris choose the bytes by the branches that they reach;
-what reaches new ones is kept in tests/hostile/corpus and is the start of every run. Needs Linux.
+``python tests/hostile/fuzz.py guided [READER…] --cases N`` (``make fuzz-guided``) lets atheris choose the bytes by the
+branches that they reach; what reaches new ones is kept in tests/hostile/corpus and is the start of every run. Needs
+Linux.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,6 +36,9 @@ CORPUS = Path(__file__).parent / "corpus"
 SECONDS, MEGABYTES = 1.0, 200
 """What refusing a file may take, and how much memory beyond that of the imported package."""
 HANG = 20
+KEPT_BYTES = 8192
+"""Of a file in the corpus."""
+INSTRUMENTED = ("data", "audit", "persist", "baselines.file", "files", "images", "clip")
 HEADROOM = 1 << 30
 NUMBERS = (
     "0",
@@ -265,7 +271,7 @@ def _run_one(name: str, reader: Any, cases: int, seed: int, place: Path, note: P
     reader.make(made)
     reader.read(made)  # what is imported where it is used
     good = (made / reader.file).read_bytes()
-    start = [good, *(file.read_bytes() for file in sorted((CORPUS / name).glob("*")))]
+    start = [good, *kept(name)]
     before = resident()
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + HEADROOM, resource.RLIM_INFINITY))
     for number in range(cases):
@@ -301,13 +307,11 @@ def address_space() -> int:
     return _status("VmSize") * 1024
 
 
-def guided(name: str, cases: int, seed: int) -> None:
-    """Let atheris look for bytes that reach new branches; those are kept."""
+def guided(name: str, cases: int, seed: int, place: Path) -> None:
+    """Let atheris look for bytes that reach new branches, and keep those; it ends the process."""
     import atheris
 
-    with atheris.instrument_imports(
-        include=["fairerclip.data", "fairerclip.audit", "fairerclip.persist", "fairerclip.files"]
-    ):
+    with atheris.instrument_imports(include=[f"fairerclip.{part}" for part in INSTRUMENTED]):
         from readers import READERS
 
         from fairerclip.errors import FairerClipError
@@ -315,10 +319,9 @@ def guided(name: str, cases: int, seed: int) -> None:
     reader = READERS[name]
     folder = Path(tempfile.mkdtemp())
     reader.make(folder)
-    kept = CORPUS / name
-    kept.mkdir(parents=True, exist_ok=True)
+    reader.read(folder)
     good = (folder / reader.file).read_bytes()
-    (kept / "good").write_bytes(good)
+    place.joinpath("good").write_bytes(good)
     warnings.simplefilter("ignore")
 
     def one(content: bytes) -> None:
@@ -329,13 +332,50 @@ def guided(name: str, cases: int, seed: int) -> None:
     options = [
         f"-runs={cases}",
         f"-seed={seed}",
-        "-max_len=4096",
+        f"-max_len={max(4096, 2 * len(good))}",
         "-rss_limit_mb=1500",
-        "-timeout=20",
-        "-print_final_stats=1",
     ]
-    atheris.Setup([sys.argv[0], str(kept), *options], one)
+    atheris.Setup([sys.argv[0], str(place), *options, "-timeout=20"], one)
     atheris.Fuzz()
+
+
+def kept(name: str) -> list[bytes]:
+    """Contents that once reached new branches of a reader."""
+    file = CORPUS / f"{name}.zip"
+    if not file.is_file():
+        return []
+    with zipfile.ZipFile(file) as archive:
+        return [archive.read(member) for member in archive.namelist()]
+
+
+def keep(name: str, contents: set[bytes]) -> None:
+    """Keep the small ones of these contents for later runs."""
+    CORPUS.mkdir(exist_ok=True)
+    with zipfile.ZipFile(CORPUS / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number, content in enumerate(sorted(c for c in contents if len(c) <= KEPT_BYTES)):
+            archive.writestr(zipfile.ZipInfo(f"{number:04d}"), content, zipfile.ZIP_DEFLATED)
+
+
+def guided_all(names: list[str], cases: int, seed: int) -> int:
+    """A process for each reader; how many found something that escapes, hangs or fills the memory."""
+    failed = []
+    for name in names:
+        with tempfile.TemporaryDirectory() as place:
+            for number, content in enumerate(kept(name)):
+                (Path(place) / str(number)).write_bytes(content)
+            again = [sys.executable, __file__, "guided", name, "--cases", str(cases), "--seed", str(seed)]
+            done = subprocess.run([*again, "--here", place], capture_output=True, text=True, check=False)
+            keep(name, {file.read_bytes() for file in Path(place).iterdir()})
+        reached = [line for line in done.stderr.splitlines() if " cov: " in line]
+        print(
+            f"{name}: {'FAILED' if done.returncode else 'nothing escaped'}; {(reached or [''])[-1]}",
+            flush=True,
+        )
+        if done.returncode:
+            failed.append(name)
+            print("\n".join(done.stderr.splitlines()[-30:]), flush=True)
+    print(f"{len(names)} readers, {cases} runs each: {len(failed)} failed")
+    return 1 if failed else 0
 
 
 def main() -> int:
@@ -344,11 +384,16 @@ def main() -> int:
     parser.add_argument("reader", nargs="*")
     parser.add_argument("--cases", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--here", type=Path, help="guide one reader in this process, with the contents of a folder"
+    )
     options = parser.parse_args()
-    if options.what == "guided":
-        guided(options.reader[0], options.cases, options.seed)
-        return 0
+    if options.here:
+        guided(options.reader[0], options.cases, options.seed, options.here)
     from readers import READERS
+
+    if options.what == "guided":
+        return guided_all(options.reader or list(READERS), options.cases, options.seed)
 
     began = time.perf_counter()
     results = run(options.reader or list(READERS), options.cases, options.seed)

@@ -11,7 +11,7 @@ from fairerclip.audit.results_format import FORMAT, RESULTS, VERSION
 from fairerclip.audit.structure import checked
 from fairerclip.data.strict_json import read_strict_json
 from fairerclip.errors import ResultsFileError
-from fairerclip.files import atomic_file
+from fairerclip.files import atomic_file, reading
 
 FILE_NAME = "results.json"
 MAX_BYTES = 16 << 20
@@ -19,6 +19,7 @@ LINE = 160
 """What fits into this many characters stands on one line of the file."""
 
 
+@reading(ResultsFileError)
 def read_results(path: str | Path) -> dict[str, Any]:
     """What a file of results, or a folder with ``results.json``, holds, checked against the format.
 

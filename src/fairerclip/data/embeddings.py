@@ -11,12 +11,14 @@ from fairerclip.data.npz_map import npz_members
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
 from fairerclip.data.tensors import open_tensors
-from fairerclip.errors import TaskFileError
+from fairerclip.errors import StoreError, TaskFileError
+from fairerclip.files import reading
 
 IMAGE_KEYS = {"image_train", "image_val", "image_test"}
 """What a task file holds and a store does not."""
 
 
+@reading(StoreError)
 def read_embeddings(path: Path, split: str = "test") -> tuple[Any, NDArray[Any] | None]:
     """Image embeddings (n, p), streamed where they come from a store, and their ids."""
     if is_task(path):

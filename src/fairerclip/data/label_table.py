@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fairerclip.data.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.data.text import TextColumn, csv_records, nearest
 from fairerclip.errors import JoinError, LabelError
+from fairerclip.files import reading
 
 Ints = NDArray[np.int64]
 MISSING = -1
@@ -41,6 +42,7 @@ class LabelTable:
         return len(self.ids)
 
 
+@reading(JoinError)
 def read_labels(
     path: Any, *, id_column: str, columns: Sequence[str], allow_constant: Sequence[str] = ()
 ) -> LabelTable:

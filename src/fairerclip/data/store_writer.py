@@ -26,7 +26,7 @@ from fairerclip.data.strict_json import strict_loads
 from fairerclip.data.tensors import metadata_texts, open_tensors, write_tensors
 from fairerclip.data.text import MAX_LINE, text_lines
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError
-from fairerclip.files import atomic_file
+from fairerclip.files import atomic_file, reading
 
 SKIPPED, LOCK = "skipped.jsonl", ".lock"
 SHARD_ROWS = 4096
@@ -91,7 +91,8 @@ class StoreWriter:
         self._rows: list[Array] = []
         self._pending: set[str] = set()
         self._lock: IO[bytes] | None = None
-        self._open()
+        with reading(StoreError):
+            self._open()
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -318,12 +319,14 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+@reading(StoreError)
 def read_skipped(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Images of a store that have no embedding, with the reason."""
     file = Path(path) / SKIPPED
     return list(_skipped_lines(file)) if file.exists() else []
 
 
+@reading(StoreError)
 def read_text(path: str | os.PathLike[str], name: str = "text") -> tuple[list[str], NDArray[np.float32]]:
     """Prompts (m) and their embeddings T (m, p) that `StoreWriter.write_text` put into a store folder."""
     if not _NAME.fullmatch(name):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
+from fairerclip.files import reading
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -154,7 +155,8 @@ class EmbeddingStore:
     def ids(self) -> Array | None:
         """Ids (n,) of str, read once, or None; row numbers are never taken for ids."""
         if self._ids is None and self.has_ids:
-            self._ids = np.concatenate([_part_ids(part) for part in self._parts])
+            with reading(StoreError):
+                self._ids = np.concatenate([_part_ids(part) for part in self._parts])
         return self._ids
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> Floats:
@@ -165,6 +167,7 @@ class EmbeddingStore:
         """Rows (m, p) in the widest float type of their files: neither cast nor brought to unit length."""
         return self._rows(rows, _as_stored)
 
+    @reading(StoreError)
     def _rows(self, rows: slice | Sequence[int] | Array, convert: Callable[[Part, Array], Array]) -> Array:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
@@ -280,6 +283,7 @@ def array_part(
     return Part(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
 
 
+@reading(StoreError)
 def open_store(
     path: str | os.PathLike[str],
     *,

@@ -15,6 +15,7 @@ from fairerclip.data.limits import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_formats import check_suffix, read_arrays, write_arrays
 from fairerclip.data.text import nearest
 from fairerclip.errors import ParameterError, TaskFileError
+from fairerclip.files import reading
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -159,6 +160,7 @@ class Task:
         return self.sensitive[_pick(name, self.sensitive, f"task {self.name!r}")]
 
 
+@reading(TaskFileError)
 def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Task:
     """Read a task file and check it.
 

@@ -14,6 +14,7 @@ from fairerclip.data.datasets.common import DatasetIndex, Ints, Origin, Strings
 from fairerclip.data.simulate import CELEBA_ROWS, CHEEKBONES, HAIR, SEXES
 from fairerclip.data.text import nearest
 from fairerclip.errors import DatasetError, LabelError
+from fairerclip.files import reading
 
 FOLDERS = ("CelebA", "celeba", "celeba-dataset")
 ATTRIBUTES = "list_attr_celeba"
@@ -49,6 +50,7 @@ PRESETS = {
 }
 
 
+@reading(DatasetError)
 def read(
     root: str | os.PathLike[str],
     *,

@@ -14,6 +14,7 @@ from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
 from fairerclip.data.datasets.norming import Model, read_norming
 from fairerclip.data.simulate import SEXES
 from fairerclip.errors import DatasetError, ParameterError
+from fairerclip.files import reading
 
 NAME = "cfd"
 CLASSES = ("unattractive", "attractive")
@@ -33,6 +34,7 @@ ORIGIN = Origin(
 )
 
 
+@reading(DatasetError)
 def read(
     root: str | os.PathLike[str],
     *,

@@ -11,6 +11,7 @@ from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
 from fairerclip.data.simulate import SEXES
 from fairerclip.errors import DatasetError, ParameterError
+from fairerclip.files import reading
 
 NAME = "fairface"
 LISTS = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}  # official names of the parts
@@ -42,6 +43,7 @@ ORIGIN = Origin(
 )
 
 
+@reading(DatasetError)
 def read(
     root: str | os.PathLike[str],
     *,

@@ -15,6 +15,7 @@ from fairerclip.data import npz
 from fairerclip.data.datasets import common
 from fairerclip.errors import DatasetError, TaskFileError
 from fairerclip.extras import require
+from fairerclip.files import reading
 
 SCHEMES = (
     ("Model", "EthnicitySelf", "GenderSelf", "Attractive"),  # versions 2.5 and 3
@@ -41,6 +42,7 @@ class Model:
     attractive: float
 
 
+@reading(DatasetError)
 def read_norming(file: Path) -> tuple[list[Model], int]:
     """People of the main set, and how many of the other sets were left out.
 

@@ -7,6 +7,8 @@ import os
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin
 from fairerclip.data.simulate import BIRDS, PLACES, WATERBIRDS_ROWS
+from fairerclip.errors import DatasetError
+from fairerclip.files import reading
 
 NAME = "waterbirds"
 FOLDERS = ("waterbird_complete95_forest2water2", "waterbirds_v1.0")
@@ -24,6 +26,7 @@ ORIGIN = Origin(
 )
 
 
+@reading(DatasetError)
 def read(root: str | os.PathLike[str], *, check_images: bool = False) -> DatasetIndex:
     """Read the list of Waterbirds.
 

@@ -14,7 +14,7 @@ from fairerclip.data.prompts.prompt_set import PromptSet, unknown
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.data.text import read_toml
 from fairerclip.errors import PromptFileError
-from fairerclip.files import read_bounded
+from fairerclip.files import read_bounded, reading
 
 SUFFIXES = (".json", ".toml")
 MAX_BYTES = 4 * 1024**2
@@ -34,6 +34,7 @@ def available_prompts() -> list[str]:
     )
 
 
+@reading(PromptFileError)
 def load_prompts(name_or_path: str | os.PathLike[str]) -> PromptSet:
     """Read a prompt set and check it.
 
