@@ -223,3 +223,13 @@ def siglip_folder(tmp_path_factory):
     ).save_pretrained(folder)
     library.SiglipImageProcessorPil(size={"height": 48, "width": 48}).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(open_clip_folder, tmp_path_factory):
+    """The open_clip model as an ONNX folder."""
+    for name in ("onnx", "onnxruntime", "tokenizers"):
+        pytest.importorskip(name)
+    from fairerclip.clip import export_onnx, load
+
+    return export_onnx(load(f"open_clip:{open_clip_folder}"), tmp_path_factory.mktemp("onnx") / "model")

@@ -24,11 +24,6 @@ def source(open_clip_folder):
     return load(f"open_clip:{open_clip_folder}")
 
 
-@pytest.fixture(scope="module")
-def onnx_folder(source, tmp_path_factory):
-    return export_onnx(source, tmp_path_factory.mktemp("onnx") / "model")
-
-
 def test_same_weights_through_onnx(source, onnx_folder, pictures):
     ours = load(f"onnx:{onnx_folder}")
     batch = np.stack([source.preprocess(picture) for picture in pictures])
@@ -79,12 +74,23 @@ def test_damaged_files_are_named(onnx_folder, tmp_path, file):
         load(f"onnx:{folder}")
 
 
-@pytest.mark.parametrize("change", [{"width": -1}, {"format_version": 2}, {"more": 1}, {"preprocessing": []}])
-def test_bad_settings_are_refused(onnx_folder, tmp_path, change):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": -1}, "expected width to be an integer from 1"),
+        ({"context": 10**12}, "expected context to be an integer from 1"),
+        ({"pad_id": 10**400}, "expected pad_id to be an integer from 0"),
+        ({"format_version": 2}, "expected format_version to be"),
+        ({"model": "a\ud800"}, "expected model to be a name"),
+        ({"more": 1}, "must hold context"),
+        ({"preprocessing": []}, "must hold context"),
+    ],
+)
+def test_bad_settings_are_refused(onnx_folder, tmp_path, change, message):
     folder = shutil.copytree(onnx_folder, tmp_path / "m")
     values = json.loads((folder / "preprocess.json").read_text()) | change
     (folder / "preprocess.json").write_text(json.dumps(values))
-    with pytest.raises(EncoderError, match="must hold context"):
+    with pytest.raises(EncoderError, match=message):
         load(f"onnx:{folder}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,9 +91,9 @@ def prompt_list(prompts: Sequence[str]) -> list[str]:
     return list(prompts)
 
 
-def in_batches(prompts: list[str], width: int, encode: Any) -> np.ndarray:
-    """``encode`` over slices of the prompts, stacked: (m, p) unit rows."""
-    parts = [encode(prompts[i : i + TEXT_BATCH]) for i in range(0, len(prompts), TEXT_BATCH)]
+def in_batches(ids: np.ndarray, width: int, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """``encode`` over slices of the rows of token ids, stacked: (m, p) unit rows."""
+    parts = [encode(ids[i : i + TEXT_BATCH]) for i in range(0, len(ids), TEXT_BATCH)]
     return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, width), np.float32)
 
 

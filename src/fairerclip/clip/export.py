@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip.clip.base import Encoder
-from fairerclip.clip.onnx import FORMAT_VERSION, IMAGE, SETTINGS, TEXT, TOKENIZER
+from fairerclip.clip.onnx import FORMAT_VERSION, IMAGE, MAX_ONNX_BYTES, SETTINGS, TEXT, TOKENIZER
 from fairerclip.errors import EncoderError, OutputExistsError
 from fairerclip.extras import require
 
 _OPSET = 17
-_MAX_BYTES = 2**31 - 1
-"""An ONNX file is one protobuf message and ends here; larger models would need external data."""
 _CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 
 
@@ -79,18 +77,14 @@ def _parts(encoder: Encoder) -> tuple[tuple[Any, Any], Any, Any, int, int]:
         towers = (model.encode_image, model.encode_text)
         return towers, tokens(["a", "a photo"]), tokenizer, int(tokens.context_length), 0
     if isinstance(encoder, TransformersEncoder):
-        fast = encoder.tokenizer.is_fast and encoder.tokenizer.padding_side == "right"
-        if not fast:
-            raise EncoderError("only a tokenizer with tokenizer.json that pads on the right can be exported")
         owner = encoder.model
         towers = (
             lambda pixels: owner.get_image_features(pixel_values=pixels).pooler_output,
             lambda ids: owner.get_text_features(input_ids=ids).pooler_output,
         )
-        ids = encoder.tokenizer(["a", "a photo"], padding="max_length", max_length=encoder.context)
-        pad = int(encoder.tokenizer.pad_token_id)
-        backend = encoder.tokenizer.backend_tokenizer
-        return towers, torch.tensor(ids["input_ids"]), backend, encoder.context, pad
+        tokens = encoder.tokenizer
+        ids = torch.from_numpy(tokens.ids(["a", "a photo"]))
+        return towers, ids, tokens.tokenizer, tokens.context, tokens.pad_id
     raise EncoderError(f"only open_clip and transformers encoders can be exported; got {encoder.name}")
 
 
@@ -128,7 +122,7 @@ def _export(model: Any, tower: Callable[[Any], Any], example: Any, path: Path) -
             output_names=["embedding"],
             dynamic_axes={"input": {0: "batch"}, "embedding": {0: "batch"}},
         )
-    if path.stat().st_size >= _MAX_BYTES or len(list(path.parent.glob("*"))) > 2:
+    if path.stat().st_size > MAX_ONNX_BYTES or len(list(path.parent.glob("*"))) > 2:
         raise EncoderError("the model is too large for one ONNX file: its weights would lie outside it")
 
 

@@ -7,35 +7,49 @@ A folder holds ``image.onnx`` (pixels (b, 3, H, W) float32 → (b, p)), ``text.o
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fairerclip.clip.base import check_pixels, check_prompts, in_batches, prompt_list, unit_rows
+from fairerclip.clip.base import check_pixels, in_batches, prompt_list, unit_rows
+from fairerclip.clip.config import MAX_CONTEXT, MAX_VOCABULARY, MAX_WIDTH, is_whole
 from fairerclip.clip.preprocess import Preprocessing, read_json
+from fairerclip.clip.tokens import Tokens, read_tokenizer
+from fairerclip.clip.weights import member
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import EncoderError
 from fairerclip.extras import require
+from fairerclip.files import read_bounded
 
 SETTINGS = "preprocess.json"
 IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
 FORMAT_VERSION = 1
-_KEYS = {"format_version", "model", "width", "preprocessing", "context", "pad_id"}
+MAX_ONNX_BYTES = 2**31 - 1
+"""An ONNX file is one protobuf message and ends here."""
+_RANGES = {
+    "format_version": (FORMAT_VERSION, FORMAT_VERSION),
+    "width": (1, MAX_WIDTH),
+    "context": (1, MAX_CONTEXT),
+    "pad_id": (0, MAX_VOCABULARY),
+}
+_KEYS = {*_RANGES, "model", "preprocessing"}
+_MAX_NAME = 200
+_DOMAINS = ("", "ai.onnx")
+"""Operators of ONNX itself. Others are of a library, or, as onnxruntime's own, can read files that the graph names."""
 
 
 class OnnxEncoder:
     """Two ONNX graphs and a tokenizer on the CPU; see `Encoder`."""
 
-    def __init__(self, name: str, image: Any, text: Any, tokenizer: Any, settings: dict[str, Any]):
+    def __init__(self, name: str, image: Any, text: Any, tokenizer: Tokens, settings: dict[str, Any]):
         self.name = name
         self.image = image
         self.text = text
         self.tokenizer = tokenizer
         self.preprocessing: Preprocessing = settings["preprocessing"]
-        self.context: int = settings["context"]
-        self.pad_id: int = settings["pad_id"]
         self.width: int = settings["width"]
         self.provenance: Provenance
 
@@ -49,20 +63,15 @@ class OnnxEncoder:
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
         """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        prompts = prompt_list(prompts)
-        lengths = [len(encoding.ids) for encoding in self.tokenizer.encode_batch(prompts)]
-        check_prompts(prompts, lengths, self.context)
-        return in_batches(prompts, self.width, self._encode)
-
-    def _encode(self, prompts: list[str]) -> np.ndarray:
-        ids = np.full((len(prompts), self.context), self.pad_id, np.int64)
-        for row, encoding in zip(ids, self.tokenizer.encode_batch(prompts), strict=True):
-            row[: len(encoding.ids)] = encoding.ids
-        return self._run(self.text, ids)
+        ids = self.tokenizer.ids(prompt_list(prompts))
+        return in_batches(ids, self.width, lambda rows: self._run(self.text, rows))
 
     def _run(self, session: Any, values: np.ndarray) -> np.ndarray:
-        rows = session.run(None, {session.get_inputs()[0].name: values})[0]
-        if rows.ndim != 2 or rows.shape != (len(values), self.width):
+        try:
+            rows = np.asarray(session.run(None, {session.get_inputs()[0].name: values})[0], dtype=np.float32)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+            raise EncoderError(f"{self.name}: the model cannot be run: {_line(error)}") from None
+        if rows.shape != (len(values), self.width):
             raise EncoderError(
                 f"{self.name}: expected embeddings {(len(values), self.width)}, got {rows.shape}"
             )
@@ -72,36 +81,24 @@ class OnnxEncoder:
 def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | None) -> OnnxEncoder:
     """Open an ONNX folder; see `fairerclip.clip.load`."""
     runtime = require("onnxruntime", "onnx", "running an ONNX model")
-    tokenizers = require("tokenizers", "onnx", "reading an ONNX model's tokenizer")
     if device != "cpu":
         raise EncoderError(f"ONNX models run on the CPU here; got device={device!r}")
-    absent = [f for f in (IMAGE, TEXT, TOKENIZER, SETTINGS) if not (folder / f).is_file()]
+    absent = [f for f in (IMAGE, TEXT, TOKENIZER, SETTINGS) if not os.path.isfile(member(folder, f))]
     if absent:
         raise EncoderError(
             f"{folder} is not an ONNX encoder: it lacks {', '.join(absent)}; fairerclip.clip.export_onnx "
             "writes such a folder, and docs/encoders.md describes it"
         )
-    settings = _read_settings(folder / SETTINGS)
+    settings = read_settings(folder / SETTINGS)
     if preprocessing is not None:
         settings["preprocessing"] = preprocessing
     sessions, lines = [], ""
     for file in (folder / IMAGE, folder / TEXT):
-        raw = file.read_bytes()
-        _refuse_external_data(file, raw)
+        raw = read_bounded(file, MAX_ONNX_BYTES, EncoderError)
         lines += f"{hashlib.sha256(raw).hexdigest()}  {file.name}\n"
-        try:
-            sessions.append(runtime.InferenceSession(raw, providers=["CPUExecutionProvider"]))
-        except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
-            raise EncoderError(
-                f"{file} is not a model that onnxruntime can run: {str(error)[:300]}"
-            ) from None
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
-    except Exception as error:  # noqa: BLE001 - the tokenizers library raises bare Exception
-        raise EncoderError(f"{folder / TOKENIZER} is not a tokenizer: {str(error)[:300]}") from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    encoder = OnnxEncoder(name, sessions[0], sessions[1], tokenizer, settings)
+        sessions.append(open_session(raw, str(file)))
+    tokens = Tokens(read_tokenizer(folder / TOKENIZER), settings["context"], settings["pad_id"])
+    encoder = OnnxEncoder(name, sessions[0], sessions[1], tokens, settings)
     encoder.provenance = Provenance(
         model=settings["model"],
         weights=hashlib.sha256(lines.encode()).hexdigest(),
@@ -113,42 +110,87 @@ def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | No
     return encoder
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """The ``preprocess.json`` of an ONNX folder, its ``preprocessing`` as a `Preprocessing`."""
     values = read_json(path)
-    numbers = [values.get(key) for key in ("format_version", "width", "context", "pad_id")]
-    if (
-        set(values) != _KEYS
-        or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers)
-        or values["format_version"] != FORMAT_VERSION
-        or not isinstance(values["model"], str)
-        or not isinstance(values["preprocessing"], dict)
-    ):
+    if set(values) != _KEYS or not isinstance(values["preprocessing"], dict):
         raise EncoderError(
-            f"{path} must hold {', '.join(sorted(_KEYS))} with format_version {FORMAT_VERSION}; "
-            f"got {', '.join(sorted(values))}"
+            f"{path} must hold {', '.join(sorted(_KEYS))}; got {', '.join(map(ascii, sorted(values)))[:300]}"
+        )
+    for key, (low, high) in _RANGES.items():
+        if not is_whole(values[key]) or not low <= values[key] <= high:
+            raise EncoderError(
+                f"{path}: expected {key} to be an integer from {low} to {high}, got {values[key]!r:.60}"
+            )
+    model = values["model"]
+    if not isinstance(model, str) or not model.isprintable() or not 0 < len(model) <= _MAX_NAME:
+        raise EncoderError(
+            f"{path}: expected model to be a name of at most {_MAX_NAME} characters, got {model!r:.60}"
         )
     return values | {"preprocessing": Preprocessing.from_dict(values["preprocessing"], str(path))}
 
 
-def _refuse_external_data(file: Path, raw: bytes) -> None:
-    """Weights must be inside the file: a reference could name any other file of this machine."""
+def open_session(raw: bytes, where: str) -> Any:
+    """A model that runs from memory: no file beside it, no other format, no library."""
+    runtime = require("onnxruntime", "onnx", "running an ONNX model")
+    check_model(raw, where)
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong is in the exception
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    # onnxruntime would look for weights outside the file in the current directory; the check above refuses them, and
+    # here is a second line should it overlook one: no file can lie below a device.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    try:
+        session = runtime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+        raise EncoderError(f"{where} is not a model that onnxruntime can run: {_line(error)}") from None
+    if len(session.get_inputs()) != 1:
+        raise EncoderError(f"{where}: expected a model with one input, got {len(session.get_inputs())}")
+    return session
+
+
+def check_model(raw: bytes, where: str) -> None:
+    """Refuse a graph with weights outside the file, functions of its own, or operators that are not ONNX's.
+
+    Functions are what a model calls and calls again: a few lines of them can stand for any number of operators.
+    """
     onnx = require("onnx", "onnx", "checking an ONNX model")
     try:
         model = onnx.load_model_from_string(raw)
     except Exception as error:  # noqa: BLE001 - protobuf's DecodeError is not importable from one place
-        raise EncoderError(f"{file} is not an ONNX model: {error}") from None
-    graphs = [model.graph, *model.functions]
-    if any(tensor.data_location == onnx.TensorProto.EXTERNAL for g in graphs for tensor in _tensors(g)):
-        raise EncoderError(f"{file} keeps weights outside itself, which is not read: save them inline")
+        raise EncoderError(f"{where} is not an ONNX model: {_line(error)}") from None
+    if model.functions:
+        raise EncoderError(f"{where} defines functions, which are not read: export it with operators only")
+    for message in _messages(model, onnx.TensorProto):
+        if isinstance(message, onnx.TensorProto) and (
+            message.data_location != onnx.TensorProto.DEFAULT or message.external_data
+        ):
+            raise EncoderError(f"{where} keeps weights outside itself, which is not read: save them inline")
+        if isinstance(message, onnx.NodeProto) and message.domain not in _DOMAINS:
+            raise EncoderError(
+                f"{where} has an operator {message.op_type!r:.60} of domain {message.domain!r:.60}; expected only "
+                "operators of ONNX itself: export the model without optimisations of one runtime"
+            )
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Every tensor of a graph or function, those of nested graphs included."""
-    yield from getattr(graph, "initializer", ())
-    for sparse in getattr(graph, "sparse_initializer", ()):
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for nested in (attribute.g, *attribute.graphs):
-                yield from _tensors(nested)
+def _messages(root: Any, leaf: type) -> Iterator[Any]:
+    """Every message below the root, whatever field holds it; a ``leaf`` is not looked into."""
+    stack = [root]
+    while stack:
+        message = stack.pop()
+        yield message
+        if isinstance(message, leaf):
+            continue
+        for field in message.DESCRIPTOR.fields:
+            if field.message_type is None:
+                continue
+            value = getattr(message, field.name)
+            if hasattr(value, "DESCRIPTOR"):
+                if message.HasField(field.name):
+                    stack.append(value)
+            else:
+                stack.extend(value)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

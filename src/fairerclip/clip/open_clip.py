@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 
 from fairerclip.clip.base import (
     check_device,
@@ -20,10 +19,19 @@ from fairerclip.clip.base import (
     prompt_list,
     unit_rows,
 )
+from fairerclip.clip.config import OPEN_CLIP, checked
 from fairerclip.clip.preprocess import Preprocessing, read_json
-from fairerclip.clip.weights import CONVERT, check_safetensors, open_clip_file, sha256_of
+from fairerclip.clip.tokens import SETTINGS_FILES, TOKENIZER_FILE, Tokens, folder_tokens
+from fairerclip.clip.weights import (
+    CONVERT,
+    check_fits,
+    check_safetensors,
+    member,
+    open_clip_file,
+    sha256_of,
+)
 from fairerclip.data.provenance import Provenance
-from fairerclip.errors import EncoderError
+from fairerclip.errors import EncoderError, FairerClipError
 from fairerclip.extras import require
 
 CONFIG = "open_clip_config.json"
@@ -36,9 +44,10 @@ _SHAPE: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class _Source:
-    """What to build: an architecture or a folder, its weights, and what their origin says about them."""
+    """What to build: an architecture or a folder's own, its weights, and what their origin says about them."""
 
     architecture: str
+    config: dict[str, Any]
     folder: Path | None
     file: Path
     settings: Mapping[str, Any] | None
@@ -71,22 +80,21 @@ class OpenClipEncoder:
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
         """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        prompts = prompt_list(prompts)
-        check_prompts(prompts, self._lengths(prompts), self.tokenizer.context_length)
-        return in_batches(prompts, self.width, self._encode_tokens)
+        return in_batches(self._ids(prompt_list(prompts)), self.width, self._encode_ids)
 
-    def _encode_tokens(self, prompts: list[str]) -> np.ndarray:
+    def _encode_ids(self, ids: np.ndarray) -> np.ndarray:
         torch = require("torch", "torch", "encoding prompts")
         with torch.inference_mode():
-            rows: np.ndarray = self.model.encode_text(self.tokenizer(prompts).to(self.device)).cpu().numpy()
+            rows: np.ndarray = self.model.encode_text(torch.from_numpy(ids).to(self.device)).cpu().numpy()
         return rows
 
-    def _lengths(self, prompts: list[str]) -> list[int]:
-        tokenizer = require("open_clip.tokenizer", "open-clip", "encoding prompts")
-        if isinstance(self.tokenizer, tokenizer.SimpleTokenizer):
-            return [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
-        ids = self.tokenizer.tokenizer([self.tokenizer.clean_fn(p) for p in prompts])["input_ids"]
-        return [len(row) for row in ids]
+    def _ids(self, prompts: list[str]) -> np.ndarray:
+        if isinstance(self.tokenizer, Tokens):
+            return self.tokenizer.ids(prompts)
+        lengths = [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
+        check_prompts(prompts, lengths, self.tokenizer.context_length)
+        rows: np.ndarray = self.tokenizer(prompts).numpy()
+        return rows
 
 
 def load(
@@ -104,23 +112,19 @@ def load(
     settings, quick_gelu = _passed(library, source, preprocessing)
     with hub_access(download):
         try:
-            model, tokenizer = _build(library, source, quick_gelu, device)
-        except (OSError, RuntimeError, ValueError, TypeError, LookupError, SafetensorError) as error:
+            model = _build(library, source, quick_gelu).to(device).eval().requires_grad_(False)
+            tokenizer = _tokenizer(library, source, download)
+            if settings is None:
+                settings = _own_settings(library, source, model.visual.image_size)
+            encoder = OpenClipEncoder(name, model, tokenizer, device, settings)
+            height, width = settings.output_size
+            encoder.width = encoder.encode_images(np.zeros((1, 3, height, width), np.float32)).shape[1]
+        except FairerClipError:
+            raise
+        except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
             raise EncoderError(
-                f"{source.file} does not load as {source.architecture}: {str(error)[:400]}"
+                f"{source.file} does not load as {source.architecture}: {type(error).__name__}: {str(error)[:400]}"
             ) from error
-    size = model.visual.image_size
-    if settings is None:
-        if source.settings is None:
-            raise EncoderError(
-                f"nothing says how images are prepared for {source.file}: put it in a folder with its "
-                f"{CONFIG}, or pass preprocessing= (--preprocessing): settings, a JSON file, or the tag they "
-                f"belong to ({', '.join(_tags(library, source.architecture)[:6]) or 'this model has none'})"
-            )
-        settings = Preprocessing.from_open_clip(source.settings, size)
-    encoder = OpenClipEncoder(name, model.eval().requires_grad_(False), tokenizer, device, settings)
-    height, width = settings.output_size
-    encoder.width = encoder.encode_images(np.zeros((1, 3, height, width), np.float32)).shape[1]
     encoder.provenance = Provenance(
         model=_label(source.architecture, quick_gelu),
         weights=sha256_of([source.file]),
@@ -146,19 +150,87 @@ def _label(architecture: str, quick_gelu: bool) -> str:
     return architecture + "-quickgelu" * (quick_gelu and not architecture.endswith("-quickgelu"))
 
 
-def _build(library: Any, source: _Source, quick_gelu: bool, device: str) -> tuple[Any, Any]:
-    """Model and tokenizer; open_clip reads .safetensors as data only, and strictly."""
-    common = {"precision": "fp32", "device": device, "require_pretrained": True, "weights_only": True}
-    if source.folder is not None:
-        place = f"local-dir:{source.folder}"
-        return library.create_model(place, **common), library.get_tokenizer(place)
-    text = (library.get_model_config(source.architecture) or {}).get("text_cfg", {})
-    if "siglip" in source.architecture.lower() and not text.get("hf_tokenizer_name"):
-        raise EncoderError(f"{source.architecture} would fetch its tokenizer: use a folder that has it")
-    model = library.create_model(
-        source.architecture, pretrained=str(source.file), force_quick_gelu=quick_gelu, **common
+def _build(library: Any, source: _Source, quick_gelu: bool) -> Any:
+    """The model in float32, its weights read strictly; of the folder's configuration only what was checked is used."""
+    torch = require("torch", "torch", "loading an open_clip model")
+    config = source.config | ({"quick_gelu": True} if quick_gelu else {})
+    vision, text = dict(config["vision_cfg"]), dict(config["text_cfg"])
+    # The weights are those of the file: open_clip would fetch others for a tower of timm or transformers.
+    vision["timm_model_pretrained"] = text["hf_model_pretrained"] = False
+    _refuse_shadowed(text.get("hf_model_name"))
+    custom = config.pop("custom_text", False) or bool(text.get("hf_model_name"))
+    kind = (
+        library.CLIP if not custom else library.CoCa if "multimodal_cfg" in config else library.CustomTextCLIP
     )
-    return model, library.get_tokenizer(source.architecture)
+    config |= {"vision_cfg": vision, "text_cfg": text}
+    with torch.device("meta"):
+        check_fits(kind(**config), [source.file])
+    model = kind(**config)
+    library.load_checkpoint(model, str(source.file), strict=True, weights_only=True)
+    return model
+
+
+def _refuse_shadowed(repository: str | None) -> None:
+    """Refuse a folder of the current directory that transformers would take for the repository of that name."""
+    if repository and os.path.exists(repository):
+        raise EncoderError(
+            f"{os.path.abspath(repository)} has the name of a repository: run this in another folder"
+        )
+
+
+def _tokenizer(library: Any, source: _Source, download: bool) -> Any:
+    """CLIP's own tokenizer, or the one that ``tokenizer.json`` in the folder, or in the cache, describes."""
+    text = source.config["text_cfg"]
+    context = text.get("context_length", library.tokenizer.DEFAULT_CONTEXT_LENGTH)
+    settings = dict(text.get("tokenizer_kwargs", {}))
+    strip = settings.pop("strip_sep_token", False)
+    repository = text.get("hf_tokenizer_name")
+    if not repository:
+        if source.folder is None and "siglip" in source.architecture.lower():
+            raise EncoderError(f"{source.architecture} would fetch its tokenizer: use a folder that has it")
+        if strip:
+            raise EncoderError(
+                f"{source.architecture}: strip_sep_token is for a tokenizer of hf_tokenizer_name"
+            )
+        return library.SimpleTokenizer(context_length=context, **settings)
+    clean = library.tokenizer.get_clean_fn(settings.get("clean", "whitespace"))
+    folder = source.folder or _cached_tokenizer(repository, download)
+    return folder_tokens(folder, context, strip_separator=strip, clean=clean)
+
+
+def _cached_tokenizer(repository: str, download: bool) -> Path:
+    hub = require("huggingface_hub", "open-clip", "finding a tokenizer in the cache")
+    try:
+        files = [TOKENIZER_FILE, *SETTINGS_FILES]
+        return Path(hub.snapshot_download(repository, allow_patterns=files, local_files_only=not download))
+    except (OSError, ValueError) as error:
+        raise EncoderError(
+            f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
+            f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`, or allow it here by name: download=True (--download). "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
+    if source.settings is None:
+        raise EncoderError(
+            f"nothing says how images are prepared for {source.file}: put it in a folder with its "
+            f"{CONFIG}, or pass preprocessing= (--preprocessing): settings, a JSON file, or the tag they "
+            f"belong to ({', '.join(_tags(library, source.architecture)[:6]) or 'this model has none'})"
+        )
+    return Preprocessing.from_open_clip(source.settings, size)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """An ``open_clip_config.json`` of which every key and value is known; see `fairerclip.clip.config`."""
+    found = checked(read_json(path), OPEN_CLIP, str(path))
+    model = found.get("model_cfg", {})
+    missing = [key for key in ("embed_dim", "vision_cfg", "text_cfg") if key not in model]
+    if missing:
+        raise EncoderError(
+            f"{path} must hold model_cfg with vision_cfg and text_cfg; it lacks {', '.join(missing)}"
+        )
+    return found
 
 
 def _tags(library: Any, architecture: str) -> list[str]:
@@ -179,20 +251,21 @@ def _find(library: Any, architecture: str, weights: str | Path | None, download:
     tag = {} if isinstance(weights, Path) else library.get_pretrained_cfg(architecture, weights)
     if tag:
         file = _cached(architecture, str(weights), tag, download)
-        return _Source(architecture, None, file, tag, bool(tag.get("quick_gelu", False)))
+        return _Source(architecture, named, None, file, tag, bool(tag.get("quick_gelu", False)))
     path = Path(weights)
     if not path.exists():
         raise EncoderError(
             f"weights {str(weights)!r} is neither a path nor a known tag of {architecture} "
             f"({', '.join(_tags(library, architecture)) or 'it has none'})"
         )
-    config_file = (path if path.is_dir() else path.parent) / CONFIG
-    config = read_json(config_file) if path.is_dir() or config_file.is_file() else {}
-    if config:
-        _check_same(architecture, named, config.get("model_cfg", {}), config_file)
+    folder = path if path.is_dir() else path.parent
+    config: dict[str, Any] = {}
+    if path.is_dir() or (folder / CONFIG).is_file():
+        config = read_config(member(folder, CONFIG))
+        _check_same(architecture, named, config["model_cfg"], folder / CONFIG)
     file = open_clip_file(path) if path.is_dir() else check_safetensors(path)
-    quick_gelu = bool(config.get("model_cfg", {}).get("quick_gelu", named.get("quick_gelu", False)))
-    return _Source(architecture, None, file, config.get("preprocess_cfg"), quick_gelu)
+    quick_gelu = config.get("model_cfg", named).get("quick_gelu", named.get("quick_gelu", False))
+    return _Source(architecture, named, None, file, config.get("preprocess_cfg"), quick_gelu)
 
 
 def _find_folder(place: str, weights: str | Path | None) -> _Source:
@@ -204,15 +277,14 @@ def _find_folder(place: str, weights: str | Path | None) -> _Source:
         )
     if weights is not None:
         raise EncoderError(f"open_clip:FOLDER names the weights already; leave weights={str(weights)!r} out")
-    config = read_json(folder / CONFIG)
-    model = config.get("model_cfg")
-    if not isinstance(model, dict) or not isinstance(model.get("vision_cfg"), dict):
-        raise EncoderError(f"{folder / CONFIG} must hold model_cfg with vision_cfg and text_cfg")
-    quick_gelu = bool(model.get("quick_gelu", False))
+    config = read_config(member(folder, CONFIG))
+    model = config["model_cfg"]
     vision = model["vision_cfg"]
     label = f"{vision.get('timm_model_name', 'clip')}-{vision.get('width')}x{vision.get('layers')}"
     file = open_clip_file(folder)
-    return _Source(label, folder.absolute(), file, config.get("preprocess_cfg"), quick_gelu)
+    return _Source(
+        label, model, folder.absolute(), file, config.get("preprocess_cfg"), model.get("quick_gelu", False)
+    )
 
 
 def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:

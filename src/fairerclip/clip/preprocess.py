@@ -15,14 +15,56 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.data.strict_json import MAX_JSON_BYTES, strict_loads
+from fairerclip.clip.config import (
+    IMAGE_PROCESSOR,
+    IMAGE_PROCESSOR_IGNORED,
+    MAX_IMAGE_EDGE,
+    checked,
+    is_number,
+    is_whole,
+)
+from fairerclip.data.strict_json import MAX_JSON_BYTES, read_strict_json
 from fairerclip.errors import EncoderError, ImageError
 from fairerclip.extras import require
 from fairerclip.images import MAX_PIXELS
 
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
 OPENAI_STD = (0.26862954, 0.26130258, 0.27577711)
+_SMALLEST_STD, _LARGEST = 1e-6, 1e6
 _RESAMPLING = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
+
+
+def _square(edge: int) -> dict[str, int]:
+    return {"height": edge, "width": edge}
+
+
+_STEPS = {
+    "do_resize": True,
+    "do_rescale": True,
+    "do_normalize": True,
+    "rescale_factor": 1 / 255,
+    "resample": 3,
+}
+_CLIP_PROCESSOR: dict[str, Any] = {
+    **_STEPS,
+    "size": {"shortest_edge": 224},
+    "do_center_crop": True,
+    "crop_size": _square(224),
+    "image_mean": list(OPENAI_MEAN),
+    "image_std": list(OPENAI_STD),
+}
+_SIGLIP_PROCESSOR: dict[str, Any] = {
+    **_STEPS,
+    "size": _square(224),
+    "image_mean": [0.5] * 3,
+    "image_std": [0.5] * 3,
+}
+_PROCESSORS = {
+    "CLIPImageProcessor": _CLIP_PROCESSOR,
+    "CLIPFeatureExtractor": _CLIP_PROCESSOR,
+    "SiglipImageProcessor": _SIGLIP_PROCESSOR,
+}
+"""What transformers' image processors do where their file does not say it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +103,7 @@ class Preprocessing:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem:
-            raise EncoderError(f"preprocessing cannot be used: {problem}; got {asdict(self)}")
+            raise EncoderError(f"preprocessing cannot be used: {problem}; got {asdict(self)!r:.300}")
 
     @classmethod
     def openai(cls, size: int) -> Preprocessing:
@@ -71,7 +113,7 @@ class Preprocessing:
     @classmethod
     def from_open_clip(cls, config: Mapping[str, Any], size: int | tuple[int, int]) -> Preprocessing:
         """From open_clip's ``preprocess_cfg``; ``size`` is the image size of the model itself."""
-        height, width = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+        height, width = (size, size) if isinstance(size, int) else (size[0], size[1])
         missing = [key for key in ("mean", "std", "interpolation", "resize_mode") if key not in config]
         if missing:
             raise EncoderError(
@@ -85,21 +127,33 @@ class Preprocessing:
     @classmethod
     def from_transformers(cls, config: Mapping[str, Any]) -> Preprocessing:
         """From the settings of transformers' CLIP or SigLIP image processor."""
-        steps = [step for step in ("do_resize", "do_rescale", "do_normalize") if not config.get(step)]
-        if steps or config.get("do_pad"):
-            raise EncoderError(f"the image processor has {', '.join(steps) or 'do_pad'} other than CLIP's")
-        if abs(float(config.get("rescale_factor", 1 / 255)) * 255 - 1) > 1e-6:
-            raise EncoderError(f"rescale_factor must be 1/255; got {config['rescale_factor']}")
-        size, crop = dict(config["size"]), config.get("crop_size") if config.get("do_center_crop") else None
+        kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
+        defaults = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"))
+        if defaults is None:
+            raise EncoderError(
+                f"expected an image_processor_type of {', '.join(_PROCESSORS)}, got {kind!r:.60}: save the image "
+                "processor beside the model, or pass preprocessing= (--preprocessing)"
+            )
+        found = defaults | checked(config, IMAGE_PROCESSOR, "the image processor", IMAGE_PROCESSOR_IGNORED)
+        steps = [step for step in ("do_resize", "do_rescale", "do_normalize") if not found[step]]
+        if steps:
+            raise EncoderError(f"the image processor has {', '.join(steps)} other than CLIP's")
+        if abs(found["rescale_factor"] * 255 - 1) > 1e-6:
+            raise EncoderError(f"rescale_factor must be 1/255; got {found['rescale_factor']}")
+        size = found["size"]
+        if is_whole(size):
+            size = {"shortest_edge": size} if "shortest_edge" in defaults["size"] else _square(size)
+        crop = found.get("crop_size") if found.get("do_center_crop") else None
+        if is_whole(crop):
+            crop = _square(crop)
         edge = size.get("shortest_edge")
-        filters = {number: name for name, number in _RESAMPLING.items()}
         return cls(
-            size=(int(edge), int(edge)) if edge else (int(size["height"]), int(size["width"])),
+            size=(edge, edge) if edge else (size["height"], size["width"]),
             resize="shortest" if edge else "squash",
-            crop=None if crop is None else (int(crop["height"]), int(crop["width"])),
-            mean=_triple(config["image_mean"]),
-            std=_triple(config["image_std"]),
-            interpolation=filters.get(int(config["resample"]), str(config["resample"])),
+            crop=None if crop is None else (crop["height"], crop["width"]),
+            mean=_triple(found["image_mean"]),
+            std=_triple(found["image_std"]),
+            interpolation=next(name for name, number in _RESAMPLING.items() if number == found["resample"]),
             origin="floor",
         )
 
@@ -116,7 +170,7 @@ class Preprocessing:
             return cls(**fields)
         except TypeError as error:
             raise EncoderError(
-                f"{where} must hold size, resize, crop, mean, std, interpolation, origin: {error}"
+                f"{where} must hold size, resize, crop, mean, std, interpolation, origin: {ascii(str(error))[:200]}"
             ) from None
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,47 +229,43 @@ class Preprocessing:
         return round(excess / 2) if self.origin == "even" else excess // 2
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A small JSON object from a file, or an error that names the file."""
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(MAX_JSON_BYTES + 1)
-    except OSError as error:
-        raise EncoderError(f"{path} cannot be read: {error.strerror or error}") from None
-    value = strict_loads(raw, str(path), EncoderError)
+def read_json(path: Path, *, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """A JSON object from a file of at most ``limit`` bytes, or an error that names the file."""
+    value = read_strict_json(path, EncoderError, limit=limit)
     if not isinstance(value, dict):
         raise EncoderError(f"{path} must hold a JSON object; got {type(value).__name__}")
     return value
 
 
 def _triple(value: Any) -> tuple[float, float, float]:
-    values = [float(v) for v in (value if isinstance(value, (list, tuple)) else [value] * 3)]
-    if len(values) != 3:
-        raise EncoderError(f"mean and std need one number per channel; got {value!r}")
-    return values[0], values[1], values[2]
+    values = value if isinstance(value, (list, tuple)) else [value] * 3
+    if len(values) != 3 or not all(map(is_number, values)):
+        raise EncoderError(f"mean and std need one number per channel; got {value!r:.120}")
+    return float(values[0]), float(values[1]), float(values[2])
+
+
+def _pair(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(is_whole(edge) and 0 < edge <= MAX_IMAGE_EDGE for edge in value)
+    )
 
 
 def _problem(p: Preprocessing) -> str | None:
-    """What is wrong with the settings, if anything."""
-
-    def pair(value: Any) -> bool:
-        return (
-            isinstance(value, tuple)
-            and len(value) == 2
-            and all(isinstance(v, int) and 0 < v <= 4096 for v in value)
-        )
-
+    """What is wrong with the settings, if anything; a field may hold anything that JSON can."""
     if p.resize not in ("shortest", "squash"):
-        return f"resize must be shortest or squash, not {p.resize!r}"
-    if not pair(p.size) or not (p.crop is None or pair(p.crop)):
-        return "size and crop must be (height, width) from 1 to 4096"
+        return "resize must be shortest or squash"
+    if not _pair(p.size) or not (p.crop is None or _pair(p.crop)):
+        return f"size and crop must be (height, width) from 1 to {MAX_IMAGE_EDGE}"
     if p.resize == "shortest" and (p.size[0] != p.size[1] or p.crop is None):
         return "shortest needs one edge and a crop"
     if p.crop is not None and (p.crop[0] > p.size[0] or p.crop[1] > p.size[1]):
         return "the crop is larger than the resized image"
-    if p.interpolation not in _RESAMPLING or p.origin not in ("even", "floor"):
+    if p.interpolation not in tuple(_RESAMPLING) or p.origin not in ("even", "floor"):
         return f"interpolation must be one of {', '.join(_RESAMPLING)}, and origin even or floor"
-    numbers = (*p.mean, *p.std) if isinstance(p.mean, tuple) and isinstance(p.std, tuple) else ()
-    if len(numbers) != 6 or not np.isfinite(numbers).all() or min(p.std) <= 0:
-        return "mean and std must be three finite numbers each, std positive"
+    if not all(isinstance(v, tuple) and len(v) == 3 and all(map(is_number, v)) for v in (p.mean, p.std)):
+        return "mean and std must be three finite numbers each"
+    if not all(_SMALLEST_STD <= v for v in p.std) or not all(abs(v) <= _LARGEST for v in (*p.mean, *p.std)):
+        return f"std must be at least {_SMALLEST_STD:g}, and mean and std at most {_LARGEST:g}"
     return None

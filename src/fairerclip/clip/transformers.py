@@ -7,43 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 
 from fairerclip.clip.base import (
     check_device,
     check_pixels,
-    check_prompts,
-    hub_access,
     in_batches,
     prompt_list,
     unit_rows,
 )
+from fairerclip.clip.config import TRANSFORMERS, TRANSFORMERS_IGNORED, checked
 from fairerclip.clip.preprocess import Preprocessing, read_json
-from fairerclip.clip.weights import sha256_of, transformers_files
+from fairerclip.clip.tokens import Tokens, folder_tokens
+from fairerclip.clip.weights import check_fits, member, sha256_of, transformers_files
 from fairerclip.data.provenance import Provenance
-from fairerclip.errors import EncoderError
+from fairerclip.errors import EncoderError, FairerClipError
 from fairerclip.extras import require
 
-_TYPES = ("clip", "siglip")
-_PROCESSORS = {
-    "CLIPImageProcessor": "CLIPImageProcessorPil",
-    "CLIPFeatureExtractor": "CLIPImageProcessorPil",
-    "SiglipImageProcessor": "SiglipImageProcessorPil",
-}
-_LOAD_ERRORS = (OSError, RuntimeError, ValueError, TypeError, LookupError, SafetensorError)
-_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_MODELS = {"clip": ("CLIPConfig", "CLIPModel"), "siglip": ("SiglipConfig", "SiglipModel")}
+_FILES = ["*.json", "*.txt", "*.safetensors"]
+_PROCESSOR, _NESTED = "preprocessor_config.json", "processor_config.json"
 
 
 class TransformersEncoder:
     """A CLIP or SigLIP model of transformers in float32 and evaluation mode; see `Encoder`."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, device: str, settings: Preprocessing):
+    def __init__(self, name: str, model: Any, tokenizer: Tokens, device: str, settings: Preprocessing):
         self.name = name
         self.model = model
         self.tokenizer = tokenizer
         self.device = device
         self.preprocessing = settings
-        self.context = int(model.config.text_config.max_position_embeddings)
         self.provenance: Provenance
         self.width: int
 
@@ -61,16 +54,13 @@ class TransformersEncoder:
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
         """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        prompts = prompt_list(prompts)
-        check_prompts(prompts, [len(self.tokenizer(p)["input_ids"]) for p in prompts], self.context)
-        return in_batches(prompts, self.width, self._encode)
+        return in_batches(self.tokenizer.ids(prompt_list(prompts)), self.width, self._encode)
 
-    def _encode(self, prompts: list[str]) -> np.ndarray:
+    def _encode(self, ids: np.ndarray) -> np.ndarray:
         # Padded to the full length and without a mask: SigLIP was trained so, and CLIP looks back only.
         torch = require("torch", "torch", "encoding prompts")
-        ids = self.tokenizer(prompts, padding="max_length", max_length=self.context)["input_ids"]
         with torch.inference_mode():
-            rows = self.model.get_text_features(input_ids=torch.tensor(ids, device=self.device))
+            rows = self.model.get_text_features(input_ids=torch.from_numpy(ids).to(self.device))
         out: np.ndarray = rows.pooler_output.cpu().numpy()
         return out
 
@@ -83,18 +73,25 @@ def load(
     folder = _folder(place, download)
     files = transformers_files(folder)
     check_device(device)
-    settings = preprocessing or _settings(library, folder)
-    with hub_access(False):
-        model, tokenizer = _build(library, folder)
-    model = model.to(device).eval().requires_grad_(False)
-    encoder = TransformersEncoder(name, model, tokenizer, device, settings)
-    image_size = int(model.config.vision_config.image_size)
-    if settings.output_size != (image_size, image_size):
+    settings = preprocessing or read_settings(folder)
+    kind, config = read_config(member(folder, "config.json"))
+    try:
+        model = _build(library, kind, config, files).to(device).eval().requires_grad_(False)
+        tokenizer = folder_tokens(folder, int(model.config.text_config.max_position_embeddings))
+        encoder = TransformersEncoder(name, model, tokenizer, device, settings)
+        image_size = model.config.vision_config.image_size
+        if settings.output_size != (image_size, image_size):
+            raise EncoderError(
+                f"{folder}: the image processor makes images of {settings.output_size} and the model reads "
+                f"({image_size}, {image_size}); the two files do not belong together"
+            )
+        encoder.width = encoder.encode_images(np.zeros((1, 3, image_size, image_size), np.float32)).shape[1]
+    except FairerClipError:
+        raise
+    except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
         raise EncoderError(
-            f"{folder}: the image processor makes images of {settings.output_size} and the model reads "
-            f"({image_size}, {image_size}); the two files do not belong together"
-        )
-    encoder.width = encoder.encode_images(np.zeros((1, 3, image_size, image_size), np.float32)).shape[1]
+            f"{folder} does not load as a {kind} model: {type(error).__name__}: {str(error)[:400]}"
+        ) from error
     encoder.provenance = Provenance(
         model=_label(model.config),
         weights=sha256_of(files),
@@ -127,52 +124,49 @@ def _folder(place: str, download: bool) -> Path:
         ) from None
 
 
-def _build(library: Any, folder: Path) -> tuple[Any, Any]:
+def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -> Any:
+    """The model in float32; of the folder's configuration only what was checked is used."""
     torch = require("torch", "transformers", "loading a transformers model")
-    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    kind = read_json(folder / "config.json").get("model_type")
-    if kind not in _TYPES:
-        raise EncoderError(f"{folder} holds a model of type {kind!r}; expected one of {', '.join(_TYPES)}")
-    try:
-        model, report = library.AutoModel.from_pretrained(
-            folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **local
+    load_file = require("safetensors.torch", "torch", "loading a transformers model").load_file
+    configured, model_class = (getattr(library, name) for name in _MODELS[kind])
+    with torch.device("meta"):
+        check_fits(model_class(configured(**config)), files)
+    model = model_class(configured(**config))
+    state: dict[str, Any] = {}
+    for file in files:
+        state |= load_file(file)
+    missing = model.load_state_dict(state, strict=False).missing_keys
+    if missing:  # they would be left random
+        raise EncoderError(
+            f"{files[0].parent}: the weights lack {len(missing)} tensors, such as {min(missing)}"
         )
-        tokenizer = library.AutoTokenizer.from_pretrained(folder, **local)
-    except (ImportError, *_LOAD_ERRORS) as error:
-        raise EncoderError(f"{folder} does not load as a {kind} model: {str(error)[:400]}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:  # transformers would leave them random
-        raise EncoderError(f"{folder}: the weights lack {len(missing)} tensors, such as {missing[0]}")
-    return model, tokenizer
+    return model
 
 
-def _settings(library: Any, folder: Path) -> Preprocessing:
-    """The numbers of the folder's own image processor."""
-    file = folder / "preprocessor_config.json"
-    nested = folder / "processor_config.json"
+def read_config(path: Path) -> tuple[str, dict[str, Any]]:
+    """Kind of model and settings of a ``config.json``; see `fairerclip.clip.config`."""
+    values = read_json(path)
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in _MODELS:
+        raise EncoderError(
+            f"{path.parent} holds a model of type {kind!r:.60}; expected one of {', '.join(_MODELS)}"
+        )
+    return kind, checked(values, TRANSFORMERS[kind], str(path), TRANSFORMERS_IGNORED)
+
+
+def read_settings(folder: Path) -> Preprocessing:
+    """What the folder's own image processor does to an image."""
+    file, nested = member(folder, _PROCESSOR), member(folder, _NESTED)
     if file.is_file():
         found = read_json(file)
     elif nested.is_file():
-        found = read_json(nested).get("image_processor", {})
+        found, file = read_json(nested).get("image_processor", {}), nested
     else:
-        found = {}
-    kind = str(found.get("image_processor_type", found.get("feature_extractor_type", "")))
-    kind = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"), "")
-    if not kind:
         raise EncoderError(
-            f"nothing in {folder} says how images are prepared: expected preprocessor_config.json with an "
-            f"image_processor_type of {', '.join(_PROCESSORS)}. Save the image processor there, or pass "
-            "preprocessing= (--preprocessing)"
+            f"nothing in {folder} says how images are prepared: expected {_PROCESSOR}. Save the image processor "
+            "there, or pass preprocessing= (--preprocessing)"
         )
     try:
-        return Preprocessing.from_transformers(getattr(library, kind)(**found).to_dict())
-    except (
-        ImportError,
-        RuntimeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:  # torchvision may not fit torch
-        if isinstance(error, EncoderError):
-            raise
-        raise EncoderError(f"{folder}: the image processor's settings cannot be used: {error}") from error
+        return Preprocessing.from_transformers(found)
+    except EncoderError as error:
+        raise EncoderError(f"{file}: {error}") from None
