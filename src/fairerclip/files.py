@@ -48,7 +48,7 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix
                 raise error(f"{path}: expected a regular file, found a folder or a device")
             if found.st_size > limit and not prefix:
                 raise error(f"{path}: expected at most {limit:,} bytes, got {found.st_size:,}")
-            content = handle.read(limit)
+            content = handle.read(min(limit, found.st_size))  # read(n) takes n bytes of memory at once
             if not prefix and handle.read(1):  # the file has grown meanwhile
                 raise error(f"{path}: expected at most {limit:,} bytes, got more")
             return content

@@ -1,0 +1,208 @@
+"""ONNX graphs from anybody: nothing outside the file is read, nothing but ONNX's operators runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from fairerclip.clip import load
+from fairerclip.clip import onnx as ours
+from fairerclip.errors import EncoderError
+from fairerclip.files import read_bounded
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tokenizers")
+pytest.importorskip("PIL")
+h = onnx.helper
+FLOAT = onnx.TensorProto.FLOAT
+A = onnx.AttributeProto
+
+
+def external(place="secret.bin"):
+    tensor = onnx.TensorProto(name="c", data_type=FLOAT, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", place), ("offset", "0"), ("length", "12")):
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def sparse():
+    indices = h.make_tensor("i", onnx.TensorProto.INT64, [3], [0, 1, 2])
+    return onnx.SparseTensorProto(values=external(), indices=indices, dims=[3])
+
+
+def attribute(name, kind, **value):
+    return onnx.AttributeProto(name=name, type=kind, **value)
+
+
+def constant(*attributes):
+    return onnx.NodeProto(op_type="Constant", output=["c"], attribute=attributes)
+
+
+INLINE = constant(attribute("value", A.TENSOR, t=h.make_tensor("c", FLOAT, [3], [0.0, 0.0, 1.0])))
+
+
+def model(*nodes, **graph):
+    """Mean colours plus the constant ``c``: pixels (b, 3, 64, 64) to (b, 3)."""
+    nodes = [
+        *nodes,
+        h.make_node("GlobalAveragePool", ["x"], ["m"]),
+        h.make_node("Flatten", ["m"], ["f"]),
+        h.make_node("Add", ["f", "c"], ["y"]),
+    ]
+    made = h.make_graph(
+        nodes,
+        "g",
+        [h.make_tensor_value_info("x", FLOAT, ["b", 3, 64, 64])],
+        [h.make_tensor_value_info("y", FLOAT, ["b", 3])],
+        **graph,
+    )
+    return h.make_model(made, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+
+
+def nested(graph):
+    """A node whose branch is the graph."""
+    return onnx.NodeProto(op_type="If", attribute=[attribute("then_branch", A.GRAPH, g=graph)])
+
+
+def with_training(tensor):
+    out = model(INLINE)
+    out.training_info.add(algorithm=onnx.GraphProto(initializer=[tensor]))
+    return out
+
+
+def with_function(node):
+    out = model(INLINE)
+    out.functions.add(name="F", domain="", node=[node])
+    return out
+
+
+HIDDEN = {
+    "initializer": lambda: model(initializer=[external()]),
+    "sparse initializer": lambda: model(INLINE, sparse_initializer=[sparse()]),
+    "tensor": lambda: model(constant(attribute("value", A.TENSOR, t=external()))),
+    "tensors": lambda: model(constant(attribute("value", A.TENSORS, tensors=[external()]))),
+    "sparse tensor": lambda: model(
+        constant(attribute("sparse_value", A.SPARSE_TENSOR, sparse_tensor=sparse()))
+    ),
+    "sparse tensors": lambda: model(
+        constant(attribute("sparse_value", A.SPARSE_TENSORS, sparse_tensors=[sparse()]))
+    ),
+    "branch": lambda: model(INLINE, nested(onnx.GraphProto(initializer=[external()]))),
+    "graphs": lambda: model(
+        INLINE,
+        onnx.NodeProto(
+            attribute=[attribute("x", A.GRAPHS, graphs=[onnx.GraphProto(initializer=[external()])])]
+        ),
+    ),
+    "training": lambda: with_training(external()),
+}
+
+
+@pytest.mark.parametrize("place", HIDDEN)
+def test_weights_outside_the_file_are_found_wherever_they_are_named(place):
+    with pytest.raises(EncoderError, match="keeps weights outside itself"):
+        ours.check_model(HIDDEN[place]().SerializeToString(), "image.onnx")
+
+
+@pytest.fixture
+def folder(onnx_folder, tmp_path, monkeypatch):
+    """A folder for mean colours, and a file of the current directory that is nobody's business."""
+    out = shutil.copytree(onnx_folder, tmp_path / "model")
+    settings = json.loads((out / "preprocess.json").read_text()) | {"width": 3}
+    (out / "preprocess.json").write_text(json.dumps(settings))
+    (tmp_path / "secret.bin").write_bytes(struct.pack("<3f", 0, 42, 0))
+    monkeypatch.chdir(tmp_path)
+    return out
+
+
+def test_a_file_of_the_current_directory_does_not_get_into_an_embedding(folder):
+    (folder / "image.onnx").write_bytes(HIDDEN["sparse tensor"]().SerializeToString())
+    with pytest.raises(EncoderError, match="keeps weights outside itself"):
+        load(f"onnx:{folder}").encode_images(np.zeros((1, 3, 64, 64), np.float32))
+
+
+@pytest.mark.parametrize("place", ["sparse tensor", "tensor", "initializer"])
+def test_onnxruntime_is_not_told_where_files_are(folder, place, monkeypatch):
+    monkeypatch.setattr(ours, "check_model", lambda raw, where: None)  # should it overlook something
+    with pytest.raises(EncoderError, match="not a model that onnxruntime can run"):
+        ours.open_session(HIDDEN[place]().SerializeToString(), "image.onnx")
+
+
+def test_a_model_with_its_weights_inside_runs(folder):
+    (folder / "image.onnx").write_bytes(model(INLINE).SerializeToString())
+    encoder = load(f"onnx:{folder}")
+    np.testing.assert_array_equal(
+        encoder.encode_images(np.zeros((2, 3, 64, 64), np.float32)), [[0, 0, 1]] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (
+            lambda: model(INLINE, onnx.NodeProto(op_type="EPContext", domain="com.microsoft")),
+            "'EPContext' of domain",
+        ),
+        (
+            lambda: model(nested(onnx.GraphProto(node=[onnx.NodeProto(op_type="X", domain="evil")]))),
+            "domain 'evil'",
+        ),
+        (lambda: with_function(INLINE), "defines functions"),
+        (model, "onnxruntime can run"),
+    ],
+)
+def test_graphs_that_are_not_plain_are_refused(made, message):
+    with pytest.raises(EncoderError, match=message) as caught:
+        ours.open_session(made().SerializeToString(), "image.onnx")
+    assert "\n" not in str(caught.value)
+
+
+def test_graphs_within_graphs_end_somewhere():
+    def field(number, content):
+        size, length = len(content), b""
+        while size > 127:
+            length += bytes([size & 127 | 128])
+            size >>= 7
+        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+    raw = b""
+    for _ in range(5000):
+        raw = field(1, field(5, field(6, raw)))  # node, attribute, graph
+    with pytest.raises(EncoderError, match="not an ONNX model"):
+        ours.open_session(field(7, raw), "image.onnx")
+
+
+def test_a_graph_that_fails_when_it_runs_is_one_clear_error(folder):
+    (folder / "image.onnx").write_bytes(model(INLINE).SerializeToString())
+    for name, value in (("width", 4), ("pad_id", 4_000_000)):
+        settings = json.loads((folder / "preprocess.json").read_text()) | {name: value}
+        (folder / "preprocess.json").write_text(json.dumps(settings))
+    encoder = load(f"onnx:{folder}")
+    with pytest.raises(EncoderError, match=r"expected embeddings \(1, 4\), got \(1, 3\)"):
+        encoder.encode_images(np.zeros((1, 3, 64, 64), np.float32))
+    with pytest.raises(
+        EncoderError, match="the model cannot be run"
+    ):  # an id that the vocabulary does not have
+        encoder.encode_text(["a bird"])
+
+
+def test_the_size_of_a_file_is_checked_before_it_is_read(folder, monkeypatch):
+    monkeypatch.setattr(ours, "MAX_ONNX_BYTES", 1000)
+    with pytest.raises(EncoderError, match="expected at most 1,000 bytes"):
+        load(f"onnx:{folder}")
+
+
+def test_a_large_limit_takes_no_memory(tmp_path):
+    (tmp_path / "a").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_bounded(tmp_path / "a", 2**31 - 1, EncoderError) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
