@@ -97,6 +97,19 @@ def in_batches(ids: np.ndarray, width: int, encode: Callable[[np.ndarray], np.nd
     return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, width), np.float32)
 
 
+def check_towers(images: np.ndarray, texts: np.ndarray) -> None:
+    """Refuse a model whose towers do not make rows of one length, seen from an image and a prompt."""
+    if images.ndim != 2 or images.shape != texts.shape:
+        raise EncoderError(
+            f"expected an image and a prompt to become rows of one length, got {images.shape} and {texts.shape}"
+        )
+
+
+def one_line(error: BaseException) -> str:
+    """What a library said, short enough for a message."""
+    return " ".join(str(error).split())[:300]
+
+
 def check_device(device: str) -> None:
     """Refuse a device that torch cannot compute on here."""
     torch = require("torch", "torch", "encoding images")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.clip.base import check_pixels, in_batches, prompt_list, unit_rows
+from fairerclip.clip.base import check_pixels, in_batches, one_line, prompt_list, unit_rows
 from fairerclip.clip.config import MAX_CONTEXT, MAX_VOCABULARY, MAX_WIDTH, is_whole
 from fairerclip.clip.preprocess import Preprocessing, read_json
 from fairerclip.clip.tokens import Tokens, read_tokenizer
@@ -70,7 +70,7 @@ class OnnxEncoder:
         try:
             rows = np.asarray(session.run(None, {session.get_inputs()[0].name: values})[0], dtype=np.float32)
         except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
-            raise EncoderError(f"{self.name}: the model cannot be run: {_line(error)}") from None
+            raise EncoderError(f"{self.name}: the model cannot be run: {one_line(error)}") from None
         if rows.shape != (len(values), self.width):
             raise EncoderError(
                 f"{self.name}: expected embeddings {(len(values), self.width)}, got {rows.shape}"
@@ -143,7 +143,7 @@ def open_session(raw: bytes, where: str) -> Any:
     try:
         session = runtime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
-        raise EncoderError(f"{where} is not a model that onnxruntime can run: {_line(error)}") from None
+        raise EncoderError(f"{where} is not a model that onnxruntime can run: {one_line(error)}") from None
     if len(session.get_inputs()) != 1:
         raise EncoderError(f"{where}: expected a model with one input, got {len(session.get_inputs())}")
     return session
@@ -158,7 +158,7 @@ def check_model(raw: bytes, where: str) -> None:
     try:
         model = onnx.load_model_from_string(raw)
     except Exception as error:  # noqa: BLE001 - protobuf's DecodeError is not importable from one place
-        raise EncoderError(f"{where} is not an ONNX model: {_line(error)}") from None
+        raise EncoderError(f"{where} is not an ONNX model: {one_line(error)}") from None
     if model.functions:
         raise EncoderError(f"{where} defines functions, which are not read: export it with operators only")
     for message in _messages(model, onnx.TensorProto):
@@ -190,7 +190,3 @@ def _messages(root: Any, leaf: type) -> Iterator[Any]:
                     stack.append(value)
             else:
                 stack.extend(value)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -14,8 +14,10 @@ from fairerclip.clip.base import (
     check_device,
     check_pixels,
     check_prompts,
+    check_towers,
     hub_access,
     in_batches,
+    one_line,
     prompt_list,
     unit_rows,
 )
@@ -117,13 +119,14 @@ def load(
             if settings is None:
                 settings = _own_settings(library, source, model.visual.image_size)
             encoder = OpenClipEncoder(name, model, tokenizer, device, settings)
-            height, width = settings.output_size
-            encoder.width = encoder.encode_images(np.zeros((1, 3, height, width), np.float32)).shape[1]
+            images = encoder.encode_images(np.zeros((1, 3, *settings.output_size), np.float32))
+            encoder.width = images.shape[-1]
+            check_towers(images, encoder.encode_text(["a"]))
         except FairerClipError:
             raise
         except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
             raise EncoderError(
-                f"{source.file} does not load as {source.architecture}: {type(error).__name__}: {str(error)[:400]}"
+                f"{source.file} does not load as {source.architecture}: {type(error).__name__}: {one_line(error)}"
             ) from error
     encoder.provenance = Provenance(
         model=_label(source.architecture, quick_gelu),

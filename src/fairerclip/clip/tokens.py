@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fairerclip.clip.base import check_prompts
+from fairerclip.clip.base import check_prompts, one_line
 from fairerclip.clip.config import MAX_VOCABULARY, TOKENIZER, TOKENIZER_IGNORED, checked, is_whole
 from fairerclip.clip.preprocess import read_json
 from fairerclip.clip.weights import member
@@ -163,4 +163,4 @@ def _refuse(error: BaseException, what: str) -> NoReturn:
     """Pass on that the user stopped us, or our own error; anything else is the file's fault."""
     if isinstance(error, FairerClipError | KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
-    raise EncoderError(f"{what}: {' '.join(str(error).split())[:300]}") from None
+    raise EncoderError(f"{what}: {one_line(error)}") from None

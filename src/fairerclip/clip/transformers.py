@@ -11,7 +11,9 @@ import numpy as np
 from fairerclip.clip.base import (
     check_device,
     check_pixels,
+    check_towers,
     in_batches,
+    one_line,
     prompt_list,
     unit_rows,
 )
@@ -85,12 +87,14 @@ def load(
                 f"{folder}: the image processor makes images of {settings.output_size} and the model reads "
                 f"({image_size}, {image_size}); the two files do not belong together"
             )
-        encoder.width = encoder.encode_images(np.zeros((1, 3, image_size, image_size), np.float32)).shape[1]
+        images = encoder.encode_images(np.zeros((1, 3, *settings.output_size), np.float32))
+        encoder.width = images.shape[-1]
+        check_towers(images, encoder.encode_text(["a"]))
     except FairerClipError:
         raise
     except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
         raise EncoderError(
-            f"{folder} does not load as a {kind} model: {type(error).__name__}: {str(error)[:400]}"
+            f"{folder} does not load as a {kind} model: {type(error).__name__}: {one_line(error)}"
         ) from error
     encoder.provenance = Provenance(
         model=_label(model.config),

@@ -11,6 +11,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from fairerclip.clip.base import one_line
 from fairerclip.clip.preprocess import read_json
 from fairerclip.errors import EncoderError
 
@@ -71,7 +72,7 @@ def check_fits(model: Any, files: Sequence[Path]) -> None:
             with safe_open(file, framework="np") as handle:
                 held += sum(math.prod(handle.get_slice(name).get_shape()) for name in handle.keys())  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            raise EncoderError(f"{file} does not load: {str(error)[:300]}") from None
+            raise EncoderError(f"{file} does not load: {one_line(error)}") from None
     needed = sum(tensor.numel() for tensor in model.state_dict().values())
     if needed > _MAX_GROWTH * held:
         raise EncoderError(

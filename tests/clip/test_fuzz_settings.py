@@ -1,0 +1,312 @@
+"""Damaged and hostile settings of models: whatever is in the file, only our own errors leave a reader."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+
+import pytest
+
+from fairerclip.clip import Preprocessing, load, onnx, tokens, transformers, weights
+from fairerclip.clip import open_clip as open_clip_loader
+from fairerclip.errors import EncoderError, FairerClipError
+
+pytest.importorskip("PIL")
+CASES = 200
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    2**31,
+    2**63,
+    10**400,
+    1e308,
+    -0.5,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    "",
+    "a",
+    "\ud800",
+    "\0",
+    "x" * 5000,
+    [],
+    [[]],
+    {},
+    {"a": {}},
+    [1, 2],
+    [1, 2, 3],
+    [10**400] * 3,
+    [True, None, "a"],
+    [[0.5] * 3],
+    [0] * 500,
+    {"height": "a", "width": 3},
+    {"shortest_edge": [224]},
+]
+OPENAI = Preprocessing.openai(64).as_dict()
+OPEN_CLIP = {
+    "model_cfg": {
+        "embed_dim": 8,
+        "quick_gelu": True,
+        "vision_cfg": {"image_size": 32, "layers": 1, "width": 8, "patch_size": 16, "head_width": 4},
+        "text_cfg": {
+            "context_length": 8,
+            "vocab_size": 49408,
+            "width": 8,
+            "heads": 2,
+            "layers": 1,
+            "tokenizer_kwargs": {"clean": "lower"},
+            "norm_kwargs": {"eps": 1e-6},
+        },
+    },
+    "preprocess_cfg": {
+        "size": [32, 32],
+        "mean": [0.5, 0.5, 0.5],
+        "std": [0.5, 0.5, 0.5],
+        "interpolation": "bicubic",
+        "resize_mode": "shortest",
+    },
+}
+TOWER = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+CLIP = {
+    "model_type": "clip",
+    "projection_dim": 8,
+    "architectures": ["CLIPModel"],
+    "text_config": {**TOWER, "vocab_size": 16, "max_position_embeddings": 8, "hidden_act": "gelu"},
+    "vision_config": {**TOWER, "image_size": 32, "patch_size": 16},
+}
+PROCESSOR = {
+    "image_processor_type": "CLIPImageProcessor",
+    "size": {"shortest_edge": 32},
+    "crop_size": {"height": 32, "width": 32},
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+    "resample": 3,
+    "do_resize": True,
+    "rescale_factor": 1 / 255,
+}
+MANIFEST = {"format_version": 1, "model": "m", "width": 8, "context": 8, "pad_id": 0, "preprocessing": OPENAI}
+TOKENIZER = {
+    "version": "1.0",
+    "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
+    "padding": {
+        "strategy": {"Fixed": 8},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+    },
+    "added_tokens": [
+        {
+            "id": 0,
+            "content": "<pad>",
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+    ],
+    "normalizer": {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "Lowercase"},
+            {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "},
+        ],
+    },
+    "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated", "invert": False},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "e", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"e": {"id": "e", "ids": [1], "tokens": ["e"]}},
+    },
+    "decoder": None,
+    "model": {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": "e",
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "vocab": {"<pad>": 0, "e": 1, "a": 2, "b": 3, "ab": 4},
+        "merges": ["a b"],
+    },
+}
+
+
+def places(value, above=()):
+    """Paths to every value of a document."""
+    yield above
+    entries = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, below in entries:
+        yield from places(below, (*above, key))
+
+
+def mutated(document, rng):
+    """The document with one to three changes: a value replaced or removed, a key added, text cut or flipped."""
+    out = copy.deepcopy(document)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        path = rng.choice(list(places(out)))
+        target = out
+        for key in path[:-1]:
+            target = target[key]
+        action = rng.randrange(4)
+        if not path:
+            found = out if action else copy.deepcopy(rng.choice(JUNK))
+            if isinstance(found, dict):
+                found[rng.choice(["auto_map", "\ud800", "", "x" * 300])] = copy.deepcopy(rng.choice(JUNK))
+            out = found
+        elif action == 0:
+            del target[path[-1]]
+        else:
+            target[path[-1]] = copy.deepcopy(rng.choice(JUNK))
+        if not isinstance(out, dict):
+            break
+    raw = json.dumps(out).encode()
+    if rng.random() < 0.1:
+        at = rng.randrange(len(raw) + 1)
+        raw = rng.choice([raw[:at], raw[:at] + bytes([rng.randrange(256)]) + raw[at + 1 :]])
+    return raw
+
+
+def read_open_clip(path):
+    config = open_clip_loader.read_config(path)
+    Preprocessing.from_open_clip(
+        config.get("preprocess_cfg", {}), config["model_cfg"]["vision_cfg"].get("image_size", 224)
+    )
+
+
+def read_tokenizer(path):
+    pytest.importorskip("tokenizers")
+    tokens.Tokens(tokens.read_tokenizer(path), 8, 0).ids(["ab a", "é 鳥"])
+
+
+READERS = {
+    "preprocessing": (Preprocessing.from_json, OPENAI, "p.json"),
+    "open_clip": (read_open_clip, OPEN_CLIP, "open_clip_config.json"),
+    "transformers": (transformers.read_config, CLIP, "config.json"),
+    "processor": (
+        lambda path: transformers.read_settings(path.parent),
+        PROCESSOR,
+        "preprocessor_config.json",
+    ),
+    "onnx": (onnx.read_settings, MANIFEST, "preprocess.json"),
+    "tokenizer": (read_tokenizer, TOKENIZER, "tokenizer.json"),
+    "shards": (
+        lambda path: weights.transformers_files(path.parent),
+        {"metadata": {"total_size": 1}, "weight_map": {"a": "m.safetensors", "b": "m.safetensors"}},
+        "model.safetensors.index.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_only_our_errors_leave_a_reader(reader, tmp_path):
+    read, document, name = READERS[reader]
+    path = tmp_path / name
+    (tmp_path / "m.safetensors").write_bytes(b"")
+    path.write_text(json.dumps(document))
+    read(path)
+    rng = random.Random(20)
+    refused, message = 0, ""
+    for case in range(CASES):
+        raw = mutated(document, rng)
+        path.write_bytes(raw)
+        try:
+            read(path)
+        except FairerClipError as error:
+            refused += 1
+            message = str(error)
+        except BaseException as error:
+            raise AssertionError(
+                f"case {case}: {type(error).__name__}: {error} left {raw[:2000]!r}"
+            ) from error
+        assert "\n" not in message
+        assert len(message) < 1000
+        message.encode()
+    assert refused > CASES // 3  # the changes matter
+
+
+def test_a_panic_of_the_tokenizers_library_is_our_error(tmp_path):
+    pytest.importorskip("tokenizers")
+    damaged = TOKENIZER | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(damaged))
+    with pytest.raises(EncoderError, match="tokenizer.json is not a tokenizer"):  # it is a BaseException
+        tokens.read_tokenizer(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_that_may_not_be_read_is_our_error(reader, tmp_path, monkeypatch):
+    read, document, name = READERS[reader]
+    (tmp_path / "m.safetensors").write_bytes(b"")
+    (tmp_path / name).write_text(json.dumps(document))
+
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(EncoderError, match="Permission denied"):
+        read(tmp_path / name)
+    monkeypatch.setattr(os, "listdir", refuse)
+    with pytest.raises(EncoderError, match="Permission denied"):
+        weights.open_clip_file(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def small_open_clip(tmp_path_factory):
+    """A small open_clip folder."""
+    torch = pytest.importorskip("torch")
+    library = pytest.importorskip("open_clip")
+    from safetensors.torch import save_file
+
+    folder = tmp_path_factory.mktemp("small")
+    torch.manual_seed(0)
+    config = copy.deepcopy(OPEN_CLIP["model_cfg"])
+    save_file(library.CLIP(**config).state_dict(), folder / "open_clip_model.safetensors")
+    (folder / "open_clip_config.json").write_text(json.dumps(OPEN_CLIP))
+    load(f"open_clip:{folder}")  # nothing is wrong with it
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("vision_cfg", {"head_width": 60_000}),
+        ("vision_cfg", {"patch_size": None}),
+        ("vision_cfg", {"patch_size": 33}),
+        ("vision_cfg", {"layers": 0}),
+        ("vision_cfg", {"layers": [1, 1, 1, 1]}),
+        ("vision_cfg", {"image_size": [32, 64]}),
+        ("vision_cfg", {"output_tokens": True}),
+        ("vision_cfg", {"pool_type": "none"}),
+        ("vision_cfg", {"attentional_pool": "cascade"}),
+        ("vision_cfg", {"mlp_ratio": 0}),
+        ("vision_cfg", {"timm_model_name": "no_such_model"}),
+        ("text_cfg", {"heads": 3}),
+        ("text_cfg", {"layers": 0}),
+        ("text_cfg", {"context_length": 1}),
+        ("text_cfg", {"act_kwargs": {"approximate": "tanh"}}),  # QuickGELU takes none
+        ("text_cfg", {"proj_type": "none"}),
+        ("text_cfg", {"tokenizer_kwargs": {"strip_sep_token": True}}),
+        ("text_cfg", {"hf_tokenizer_name": "a/b"}),
+        ("text_cfg", {"hf_model_name": "roberta-base"}),
+        ("multimodal_cfg", {"width": 8}),
+    ],
+)
+def test_a_configuration_of_allowed_values_that_do_not_fit_is_our_error(small_open_clip, part, change):
+    file = small_open_clip / "open_clip_config.json"
+    config = copy.deepcopy(OPEN_CLIP)
+    config["model_cfg"].setdefault(part, {}).update(change)
+    file.write_text(json.dumps(config))
+    with pytest.raises(FairerClipError) as caught:
+        load(f"open_clip:{small_open_clip}")
+    assert "\n" not in str(caught.value)
