@@ -309,6 +309,20 @@ def test_command_speaks_json(folder, tmp_path, command):
     assert command.asked.options["download"] is True
 
 
+def test_images_of_other_formats_are_counted_and_told(folder, tmp_path, command):
+    import json
+
+    for name in ("a.gif", "b.gif", "c.TIFF", "notes.txt"):
+        (folder / name).write_bytes(b"")
+    code, text = command(folder, "--model", "m", "-o", tmp_path / "emb")
+    assert code == 0
+    assert "3 skipped, listed in" in text
+    assert "of these not read: 2 .gif, 1 .tiff" in text
+    assert [name for name, _ in read_skipped(tmp_path / "emb")] == ["a.gif", "b.gif", "c.TIFF"]
+    _, text = command(folder, "--model", "m", "-o", tmp_path / "again", "--json")
+    assert json.loads(text)["not_read"] == {".gif": 2, ".tiff": 1}
+
+
 def test_stub_is_an_encoder():
     assert isinstance(Stub().provenance, Provenance)
     assert isinstance(Stub().settings, Preprocessing)

@@ -13,6 +13,7 @@ import zlib
 import numpy as np
 import pytest
 
+from fairerclip import images
 from fairerclip.errors import DatasetError, ImageError, JoinError
 from fairerclip.images import ImageItem, Refused, open_image, open_source
 
@@ -138,8 +139,59 @@ def test_folder_is_recursive_sorted_and_by_ending(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     source = open_source(tmp_path)
-    assert ids(source) == ["a.webp", "b/1.jpg", "b/2.PNG", "z/y/x.bmp"]
-    assert source.total == 4
+    assert ids(source) == ["a.webp", "b/1.jpg", "b/2.PNG", "c.gif", "z/y/x.bmp"]
+    assert source.total == 5
+    refused = [item for item in source.items() if isinstance(item, Refused)]
+    assert refused == [Refused("c.gif", ".gif files are not read; save it as JPEG, PNG, WEBP or BMP")]
+
+
+def test_images_of_other_formats_alone_are_an_error(tmp_path):
+    for name in ("a.gif", "b.TIFF", "c.heic"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(
+        DatasetError, match="names no image.*3 left out, the first a.gif: .gif files are not read"
+    ):
+        open_source(tmp_path)
+    with pytest.raises(DatasetError, match="c.heic: .heic files are not read"):
+        open_source(tmp_path / "c.heic")
+    make_tar(tmp_path / "0.tar", [("a.gif", b""), ("b.jpg", b""), ("b.txt", b"")])
+    assert ids(open_source(tmp_path / "0.tar")) == ["0.tar:a.gif", "b"]
+    with pytest.raises(DatasetError, match="both images and .tar"):
+        open_source(tmp_path)
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "a.png").write_bytes(b"")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    items = list(open_source(tmp_path).items())
+    assert items[1] == Refused("shut", "the folder cannot be listed: Permission denied")
+
+
+@pytest.mark.parametrize("name", ["list.txt", "table.csv"])
+def test_the_size_of_a_list_is_checked_before_it_is_read(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("path\n" + "a.png\n" * 100)
+    monkeypatch.setattr(images, "MAX_LIST_BYTES", 100)
+    with pytest.raises(DatasetError, match="expected at most 100 bytes, got 605"):
+        open_source(tmp_path / name)
+
+
+def test_a_list_that_may_not_be_read_is_our_error(tmp_path, monkeypatch):
+    (tmp_path / "list.txt").write_text("a.png\n")
+
+    def refuse(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DatasetError, match="expected a readable file, got Permission denied"):
+        open_source(tmp_path / "list.txt")
 
 
 def test_links_to_folders_are_named_not_followed(tmp_path):
@@ -274,7 +326,8 @@ def test_a_name_that_is_not_utf8_is_refused_by_a_printable_name(tmp_path):
         (tmp_path / os.fsdecode(b"bad\xff.png")).write_bytes(b"")
     except OSError:
         pytest.skip("this file system takes UTF-8 names only")
-    (item,) = open_source(tmp_path).items()
+    (tmp_path / "a.png").write_bytes(b"")
+    _, item = open_source(tmp_path).items()
     assert isinstance(item, Refused)
     assert "not UTF-8" in item.reason
     item.id.encode()

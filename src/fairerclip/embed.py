@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairerclip.data.store_writer import StoreWriter, read_skipped
 from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError, ParameterError
-from fairerclip.images import ImageItem, ImageSource, Refused, open_image, open_source
+from fairerclip.images import OTHER_ENDINGS, ImageItem, ImageSource, Refused, open_image, open_source
 
 if TYPE_CHECKING:
     from fairerclip.clip import Encoder
@@ -50,6 +50,8 @@ class EmbedReport:
         Wall time.
     rate : float
         Images embedded per second.
+    not_read : dict
+        How many of the skipped are images of formats that are not read, by the ending of their names.
     """
 
     done: int
@@ -57,6 +59,7 @@ class EmbedReport:
     already: int
     seconds: float
     rate: float
+    not_read: dict[str, int]
 
 
 def embed_images(
@@ -140,6 +143,7 @@ class _Run:
     done: int = 0
     skipped: int = 0
     already: int = 0
+    not_read: Counter[str] = field(default_factory=Counter)
     start: float = field(default_factory=time.perf_counter)
 
     def todo(self, source: ImageSource) -> Iterator[ImageItem]:
@@ -150,6 +154,8 @@ class _Run:
                 self.already += 1
             elif isinstance(item, Refused):
                 self._skip(item.id, item.reason)
+                if (ending := PurePosixPath(item.id).suffix.lower()) in OTHER_ENDINGS:
+                    self.not_read[ending] += 1
             else:
                 yield item
 
@@ -176,9 +182,9 @@ class _Run:
 
     def report(self) -> EmbedReport:
         seconds = time.perf_counter() - self.start
-        return EmbedReport(
-            self.done, self.skipped, self.already, seconds, self.done / seconds if self.done else 0.0
-        )
+        rate = self.done / seconds if self.done else 0.0
+        not_read = dict(sorted(self.not_read.items()))
+        return EmbedReport(self.done, self.skipped, self.already, seconds, rate, not_read)
 
     def _skip(self, name: str, reason: str) -> None:
         self.writer.skip(name, reason)

@@ -22,15 +22,37 @@ from typing import Any, Protocol
 
 from fairerclip.errors import DatasetError, ImageError, JoinError
 from fairerclip.extras import require
+from fairerclip.files import read_bounded
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 """Files that count as images; the content must be one of `FORMATS` all the same."""
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP")
+OTHER_ENDINGS = frozenset(
+    {
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".heic",
+        ".heif",
+        ".avif",
+        ".jfif",
+        ".jpe",
+        ".jp2",
+        ".j2k",
+        ".jxl",
+        ".apng",
+        ".ico",
+    }
+    | {".svg", ".psd", ".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".dds", ".exr", ".hdr", ".eps"}
+    | {".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2"}
+)
+"""Files that are images too, and are left out by name: whoever has them should hear of it."""
 MAX_PIXELS = 50_000_000
 """The largest image that is decoded; checked from the header, before anything is allocated."""
 MAX_FILE_BYTES = 256 * 1024**2
 _EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"})
-_MAX_LIST_BYTES = 1024**3
+MAX_LIST_BYTES = 256 * 1024**2
+"""The longest list or table of images: some four million paths."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +134,8 @@ def _member(
     """One member as an image; None for what belongs to one, such as its caption."""
     name = PurePosixPath(member.name)
     place = f"{path.name}:{member.name}"
-    if member.isdir() or name.suffix.lower() not in ENDINGS:
+    ending = name.suffix.lower()
+    if member.isdir() or ending not in ENDINGS | OTHER_ENDINGS:
         return None
     if name.is_absolute() or ".." in name.parts or "\\" in member.name:
         return Refused(place, "its path leads out of the tar")
@@ -121,6 +144,8 @@ def _member(
     key = name.with_suffix("").as_posix()
     if not _is_text(key):
         return Refused(_printable(place), "its name is not UTF-8")
+    if ending in OTHER_ENDINGS:
+        return Refused(place, not_read(ending))
     if key in seen:
         return Refused(place, f"an earlier image has the key {key!r}")
     seen.add(key)
@@ -130,6 +155,11 @@ def _member(
         return Refused(key, f"it is larger than {MAX_FILE_BYTES} bytes")
     handle = tar.extractfile(member)
     return ImageItem(key, b"" if handle is None else handle.read())
+
+
+def not_read(ending: str) -> str:
+    """Why an image of `OTHER_ENDINGS` is refused."""
+    return f"{ending} files are not read; save it as {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
 
 
 def _is_text(name: str) -> bool:
@@ -166,24 +196,28 @@ def open_source(
     table = path.suffix.lower() == ".csv"
     if (path_column or id_column) and not table:
         raise DatasetError(f"--path-column and --id-column are for .csv tables; got {path}")
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir raises where a folder above may not be entered
         return _folder(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DatasetError(f"{path} does not exist; give a folder, a list, a .csv table or a .tar of images")
     if path.suffix.lower() == ".tar":
         return TarImages([path])
     if path.suffix.lower() in ENDINGS:
         return ListedImages([ImageItem(path.name, path)])
-    if path.stat().st_size > _MAX_LIST_BYTES:
-        raise DatasetError(f"{path} is larger than {_MAX_LIST_BYTES} bytes: not a list of images")
+    if path.suffix.lower() in OTHER_ENDINGS:
+        raise DatasetError(f"{path}: {not_read(path.suffix.lower())}")
     pairs = _table(path, path_column or "path", id_column) if table else _lines(path)
     entries = [ImageItem(name, path.parent / file) for name, file in pairs]
     return _listed(path, entries)
 
 
 def _listed(path: Path, entries: Sequence[ImageItem | Refused]) -> ListedImages:
-    if not entries:
-        raise DatasetError(f"{path} names no image; the endings read are {', '.join(sorted(ENDINGS))}")
+    refused = [entry for entry in entries if isinstance(entry, Refused)]
+    if len(refused) == len(entries):
+        first = (
+            f"; {len(refused)} left out, the first {refused[0].id}: {refused[0].reason}" if refused else ""
+        )
+        raise DatasetError(f"{path} names no image; the endings read are {', '.join(sorted(ENDINGS))}{first}")
     name, count = Counter(entry.id for entry in entries).most_common(1)[0]
     if count > 1:
         raise JoinError(f"{path} has {count} images with the id {name!r}: ids must differ")
@@ -193,21 +227,33 @@ def _listed(path: Path, entries: Sequence[ImageItem | Refused]) -> ListedImages:
 def _folder(path: Path) -> ImageSource:
     entries: list[ImageItem | Refused] = []
     tars: list[Path] = []
-    for folder, folders, files in os.walk(path):
-        for name in [n for n in folders if (Path(folder) / n).is_symlink()]:
-            entries.append(Refused(_relative(path, folder, name), "a link to a folder is not followed"))
+
+    def unlisted(error: OSError) -> None:
+        key = _printable(Path(error.filename).relative_to(path).as_posix())
+        entries.append(Refused(key, f"the folder cannot be listed: {error.strerror}"))
+
+    for folder, folders, files in os.walk(path, onerror=unlisted):
+        for name in [n for n in folders if os.path.islink(Path(folder) / n)]:
+            key = _printable(_relative(path, folder, name))
+            entries.append(Refused(key, "a link to a folder is not followed"))
         for name in files:
-            if (ending := Path(name).suffix.lower()) in ENDINGS:
-                key = _relative(path, folder, name)
-                if _is_text(key):
-                    entries.append(ImageItem(key, Path(folder) / name))
-                else:
-                    entries.append(Refused(_printable(key), "its name is not UTF-8"))
-            elif ending == ".tar":
+            ending = Path(name).suffix.lower()
+            if ending == ".tar":
                 tars.append(Path(folder) / name)
-    if tars and any(isinstance(entry, ImageItem) for entry in entries):
-        raise DatasetError(f"{path} holds both images and .tar files; give one kind")
+            elif ending in ENDINGS | OTHER_ENDINGS:
+                entries.append(_file(_relative(path, folder, name), Path(folder) / name))
+    if tars and entries:
+        raise DatasetError(
+            f"{path} holds both images and .tar files, such as {entries[0].id} and {tars[0].name}; give one kind"
+        )
     return TarImages(sorted(tars)) if tars else _listed(path, sorted(entries, key=lambda entry: entry.id))
+
+
+def _file(key: str, path: Path) -> ImageItem | Refused:
+    if not _is_text(key):
+        return Refused(_printable(key), "its name is not UTF-8")
+    ending = path.suffix.lower()
+    return Refused(key, not_read(ending)) if ending in OTHER_ENDINGS else ImageItem(key, path)
 
 
 def _relative(root: Path, folder: str, name: str) -> str:
@@ -216,7 +262,7 @@ def _relative(root: Path, folder: str, name: str) -> str:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path, MAX_LIST_BYTES, DatasetError).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not a list of images: not UTF-8 at byte {error.start}") from None
 

@@ -71,6 +71,10 @@ def embed(
     parts = [f"{report.done} images embedded ({number(report.rate, 1)} per second)"]
     parts += [f"{report.already} done earlier"] * (report.already > 0)
     parts += [f"{report.skipped} skipped, listed in {output / 'skipped.jsonl'}"] * (report.skipped > 0)
+    if report.not_read:
+        parts.append(
+            f"of these not read: {', '.join(f'{n} {ending}' for ending, n in report.not_read.items())}"
+        )
     parts += [f"{n_prompts} prompts"] * (n_prompts > 0)
     show.out.print("; ".join(parts) + f"; written to {output}", markup=False, soft_wrap=True)
 
