@@ -1,0 +1,224 @@
+"""The rule that loading never runs code, tested by loading: Python itself reports what is run, fetched or unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from fairerclip import FairerCLIP
+from fairerclip.audit.results import read_results
+from fairerclip.baselines import load_baseline
+from fairerclip.clip import Preprocessing, load
+from fairerclip.data import load_task, save_task
+from fairerclip.data.label_table import read_labels
+from fairerclip.data.npz import read_npy, read_npz
+from fairerclip.data.prompts import load_prompts
+from fairerclip.data.prompts.templates import read_templates
+from fairerclip.data.simulate import waterbirds
+from fairerclip.data.stores import open_store
+from fairerclip.embed import embed_images
+from fairerclip.errors import FairerClipError
+from fairerclip.images import open_image, open_source
+
+MARK = "a_mark_that_only_hostile_files_hold"
+PAYLOAD = f"MARK = {MARK!r}\nfrom transformers import CLIPTokenizer as Evil\n"
+AUTO_MAP = {"auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"], "AutoModel": "evil.Evil"}}
+GOLDEN = Path(__file__).parents[1] / "golden"
+FORBIDDEN = ("subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile")
+NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "urllib.", "http.client.", "ftplib.")
+
+
+class Watch:
+    """An audit hook: Python keeps it for good, so it can be switched off."""
+
+    def __init__(self):
+        self.folder: str | None = None
+        self.seen: list[str] = []
+
+    def __call__(self, event, args):
+        if self.folder is None:
+            return
+        text = None
+        if event.startswith((*FORBIDDEN, *NETWORK)) or event == "pickle.find_class":
+            text = str(args)
+        elif event == "exec" and (self._ours(args[0].co_filename) or MARK in args[0].co_consts):
+            text = args[0].co_filename
+        elif event == "compile" and (self._ours(args[1]) or self._marked(args[0])):
+            text = str(args[1])
+        elif event in ("import", "ctypes.dlopen") and self._ours(args[1] if event == "import" else args[0]):
+            text = str(args[0])
+        elif event == "marshal.loads" and self._marked(args[0]):
+            text = "bytes"
+        if text is not None:
+            self.seen.append(f"{event}: {text[:200]}")
+            raise RuntimeError(f"{event} while a file is read")
+
+    def _ours(self, name):
+        name = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
+        return bool(name) and os.path.abspath(name).startswith(self.folder)
+
+    @staticmethod
+    def _marked(source):
+        return (
+            MARK in source
+            if isinstance(source, str)
+            else isinstance(source, bytes) and MARK.encode() in source
+        )
+
+    @contextlib.contextmanager
+    def on(self, folder):
+        self.folder, self.seen = str(folder), []
+        try:
+            yield
+        finally:
+            self.folder = None
+
+
+@pytest.fixture(scope="module")
+def watch():
+    hook = Watch()
+    sys.addaudithook(hook)
+    return hook
+
+
+class Evil:
+    """Unpickled, it would run a command."""
+
+    def __reduce__(self):
+        return os.system, (f"true {MARK}",)
+
+
+def table(path):
+    return read_labels(path, id_column="id", columns=["a"])
+
+
+def write_files(root):
+    """Every kind of file but models: what reads it, and the file."""
+    image = pytest.importorskip("PIL.Image")
+    task = waterbirds(scale=0.01, width=32)
+    for name in ("t.npz", "t.safetensors"):
+        yield load_task, save_task(task, root / name)
+        yield open_store if name == "t.npz" else load_task, root / name
+    yield load_task, save_task(task, root / "t")
+    rows = np.eye(4, dtype=np.float32)
+    np.save(root / "rows.npy", rows)
+    np.savez(root / "rows.npz", rows=rows)
+    save_file({"rows": rows}, root / "rows.safetensors")
+    for name in ("rows.npy", "rows.npz", "rows.safetensors"):
+        yield open_store, root / name
+    (root / "labels.csv").write_text(f"id,a\n1,{MARK}\n2,=cmd|' /C calc'!A0\n")
+    yield table, root / "labels.csv"
+    with contextlib.suppress(ImportError):
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        pa.parquet.write_table(pa.table({"id": ["1", "2"], "a": [MARK, "b"]}), root / "labels.parquet")
+        yield table, root / "labels.parquet"
+    (root / "prompts.json").write_text(json.dumps({"name": f"__import__('os').system('{MARK}')"}))
+    yield load_prompts, root / "prompts.json"
+    (root / "templates.txt").write_text("{} {{__class__}} " + MARK + "\n")
+    yield read_templates, root / "templates.txt"
+    (root / "results.json").write_text(json.dumps({"format": MARK}))
+    yield read_results, root / "results.json"
+    (root / "p.json").write_text(json.dumps(Preprocessing.openai(64).as_dict()))
+    yield Preprocessing.from_json, root / "p.json"
+    (root / "images").mkdir()
+    image.new("RGB", (20, 20)).save(root / "images" / "a.png")
+    yield open_image, root / "images" / "a.png"
+    yield lambda path: list(open_source(path).items()), root / "images"
+    with tarfile.open(root / "x.tar", "w") as tar:
+        tar.add(root / "images" / "a.png", "a.png")
+    yield lambda path: list(open_source(path).items()), root / "x.tar"
+    for kind, read in (("model-3/defaults", FairerCLIP.load), ("baseline-3/zeroshot", load_baseline)):
+        yield read, shutil.copytree(GOLDEN / kind, root / Path(kind).name)
+    # A pickle, under every name that a reader might look at.
+    for name in ("o.npy", "task.npz", "labels.pkl", "m.safetensors", "results2.json", "rows2.parquet"):
+        (root / name).write_bytes(pickle.dumps(Evil()))
+    np.save(root / "o.npy", np.array([Evil()]), allow_pickle=True)
+    np.savez(root / "task.npz", image_train=np.array([Evil()]))
+    for read, name in (
+        (read_npy, "o.npy"),
+        (open_store, "o.npy"),
+        (read_npz, "task.npz"),
+        (load_task, "task.npz"),
+        (table, "labels.pkl"),
+        (open_store, "m.safetensors"),
+        (read_results, "results2.json"),
+        (open_store, "rows2.parquet"),
+        (FairerCLIP.load, "."),
+    ):
+        yield read, root / name
+
+
+def test_no_file_makes_python_run_anything(watch, tmp_path):
+    (tmp_path / "evil.py").write_text(PAYLOAD)
+    good = 0
+    for read, path in write_files(tmp_path):
+        with watch.on(tmp_path), contextlib.suppress(FairerClipError):
+            read(path)
+            good += 1
+        assert not watch.seen, f"{path.name}: {watch.seen}"
+    assert good >= 15  # the others are hostile, and refused
+
+
+@pytest.mark.parametrize("library", ["open_clip", "transformers", "onnx"])
+@pytest.mark.parametrize("harmless", [True, False], ids=["good", "hostile"])
+def test_no_model_makes_python_run_anything(watch, library, harmless, tmp_path, request):
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("transformers")
+    fixture = {"transformers": "clip_folder"}.get(library, f"{library}_folder")
+    folder = shutil.copytree(request.getfixturevalue(fixture), tmp_path / "model")
+    for name in ("evil.py", "__init__.py", "torch.py", "tokenizers.py", "modeling_clip.py"):
+        (folder / name).write_text(PAYLOAD)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    if not harmless:
+        if library == "open_clip":
+            shutil.copy(request.getfixturevalue("clip_folder") / "tokenizer.json", folder)
+            config = json.loads((folder / "open_clip_config.json").read_text())
+            config["model_cfg"]["text_cfg"] |= {
+                "hf_tokenizer_name": "x",
+                "tokenizer_kwargs": {"trust_remote_code": True},
+            }
+            (folder / "open_clip_config.json").write_text(json.dumps(config))
+        for name in ("config.json", "tokenizer_config.json", "preprocess.json"):
+            values = json.loads((folder / name).read_text()) if (folder / name).is_file() else {}
+            (folder / name).write_text(json.dumps(values | AUTO_MAP))
+    (tmp_path / "images").mkdir()
+    image.new("RGB", (70, 70), "red").save(tmp_path / "images" / "a.png")
+    loaded = False
+    with watch.on(tmp_path), contextlib.suppress(FairerClipError):
+        encoder = load(f"{library}:{folder}")
+        encoder.encode_text(["a bird"])
+        embed_images(tmp_path / "images", encoder, tmp_path / "emb")
+        loaded = True
+    assert not watch.seen
+    assert loaded is harmless
+
+
+def test_the_watch_sees_code_run(watch, tmp_path, monkeypatch):
+    (tmp_path / "evil_module.py").write_text("X = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    raw = pickle.dumps(Evil())
+    for run in (
+        lambda: pickle.load(io.BytesIO(raw)),  # noqa: S301
+        lambda: os.system("true"),  # noqa: S605
+        lambda: subprocess.run(["true"], check=True),
+        lambda: eval(f"'{MARK}'"),  # noqa: S307
+        lambda: __import__("evil_module"),
+        lambda: exec(compile("1", str(tmp_path / "x.py"), "exec")),  # noqa: S102
+    ):
+        with watch.on(tmp_path), pytest.raises(RuntimeError, match="while a file is read"):
+            run()
+        assert watch.seen
