@@ -197,6 +197,10 @@ def test_a_damaged_file_is_one_clear_error(open_clip_folder, tmp_path):
         ("transformers:/nowhere/at/all", None, "neither a folder nor"),
         ("ViT-B/16", None, "not in the local cache.*hf download.*download=True"),
         ("onnx:/nowhere", None, "lacks image.onnx"),
+        ("open_clip:" + "x" * 5000, None, "neither an architecture"),
+        ("open_clip:ViT-B-32", "x" * 5000, "neither a path nor a known tag"),
+        ("transformers:a/b\0", None, "neither a folder nor"),
+        ("onnx:" + "x" * 5000, None, "lacks image.onnx"),
         ("onnx:/nowhere", "x", "leave weights='x' out"),
     ],
 )

@@ -286,3 +286,57 @@ def test_a_configuration_as_openai_published_it_is_allowed(clip_folder, tmp_path
         },
     )
     assert load(f"transformers:{folder}").provenance == load(f"transformers:{clip_folder}").provenance
+
+
+@pytest.fixture
+def words_folder(tmp_path):
+    """A tokenizer with BERT's special tokens, as transformers stores it."""
+    import tokenizers
+    import transformers
+
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "photo", "of", "bird", "the", "1990s"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=words[3]))
+    raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    raw.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    special = {"pad_token": "[PAD]", "sep_token": "[SEP]", "cls_token": "[CLS]", "unk_token": "[UNK]"}
+    folder = tmp_path / "words"
+    transformers.PreTrainedTokenizerFast(tokenizer_object=raw, **special).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"clean": "canonicalize"}, {"strip_sep_token": True}, {"clean": "lower", "strip_sep_token": True}],
+)
+def test_a_tokenizer_of_the_hub_gives_the_ids_that_open_clip_gives(
+    words_folder, settings, tmp_path, monkeypatch
+):
+    """Of a named architecture, from the local cache."""
+    library = pytest.importorskip("open_clip")
+    from huggingface_hub import constants
+
+    from fairerclip.clip import open_clip
+
+    cache = tmp_path / "hub" / "models--somebody--words"
+    shutil.copytree(words_folder, cache / "snapshots" / ("0" * 40))
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    config = {
+        "text_cfg": {
+            "context_length": 12,
+            "hf_tokenizer_name": "somebody/words",
+            "tokenizer_kwargs": settings,
+        }
+    }
+    source = open_clip._Source("words", config, None, tmp_path, None, False)
+    ours = open_clip._tokenizer(library, source, download=False)
+    theirs = library.tokenizer.HFTokenizer(str(words_folder), context_length=12, **settings)
+    prompts = ["A photo of the_bird, a bird!", "the  1990s", "a [SEP] bird"]
+    np.testing.assert_array_equal(ours.ids(prompts), theirs(prompts).numpy())
+    config["text_cfg"]["hf_tokenizer_name"] = "somebody/else"
+    with pytest.raises(EncoderError, match="the tokenizer of somebody/else is not in the local cache"):
+        open_clip._tokenizer(library, source, download=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +51,7 @@ class ModelChoice:
         'open_clip:ViT-L-14, laion.safetensors'
         """
         library, colon, rest = self.name.partition(":")
-        name = f"{library}:{Path(rest).name}" if colon and Path(rest).is_dir() else self.name
+        name = f"{library}:{Path(rest).name}" if colon and os.path.isdir(rest) else self.name
         return name if self.weights is None else f"{name}, {Path(self.weights).name}"
 
     @property

@@ -297,11 +297,11 @@ TOKENIZER_IGNORED = _names(
     """
     add_bos_token add_eos_token add_prefix_space added_tokens_decoder additional_special_tokens backend bos_token
     chat_template clean_up_tokenization_spaces cls_token do_basic_tokenize do_lower_case eos_token errors extra_ids
-    extra_special_tokens is_local is_fast legacy legacy_behaviour local_files_only mask_token max_length
+    extra_special_tokens is_fast is_local legacy legacy_behaviour local_files_only mask_token max_len max_length
     model_input_names model_max_length name_or_path never_split pad_to_multiple_of pad_token_type_id processor_class
-    sp_model_kwargs spaces_between_special_tokens special_tokens_map_file src_lang stride strip_accents tgt_lang
-    tokenize_chinese_chars tokenizer_class tokenizer_file trim_offsets truncation_side truncation_strategy unk_token
-    use_default_system_prompt use_fast vocab_file
+    sp_model_kwargs spaces_between_special_tokens special_tokens_map_file split_special_tokens src_lang stride
+    strip_accents tgt_lang tokenize_chinese_chars tokenizer_class tokenizer_file trim_offsets truncation_side
+    truncation_strategy unk_token use_default_system_prompt use_fast vocab_file wordpieces_prefix
     """
 )
 """Keys of ``tokenizer_config.json`` that ``tokenizer.json`` says itself, or that a CLIP has no use for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,6 @@ def settings_of(value: Preprocessing | Mapping[str, Any] | str | Path | None) ->
         return value
     if isinstance(value, Mapping):
         return Preprocessing.from_dict(value)
-    if not Path(value).is_file():
+    if not os.path.isfile(value):
         raise EncoderError(f"preprocessing must be settings or a JSON file with them; got {str(value)!r}")
     return Preprocessing.from_json(Path(value))

@@ -256,24 +256,25 @@ def _find(library: Any, architecture: str, weights: str | Path | None, download:
         file = _cached(architecture, str(weights), tag, download)
         return _Source(architecture, named, None, file, tag, bool(tag.get("quick_gelu", False)))
     path = Path(weights)
-    if not path.exists():
+    if not os.path.exists(path):
         raise EncoderError(
             f"weights {str(weights)!r} is neither a path nor a known tag of {architecture} "
             f"({', '.join(_tags(library, architecture)) or 'it has none'})"
         )
-    folder = path if path.is_dir() else path.parent
+    is_folder = os.path.isdir(path)
+    folder = path if is_folder else path.parent
     config: dict[str, Any] = {}
-    if path.is_dir() or (folder / CONFIG).is_file():
+    if is_folder or os.path.isfile(folder / CONFIG):
         config = read_config(member(folder, CONFIG))
         _check_same(architecture, named, config["model_cfg"], folder / CONFIG)
-    file = open_clip_file(path) if path.is_dir() else check_safetensors(path)
+    file = open_clip_file(path) if is_folder else check_safetensors(path)
     quick_gelu = config.get("model_cfg", named).get("quick_gelu", named.get("quick_gelu", False))
     return _Source(architecture, named, None, file, config.get("preprocess_cfg"), quick_gelu)
 
 
 def _find_folder(place: str, weights: str | Path | None) -> _Source:
     folder = Path(place)
-    if not (folder / CONFIG).is_file():
+    if not os.path.isfile(folder / CONFIG):
         raise EncoderError(
             f"{place!r} is neither an architecture of open_clip nor a folder with {CONFIG}; "
             "open_clip.list_models() names the architectures"
@@ -340,7 +341,7 @@ def _passed(
     """
     from fairerclip.clip.loading import settings_of
 
-    if not isinstance(value, str) or Path(value).is_file():
+    if not isinstance(value, str) or os.path.isfile(value):
         return settings_of(value), source.quick_gelu
     tag = library.get_pretrained_cfg(source.architecture, value)
     if not tag:

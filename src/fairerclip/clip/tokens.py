@@ -6,6 +6,7 @@ be for the folder to say.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,12 +104,12 @@ def folder_tokens(
     settings: dict[str, Any] = {}
     for name in reversed(SETTINGS_FILES):
         path = member(folder, name)
-        if path.is_file():
+        if os.path.isfile(path):
             found = read_json(path, limit=MAX_SETTINGS_BYTES)
             settings |= checked(found, TOKENIZER, str(path), TOKENIZER_IGNORED)
-    if file.is_file():
+    if os.path.isfile(file):
         tokenizer = read_tokenizer(file)
-    elif member(folder, "vocab.json").is_file() and member(folder, "merges.txt").is_file():
+    elif all(os.path.isfile(member(folder, name)) for name in ("vocab.json", "merges.txt")):
         tokenizer = _clip_tokenizer(folder)
     else:
         raise EncoderError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def _label(config: Any) -> str:
 
 
 def _folder(place: str, download: bool) -> Path:
-    if Path(place).is_dir():
+    if os.path.isdir(place):
         return Path(place).absolute()
     hub = require("huggingface_hub", "transformers", "finding weights in the cache")
     try:
@@ -161,9 +162,9 @@ def read_config(path: Path) -> tuple[str, dict[str, Any]]:
 def read_settings(folder: Path) -> Preprocessing:
     """What the folder's own image processor does to an image."""
     file, nested = member(folder, _PROCESSOR), member(folder, _NESTED)
-    if file.is_file():
+    if os.path.isfile(file):
         found = read_json(file)
-    elif nested.is_file():
+    elif os.path.isfile(nested):
         found, file = read_json(nested).get("image_processor", {}), nested
     else:
         raise EncoderError(
