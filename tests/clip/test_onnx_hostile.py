@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import struct
 import tracemalloc
@@ -12,7 +13,7 @@ import pytest
 
 from fairerclip.clip import load
 from fairerclip.clip import onnx as ours
-from fairerclip.errors import EncoderError
+from fairerclip.errors import EncoderError, FairerClipError
 from fairerclip.files import read_bounded
 
 onnx = pytest.importorskip("onnx")
@@ -190,6 +191,29 @@ def test_a_graph_that_fails_when_it_runs_is_one_clear_error(folder):
         EncoderError, match="the model cannot be run"
     ):  # an id that the vocabulary does not have
         encoder.encode_text(["a bird"])
+
+
+def test_damaged_graphs_are_refused_or_run():
+    raw, rng = model(INLINE).SerializeToString(), random.Random(3)
+    for case in range(150):
+        damaged = bytearray(raw)
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            at = rng.randrange(len(damaged))
+            damaged[at : at + rng.randrange(4)] = bytes(rng.randrange(256) for _ in range(rng.randrange(4)))
+        try:
+            session = ours.open_session(bytes(damaged), "image.onnx")
+            session.get_inputs()[0].name.encode()
+        except FairerClipError as error:
+            str(error).encode()
+        except BaseException as error:
+            raise AssertionError(f"case {case}: {type(error).__name__}: {error}") from error
+
+
+def test_a_name_that_is_not_utf8_is_refused_without_a_word_on_stdout(capfd):
+    raw = model(INLINE).SerializeToString().replace(b"Flatten", b"Fl\xaftten")
+    with pytest.raises(EncoderError, match="not a model that onnxruntime can run"):
+        ours.open_session(raw, "image.onnx")
+    assert capfd.readouterr().out == ""  # it may be JSON that is being written there
 
 
 def test_the_size_of_a_file_is_checked_before_it_is_read(folder, monkeypatch):

@@ -141,7 +141,10 @@ def open_session(raw: bytes, where: str) -> Any:
     # here is a second line should it overlook one: no file can lie below a device.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     try:
-        session = runtime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+        # Without fallback: it would print, and try the same again.
+        session = runtime.InferenceSession(
+            raw, options, providers=["CPUExecutionProvider"], enable_fallback=False
+        )
     except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
         raise EncoderError(f"{where} is not a model that onnxruntime can run: {one_line(error)}") from None
     if len(session.get_inputs()) != 1:
