@@ -281,3 +281,75 @@ def test_a_model_of_another_kind_is_refused(clip_folder, tmp_path):
     (other / "config.json").write_text(json.dumps(config))
     with pytest.raises(EncoderError, match="type 'bert'; expected one of clip, siglip"):
         load(f"transformers:{other}")
+
+
+def test_a_text_tower_of_transformers_is_the_library_itself(
+    open_clip_folder, clip_folder, tmp_path, monkeypatch
+):
+    """Its shape is that of the repository in the cache, its weights and its tokenizer are those of the folder."""
+    import open_clip
+    import torch
+    import transformers
+    from huggingface_hub import constants
+    from safetensors.torch import save_file
+
+    snapshot = tmp_path / "hub" / "models--roberta-base" / "snapshots" / ("0" * 40)
+    transformers.RobertaConfig(
+        vocab_size=49408, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    ).save_pretrained(snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    folder = shutil.copytree(clip_folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    config = json.loads((open_clip_folder / "open_clip_config.json").read_text())
+    config["model_cfg"]["text_cfg"] = {
+        "hf_model_name": "roberta-base",
+        "hf_tokenizer_name": "roberta-base",
+        "hf_proj_type": "mlp",
+        "hf_pooler_type": "mean_pooler",
+        "context_length": 20,
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    torch.manual_seed(0)
+    text = config["model_cfg"]["text_cfg"] | {"hf_model_pretrained": False}
+    model = open_clip.CustomTextCLIP(**config["model_cfg"] | {"text_cfg": text}).eval()
+    save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    ours = load(f"open_clip:{folder}")
+    with torch.no_grad():
+        tokens = open_clip.get_tokenizer(f"local-dir:{folder}")(PROMPTS)
+        theirs = model.encode_text(tokens, normalize=True).numpy()
+    np.testing.assert_allclose(ours.encode_text(PROMPTS), theirs, atol=1e-6)
+
+
+def test_a_model_that_also_writes_captions_is_the_library_itself(open_clip_folder, tmp_path):
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+
+    config = json.loads((open_clip_folder / "open_clip_config.json").read_text())
+    text = {"context_length": 76, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 1}
+    config["model_cfg"] |= {
+        "custom_text": True,
+        "text_cfg": text | {"embed_cls": True, "output_tokens": True},
+        "multimodal_cfg": text | {"attn_pooler_heads": 2, "dim_head": 64, "n_queries": 4},
+    }
+    vision = {
+        "attentional_pool": True,
+        "attn_pooler_heads": 2,
+        "attn_pooler_queries": 4,
+        "output_tokens": True,
+    }
+    config["model_cfg"]["vision_cfg"] |= vision
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    parts = {key: value for key, value in config["model_cfg"].items() if key != "custom_text"}
+    torch.manual_seed(0)
+    model = open_clip.CoCa(**parts).eval()
+    save_file({k: v.clone() for k, v in model.state_dict().items()}, tmp_path / "open_clip_model.safetensors")
+    ours = load(f"open_clip:{tmp_path}")
+    pixels = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype(np.float32)
+    with torch.no_grad():
+        images = model.encode_image(torch.from_numpy(pixels)).numpy()
+        texts = model.encode_text(open_clip.tokenize(PROMPTS, context_length=76)).numpy()
+    np.testing.assert_allclose(ours.encode_images(pixels), images, atol=1e-6)
+    np.testing.assert_allclose(ours.encode_text(PROMPTS), texts, atol=1e-6)
