@@ -353,3 +353,16 @@ def test_a_model_that_also_writes_captions_is_the_library_itself(open_clip_folde
         texts = model.encode_text(open_clip.tokenize(PROMPTS, context_length=76)).numpy()
     np.testing.assert_allclose(ours.encode_images(pixels), images, atol=1e-6)
     np.testing.assert_allclose(ours.encode_text(PROMPTS), texts, atol=1e-6)
+
+
+def test_an_architecture_keeps_its_activation_where_the_tag_does_not_say_it(open_clip_folder):
+    """As laion2b_s12b_b32k of roberta-ViT-B-32."""
+    import open_clip
+
+    from fairerclip.clip import open_clip as loader
+
+    config = json.loads((open_clip_folder / "open_clip_config.json").read_text())["model_cfg"]
+    source = loader._Source("x", config, None, open_clip_folder / "open_clip_model.safetensors", {}, False)
+    model = loader._build(open_clip, source, quick_gelu=False)
+    assert config["quick_gelu"]
+    assert any(type(module).__name__ == "QuickGELU" for module in model.modules())
