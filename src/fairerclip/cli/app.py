@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from fairerclip import __version__
-from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, task
+from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, streams, task
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What a wrong option or argument raises; typer brings its own click, so it is reached through typer."""
@@ -30,7 +30,7 @@ app.command("reproduce")(reproduce.reproduce)
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"fairerclip {__version__}")
+        streams.write(f"fairerclip {__version__}")
         raise typer.Exit
 
 
@@ -43,4 +43,4 @@ def _root(
 ) -> None:
     """Measure and mitigate bias and spurious correlation in CLIP-like models."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        streams.write(context.get_help())

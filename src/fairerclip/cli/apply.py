@@ -108,5 +108,5 @@ def _print(about: Mapping[str, Any]) -> None:
         show.say(
             f"{name}: the first {len(rows)} of {about['rows']} rows"
         )  # a narrow table would fold its title
-        show.out.print(show.plain_table(None, ["rank", kind, "score"], body))
+        show.put(show.plain_table(None, ["rank", kind, "score"], body))
     show.say(f"{about['rows']} rows ranked by {len(about['top'])} prompts; written to {about['output']}")

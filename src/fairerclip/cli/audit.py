@@ -221,17 +221,16 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
 def _print(results: dict[str, Any], warned: list[str], output: Path | None, json: bool) -> None:
     from fairerclip.cli import show
     from fairerclip.cli.audit_tables import tables
-    from fairerclip.report.text import clean
 
     if json:
         show.print_json({**results, "warnings": warned})
         return
     title = f"{results['task']['name']}, {results['settings']['split']} split"
-    show.out.print(clean(title), style="bold", markup=False)
+    show.head(title)
     for finding in results["findings"]:
         show.say(f"• {finding['level']}: {finding['text']}")
     for table in tables(results):
-        show.out.print(table)
+        show.put(table)
     if output is not None:
         show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them")
 
@@ -260,7 +259,7 @@ def _compare(
         show.print_json({"models": [row.as_dict() for row in rows]})
         return
     title = f"Zero-shot by group, {rows[0].split} split, per cent; best worst group first"
-    show.out.print(show.report_table(title, [(row.label, row.report) for row in rows]))
+    show.put(show.report_table(title, [(row.label, row.report) for row in rows]))
     if plot is not None:
         show.say(f"plot written to {plot}")
 
@@ -288,7 +287,7 @@ def _made(
     if source is None:
         raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts")
     for note in index.notes:
-        show.err.print(f"note: {note}", markup=False, soft_wrap=True)
+        show.note(note)
     if stores is not None:
         return tasks_of_stores(index, load_prompts(source), stores, work)
     choices = model_choices(models or [])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-
-from fairerclip.cli.show import plain_table
+from fairerclip.cli.show import Table, plain_table
 from fairerclip.metrics.names import (
     CHANCE,
     DEPENDENCE,

@@ -129,7 +129,7 @@ def _print(results: Mapping[str, Any], output: Path | None) -> None:
     kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
     for table in shown.tables:
         rows = [[str(row[k]).replace(" [", "\n[") for k in kept] for row in table.rows]
-        show.out.print(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
+        show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
     for note in shown.notes:
         show.say(f"• {note}")
     if output is not None:

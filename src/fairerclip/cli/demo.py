@@ -29,19 +29,15 @@ def demo(
         return
     results = result.results
     rows = " / ".join(str(n) for n in results["task"]["rows"].values())
-    show.out.print(
+    show.head(
         f"{results['task']['name']}: {rows} rows. Simulated embeddings, not photographs: the figures say nothing about "
-        "any real CLIP model.",
-        markup=False,
-        style="bold",
+        "any real CLIP model."
     )
-    show.out.print(
-        show.report_table("Before and after, test split, per cent [95 % interval]", result.reports)
-    )
+    show.put(show.report_table("Before and after, test split, per cent [95 % interval]", result.reports))
     plane = results["plane"]
     shown = sorted({*plane["front"], plane["chosen"]})
     title = f"The trade-off, {plane['split']} split, per cent; → chosen; {len(shown)} of {len(plane['points'])} points"
-    show.out.print(show.path_table(title, [plane["points"][g] for g in shown], shown.index(plane["chosen"])))
+    show.put(show.path_table(title, [plane["points"][g] for g in shown], shown.index(plane["chosen"])))
     for finding in results["findings"]:
         show.say(f"• {finding['level']}: {finding['text']}")
     show.say(f"Results, the table of the path and the model are in {output}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +48,7 @@ def embed(
     prompt_set = None if prompts is None else load_prompts(prompts)  # bad input is said before the work
     with show.warnings_as_lines() as warned:
         encoder = ModelChoice(model, weights, preprocessing, device, download).load()
-        with _bar("embedding") as advance:
+        with show.progress("embedding", rate=True) as advance:
             report = embed_images(
                 source, encoder, output, batch_size=batch_size, workers=workers, progress=advance
             )
@@ -76,37 +74,4 @@ def embed(
             f"of these not read: {', '.join(f'{n} {ending}' for ending, n in report.not_read.items())}"
         )
     parts += [f"{n_prompts} prompts"] * (n_prompts > 0)
-    show.out.print("; ".join(parts) + f"; written to {output}", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _bar(text: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar with rate and time left on a terminal, nothing elsewhere."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    from fairerclip.cli import show
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text("– /s" if not task.speed else f"{number(task.speed, 1)}/s")
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-    )
-    console = show.err
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    show.say("; ".join(parts) + f"; written to {output}")

@@ -139,9 +139,9 @@ def _print(result: dict[str, Any]) -> None:
         rows = [
             (after_name(result) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
         ]
-        show.out.print(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
+        show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
     elif result["skews"]:
-        show.out.print(show.skew_table(title, result["skews"], after_name(result)))
+        show.put(show.skew_table(title, result["skews"], after_name(result)))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:

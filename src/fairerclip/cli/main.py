@@ -5,12 +5,12 @@ It imports nothing at first but what it takes to be interrupted in order: the co
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped, Stops
 
 WORK_FAILED, BAD_INPUT = 1, 2
@@ -20,21 +20,23 @@ WORK_FAILED, BAD_INPUT = 1, 2
 def main() -> None:
     """Run a command and end the process with its exit code; an error or a signal is one line on standard error."""
     stops = Stops()
-    try:
-        stops.heed()
-        from fairerclip.cli.app import app
+    with streams.Streams() as written:
+        try:
+            stops.heed()
+            from fairerclip.cli.app import app
 
-        code = app(standalone_mode=False) or 0
-    except SystemExit:
-        raise
-    except BaseException as error:  # noqa: BLE001 - after a signal, an import broken off may say ImportError
-        stops.ignore()
-        if stops.arrived or isinstance(error, KeyboardInterrupt):
-            code = _stopped(stops.arrived, error)
-        else:
-            code = _failed(error)
-    finally:
-        stops.ignore()
+            code = app(standalone_mode=False, prog_name="fairerclip") or 0
+        except SystemExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - after a signal, an import broken off may say ImportError
+            stops.ignore()
+            if stops.arrived or isinstance(error, KeyboardInterrupt):
+                code = _stopped(stops.arrived, error)
+            else:
+                code = _failed(error)
+        finally:
+            stops.ignore()
+        code = written.end(code)
     sys.exit(code)
 
 
@@ -65,25 +67,18 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, FairerClipError | OSError):
         return _tell(str(error) or kind, kind, BAD_INPUT)
     _print_json(kind, str(error), WORK_FAILED)
+    sys.excepthook = streams.show_traceback
     raise error
 
 
 def _tell(message: str, kind: str, code: int, results: Mapping[str, Any] | None = None) -> int:
     """One line on standard error; with --json also a document on standard output, with the results there are."""
-    line = " ".join(message.split())
-    _print_json(kind, line, code, results)
-    sys.stderr.write(f"fairerclip: {line}\n")
+    _print_json(kind, streams.one_line(message), code, results)
+    streams.tell(message)
     return code
 
 
 def _print_json(kind: str, message: str, code: int, results: Mapping[str, Any] | None = None) -> None:
-    if "--json" not in sys.argv[1:]:
-        return
-    import json
-
-    told = {"error": {"type": kind, "message": message, "exit_code": code}, **(results or {})}
-    try:
-        sys.stdout.write(json.dumps(told, indent=2, allow_nan=False) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # Ctrl-C also ends a program that reads from us; Python would fail again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if "--json" in sys.argv[1:]:
+        told = {"error": {"type": kind, "message": message, "exit_code": code}}
+        streams.write_json({**told, **(results or {})})

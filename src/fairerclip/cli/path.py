@@ -91,7 +91,7 @@ def _print(result: dict[str, Any]) -> None:
     title = f"{result['task']}, {result['split']} split, per cent; → best by {result['chosen_by']}"
     if several:
         title += f"; on the accuracy-fairness front: {len(shown)} of {len(table)} points"
-    show.out.print(show.path_table(title, [table[g] for g in shown], shown.index(best)))
+    show.put(show.path_table(title, [table[g] for g in shown], shown.index(best)))
     if several and table[0]["lambda_eff"] is not None:
         show.say(
             "Two classes with one prompt each: the plane is one curve, in λ_eff = (τ/(1−τ)) / (1 + τ_z/(1−τ_z))."

@@ -211,12 +211,7 @@ def _model_parts(images: OfficialImages) -> list[str]:
 
 
 def _list(source: Source, json: bool) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     from fairerclip.cli import show
-    from fairerclip.report.text import clean
     from fairerclip.reproduce.entries import ENTRIES
 
     rows: list[dict[str, Any]] = [
@@ -234,16 +229,14 @@ def _list(source: Source, json: bool) -> None:
         show.print_json({"source": source.sentence, "entries": rows})
         return
     show.say(source.sentence)
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("name", "in the paper", "what", "needs one of", "runs here"):
-        table.add_column(column, overflow="fold")
+    columns = ["name", "in the paper", "what", "needs one of", "runs here"]
+    body = []
     for row in rows:
         reason = row["why_not"]
         lacking = f" (without {', '.join(row['missing'])})" if row["missing"] else ""
-        shown = f"yes{lacking}" if reason is None else f"no: {' '.join(str(reason).split())[:120]}"
-        needs = ", ".join(row["needs"]) or "nothing"
-        table.add_row(*(Text(clean(t)) for t in (row["name"], row["where"], row["title"], needs, shown)))
-    show.out.print(table)
+        shown = f"yes{lacking}" if reason is None else f"no: {reason}"
+        body.append([row["name"], row["where"], row["title"], ", ".join(row["needs"]) or "nothing", shown])
+    show.put(show.plain_table(None, columns, body, left=range(len(columns))))
     show.say(
         "Sources: --data ROOT --model M (images in their official layouts), --tasks DIR (finished tasks of real "
         "images), --suite DIR (task files for orientation); without any the simulation."

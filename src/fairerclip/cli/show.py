@@ -1,21 +1,33 @@
-"""What commands print: tables for people, JSON for machines, bars while they wait."""
+"""What commands print: tables for people, JSON for machines, bars while they wait.
+
+No command prints otherwise. Names of tasks, classes, prompts and files are foreign text: it is cleaned here, and never
+read as the markup of the library that draws.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as Table
 from rich.text import Text
 
+from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.numbers import NOTHING, bare, interval, number, setting, with_spread
@@ -31,62 +43,103 @@ err = Console(stderr=True, highlight=False)
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    streams.write_json(value)
 
 
 def say(text: str) -> None:
     """One line of plain text."""
-    out.print(clean(text), markup=False, soft_wrap=True)
+    out.print(_line(text), soft_wrap=True)
+
+
+def head(text: str) -> None:
+    """One line that stands out."""
+    out.print(_line(text, "bold"))
+
+
+def put(table: Table) -> None:
+    """A table."""
+    out.print(table)
+
+
+def note(text: str) -> None:
+    """One line on standard error about what was read."""
+    err.print(_line(f"note: {text}"), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """One line on standard error about what the reader should know of a result."""
+    err.print(_line(f"warning: {streams.one_line(text)}", "yellow"), soft_wrap=True)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(clean(text), style)
+
+
+def _cell(text: str) -> Text:
+    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
+
+
+def plain_table(
+    title: str | None,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: Collection[int] = (0,),
+    whole: Collection[int] = (),
+    tight: bool = False,
+) -> Table:
+    """A table of text.
+
+    Parameters
+    ----------
+    title, columns, rows : what it says; nothing in it is markup, and long lines are shortened.
+    left : places of columns that are set to the left; the others are set to the right.
+    whole : places of columns whose lines are not folded.
+    tight : leave no space beside columns.
+    """
+    table = Table(
+        title=None if title is None else _cell(title),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0 if tight else 1),
+    )
+    for place, column in enumerate(columns):
+        table.add_column(
+            _cell(column),
+            justify="left" if place in left else "right",
+            overflow="ellipsis" if place in whole else "fold",
+            no_wrap=place in whole,
+        )
+    for row in rows:
+        table.add_row(*(_cell(cell) for cell in row))
+    return table
 
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1 if out.width >= WIDE else 0)
-    )
-    table.add_column("model", overflow="fold")
-    for name in ("average", "train_weighted_average"):
-        table.add_column(FIGURES[name].short.replace("-", "-\n"), justify="right", no_wrap=True)
-    table.add_column(f"{FIGURES['worst_group'].short} [95 %]", overflow="fold")
-    for name in ("gap", "eod"):
-        table.add_column(FIGURES[name].short, justify="right", no_wrap=True)
-    for name, report in rows:
-        worst = report.worst
-        table.add_row(
-            Text(clean(name)),
+    averages = [FIGURES[name].short.replace("-", "-\n") for name in ("average", "train_weighted_average")]
+    worst = f"{FIGURES['worst_group'].short} [95 %]"
+    columns = ["model", *averages, worst, *(FIGURES[name].short for name in ("gap", "eod"))]
+    body = [
+        [
+            name,
             bare(report.average),
             bare(report.train_weighted_average),
-            f"{bare(worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
-            f"{clean(worst.name)}, n={worst.n}{' (small)' if worst.small else ''}",
+            f"{bare(report.worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
+            f"{streams.one_line(report.worst.name)}, n={report.worst.n}{' (small)' if report.worst.small else ''}",
             bare(report.gap),
             bare(report.eod),
-        )
-    return table
-
-
-def plain_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of text: the first column to the left, the others to the right; nothing in it is markup."""
-    table = Table(title=None if title is None else _plain(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for place, column in enumerate(columns):
-        table.add_column(_plain(column), justify="right" if place else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
-    return table
-
-
-def _plain(text: str) -> Text:
-    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
+        ]
+        for name, report in rows
+    ]
+    return plain_table(title, columns, body, left=(0, 3), whole=(1, 2, 4, 5), tight=out.width < WIDE)
 
 
 def skew_table(title: str, rows: Sequence[Mapping[str, Any]], after: str = "FairerCLIP") -> Table:
     """MaxSkew of each prompt before and after, which has a name."""
     title = f"{title}: {RETRIEVAL['max_skew'].label}@{rows[0]['k']}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in ("prompt", "zero-shot", after):
-        table.add_column(column, justify="left" if column == "prompt" else "right")
-    for row in rows:
-        table.add_row(Text(clean(row["prompt"])), number(row["before"]), number(row["after"]))
-    return table
+    body = [[row["prompt"], number(row["before"]), number(row["after"])] for row in rows]
+    return plain_table(title, ["prompt", "zero-shot", after], body)
 
 
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
@@ -95,18 +148,16 @@ def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None =
     shown = ("average", "worst_group", "gap", "eod")
     columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), *(FIGURES[name].short for name in shown)]
     bars = out.width >= WIDE
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, justify="left" if column == "criterion" else "right", no_wrap=True)
-    if bars:
-        table.add_column(f"{FIGURES['worst_group'].short}, 0 to 100", no_wrap=True)
+    left = {1, len(columns)}  # the bar is the last one
+    columns += [f"{FIGURES['worst_group'].short}, 0 to 100"] if bars else []
+    body = []
     for index, row in enumerate(rows):
         strengths = [setting(row["tau"]), *([] if constant else [setting(row["tau_z"])])]
         figures = [bare(row[name]) for name in shown]
         worst = row["worst_group"]
         bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
-        table.add_row("→" if index == mark else "", row["criterion"], *strengths, *figures, *bar)
-    return table
+        body.append(["→" if index == mark else "", row["criterion"], *strengths, *figures, *bar])
+    return plain_table(title, columns, body, left=left, whole=range(len(columns)))
 
 
 def say_tuning(tuning: Mapping[str, Any]) -> None:
@@ -118,7 +169,7 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         )
         body = [[setting(r["strength"]), number(r["max_skew"]), number(r["rank_correlation"])] for r in rows]
         heads = ["strength", RETRIEVAL["max_skew"].label, "order kept inside groups"]
-        out.print(plain_table(title, heads, body))
+        put(plain_table(title, heads, body))
         return
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
     title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}), whose figures flatter"
@@ -140,7 +191,7 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
         "zero-shot share",
         *(FIGURES[name].short for name in shown),
     ]
-    out.print(plain_table(title, header, body))
+    put(plain_table(title, header, body))
     if len(tuning["held_out"]) > 1:
         say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
 
@@ -148,33 +199,34 @@ def say_tuning(tuning: Mapping[str, Any]) -> None:
 class Advance(Protocol):
     """What moves a bar."""
 
-    def __call__(self, done: int, total: int, what: str | None = None) -> None:
+    def __call__(self, done: int, total: int | None, what: str | None = None) -> None:
         """Move to ``done`` of ``total``; with ``what``, name what is counted from here on."""
 
 
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("– /s" if not task.speed else f"{number(task.speed, 1)}/s")
+
+
 @contextmanager
-def progress(text: str) -> Iterator[Advance]:
-    """A bar on a terminal, nothing elsewhere; yields what moves it."""
+def progress(text: str, *, rate: bool = False) -> Iterator[Advance]:
+    """A bar on a terminal, with the rate if asked for, nothing elsewhere; yields what moves it."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
+        *([_Rate()] if rate else []),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(text, total=None)
+        task = bar.add_task(clean(text), total=None)
 
-        def advance(done: int, total: int, what: str | None = None) -> None:
+        def advance(done: int, total: int | None, what: str | None = None) -> None:
             if what is not None and clean(what) != bar.tasks[0].description:
                 bar.reset(task, description=clean(what))  # the time left is of what is counted now
             bar.update(task, completed=done, total=total)
 
         yield advance
-
-
-def warn(text: str) -> None:
-    """One line on standard error about what the reader should know of a result."""
-    err.print(f"warning: {' '.join(clean(text).split())}", style="yellow", soft_wrap=True, markup=False)
 
 
 @contextmanager
