@@ -141,8 +141,8 @@ def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
     ("options", "message"),
     [
         (["--methods", "magic"], "no method 'magic'"),
-        (["--seeds", "0"], "seeds must be at least 1"),
-        (["--max-steps", "0"], "max_steps must be at least 1"),
+        (["--seeds", "0"], "--seeds must be a whole number from 1 to 1,000; got 0"),
+        (["--max-steps", "0"], "--max-steps must be a whole number from 1 to 1,000,000,000; got 0"),
         (["--plot", "x.gif"], "a plot ends in"),
         (["--sensitive", "age"], "age"),
     ],

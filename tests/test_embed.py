@@ -217,7 +217,7 @@ def test_another_encoder_does_not_mix_in(folder, tmp_path):
         embed_images(folder, Stub(weights="1"), tmp_path / "emb")
     with pytest.raises(OutputExistsError):
         embed_images(folder, Stub(), tmp_path / "emb", resume=False)
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ParameterError, match="from 1 to 65,536"):
         embed_images(folder, Stub(), tmp_path / "e2", batch_size=0)
 
 

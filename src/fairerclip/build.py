@@ -22,6 +22,7 @@ from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embed import embed_images
 from fairerclip.errors import JoinError, LabelError, ParameterError, PromptError, StoreError
 from fairerclip.images import ImageItem, ListedImages
+from fairerclip.ranges import check_range
 
 Ints = NDArray[np.int64]
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
@@ -87,6 +88,7 @@ def random_split(n: int, shares: tuple[float, float, float], seed: int) -> NDArr
     """Train, val or test for each of n rows, by shares that sum to one; seeded."""
     if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9):
         raise ParameterError(f"split shares must be non-negative and sum to 1; got {shares}")
+    check_range("seed", seed)
     counts = np.floor(np.cumsum(shares) * n + 0.5).astype(int)
     out = np.empty(n, dtype="<U5")
     order = np.random.default_rng(seed).permutation(n)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairerclip.data.store_writer import StoreWriter, read_skipped
-from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError, ParameterError
+from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError
 from fairerclip.images import OTHER_ENDINGS, ImageItem, ImageSource, Refused, open_image, open_source
+from fairerclip.ranges import check_range
 
 if TYPE_CHECKING:
     from fairerclip.clip import Encoder
@@ -99,8 +100,8 @@ def embed_images(
     -----
     An image that fails is recorded with the reason and the run goes on; a later run does not try it again.
     """
-    if batch_size < 1 or workers < 1:
-        raise ParameterError(f"batch_size and workers must be at least 1; got {batch_size} and {workers}")
+    check_range("batch_size", batch_size)
+    check_range("workers", workers)
     if not resume and Path(output).exists():
         raise OutputExistsError(f"{output} exists; choose another name, or resume it")
     if isinstance(source, str | os.PathLike):

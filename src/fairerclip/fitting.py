@@ -15,6 +15,7 @@ from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.inputs import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
+from fairerclip.ranges import check_range
 from fairerclip.sensitive import Sensitive
 from fairerclip.solver.alternation import Alternation
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
@@ -156,6 +157,7 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
 def draw_seed(random_state: Any) -> int:
     """The seed that was given, or one drawn from what was given: a number, so that a fit can be repeated."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        check_range("seed", random_state, "random_state")
         return int(random_state)
     try:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

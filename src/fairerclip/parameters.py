@@ -23,6 +23,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sensitive_terms": ("each", "intersection"),
     "sensitive_kind": ("auto", "categorical", "continuous"),
 }
+MOST_FEATURES = 1_000_000
+"""A square matrix of so many float64 has 8 TB."""
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
 FOLLOWING = ("tau_text", "tau_z_text")
 """Strengths that may be None: as strong as on the image side."""
@@ -97,6 +99,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             continue
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
             raise ParameterError(f"{name} must be a positive integer; got {value!r}")
+    if params["n_features"] > MOST_FEATURES:
+        raise ParameterError(f"n_features must be at most {MOST_FEATURES:,}; got {params['n_features']}")
     if params["decision"] == "target" and params["decision_zero"] != "balanced":
         warnings.warn(
             f"decision_zero={params['decision_zero']!r} has no effect with decision='target', whose boundaries follow "

@@ -32,6 +32,8 @@ Ints = NDArray[np.int64]
 
 DEFAULT_TAUS = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
 """τ where none are given; the last step before 1 is where the penalty takes over."""
+MOST_POINTS = 100_000
+"""Of a plane."""
 PRIOR = 8.0
 """Rows' worth of the average by which a small group's accuracy is shrunk in ``shrunken_worst_group``."""
 CHOOSE = {"worst_group": 1, "shrunken_worst_group": 1, "average": 1, "gap": -1, "eod": -1}
@@ -82,9 +84,7 @@ def path_grid(
         if name not in CHOICES["criterion"]:
             raise ParameterError(f"criterion must be one of {CHOICES['criterion']} or a list; got {name!r}")
     tau_list, tau_z_list = _values("taus", taus, DEFAULT_TAUS), _values("tau_zs", tau_zs, [setting.tau_z])
-    for name, values in (("tau", tau_list), ("tau_z", tau_z_list)):
-        for value in values:
-            check_strength(name, value, setting.scaling)
+    check_plane(tau_list, tau_z_list, setting.scaling)
     shares = _values("zero_shots", zero_shots if has_text else None, [setting.zero_shot])
     if not all(0 <= share <= 1 for share in shares):
         raise ParameterError(f"zero_shots must be numbers in [0, 1]; got {zero_shots!r}")
@@ -95,6 +95,18 @@ def path_grid(
         for tau_z in tau_z_list
         for tau in tau_list
     ]
+
+
+def check_plane(taus: Sequence[float], tau_zs: Sequence[float], scaling: str) -> None:
+    """Refuse strengths out of range, and a plane of more points than anyone waits for."""
+    for name, values in (("tau", taus), ("tau_z", tau_zs)):
+        for value in values:
+            check_strength(name, value, scaling)
+    if len(taus) * len(tau_zs) > MOST_POINTS:
+        raise ParameterError(
+            f"a plane has at most {MOST_POINTS:,} points (values of tau × values of tau_z); "
+            f"got {len(taus):,} × {len(tau_zs):,}"
+        )
 
 
 def check_by(by: str) -> None:

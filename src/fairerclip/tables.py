@@ -17,6 +17,8 @@ from fairerclip.data.npz import write_npz
 from fairerclip.errors import ParameterError
 from fairerclip.files import atomic_file, check_free
 
+GRID_VALUES = 10_000
+"""Most values of a grid."""
 FORMULA_STARTS = ("=", "+", "-", "@")
 """What a spreadsheet takes for the start of a formula, also in its wide form and behind what is not seen."""
 _UNSEEN = {"Cc", "Cf", "Mn", "Zs", "Zl", "Zp"}  # control and zero-width characters, spaces and line ends
@@ -39,13 +41,15 @@ def parse_grid(text: str | None, name: str) -> list[float] | None:
     try:
         if ":" in text:
             start, stop, count = text.split(":")
-            values = np.linspace(float(start), float(stop), int(count)).tolist()
+            values = np.linspace(float(start), float(stop), min(int(count), GRID_VALUES + 1)).tolist()
         else:
             values = [float(v) for v in text.split(",")]
     except ValueError:
         values = []
     if not values:
-        raise ParameterError(f"{name} expects START:STOP:COUNT or comma-separated numbers; got {text!r}")
+        raise ParameterError(f"{name} expects START:STOP:COUNT or comma-separated numbers; got {text!r:.60}")
+    if len(values) > GRID_VALUES:
+        raise ParameterError(f"{name} expects at most {GRID_VALUES:,} values; got {text!r:.60}")
     return [float(v) for v in values]
 
 

@@ -27,6 +27,7 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.metrics import seed_spread
 from fairerclip.metrics.groups import SMALL_GROUP, check_confidence
 from fairerclip.model import FairerCLIP
+from fairerclip.ranges import check_range
 from fairerclip.workflow import UNKNOWN, Experiment
 
 LIMITS = (
@@ -39,8 +40,6 @@ LIMITS = (
     "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
     "another one may.",
 )
-FEWEST_PERMUTATIONS = 19
-"""With fewer no p-value can be 0.05."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
 
 
@@ -161,9 +160,8 @@ def audit_task(
 
 def _check(options: AuditOptions, n: int) -> None:
     """Say before the work what would fail after it."""
-    for name, least in (("seeds", 1), ("permutations", FEWEST_PERMUTATIONS)):
-        if getattr(options, name) < least:
-            raise ParameterError(f"{name} must be at least {least}; got {getattr(options, name)}")
+    for name in ("seed", "seeds", "permutations"):
+        check_range(name, getattr(options, name))
     if options.k is not None and not 1 <= options.k <= n:
         raise ParameterError(f"k must lie between 1 and the number of rows, {n}; got {options.k}")
     check_confidence(options.confidence)

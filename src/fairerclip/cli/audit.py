@@ -33,9 +33,14 @@ def audit(
     k: Annotated[
         int | None, typer.Option(help="Results that a search shows. Default: 1000, or a quarter of the rows.")
     ] = None,
-    permutations: Annotated[int, typer.Option(help="Permutations for p-values.")] = 199,
+    permutations: Annotated[
+        int, typer.Option(callback=options.in_range, help="Permutations for p-values.")
+    ] = 199,
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds to fit with, for the spread over seeds. Default: 3.")
+        int | None,
+        typer.Option(
+            callback=options.in_range, help="Seeds to fit with, for the spread over seeds. Default: 3."
+        ),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="CLIP model that made the embeddings, to try other wordings with.")

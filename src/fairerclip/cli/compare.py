@@ -31,10 +31,14 @@ def compare(
     ] = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    seeds: Annotated[int, typer.Option(help="Seeds, for methods that a seed changes.")] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time. Default: one per core.")] = None,
+    seeds: Annotated[
+        int, typer.Option(callback=options.in_range, help="Seeds, for methods that a seed changes.")
+    ] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(callback=options.in_range, help="Runs at a time. Default: one per core.")
+    ] = None,
     max_steps: Annotated[
-        int, typer.Option("--max-steps", help="Cap on one training by gradient, in batches.")
+        int, typer.Option(callback=options.in_range, help="Cap on one training by gradient, in batches.")
     ] = 20_000,
     plot: Annotated[
         Path | None, typer.Option(help="Draw worst group against average (.png, .svg or .pdf).")

@@ -15,7 +15,7 @@ def demo(
         Path,
         typer.Option("--output", "-o", help="Folder for the results; replaced if an earlier demo made it."),
     ] = Path("fairerclip-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(callback=options.in_range, help="Seed of everything random.")] = 0,
     json: options.Json = False,
 ) -> None:
     """Audit, mitigate, compare and report on the embedded default: simulated Waterbirds-like embeddings."""

@@ -23,7 +23,9 @@ def embed(
     prompts: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set to embed as well.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per pass of the encoder.")] = 64,
+    batch_size: Annotated[
+        int, typer.Option(callback=options.in_range, help="Images per pass of the encoder.")
+    ] = 64,
     workers: options.Workers = 2,
     path_column: Annotated[
         str | None, typer.Option(help="Column of a table with the paths. Default: path.")

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairerclip.ranges import check_range
+
 if TYPE_CHECKING:
     from fairerclip.clip import ModelChoice
     from fairerclip.model import FairerCLIP
     from fairerclip.workflow import Experiment
+
+
+def in_range(option: typer.CallbackParam, value: int | None) -> int | None:
+    """The value of an option that counts, refused before any work if it is out of range."""
+    if value is not None:
+        check_range(str(option.name), value, f"--{option.name}".replace("_", "-"))
+    return value
+
 
 _TASK = typer.Argument(
     metavar="TASK",
@@ -62,7 +72,10 @@ Preset = Annotated[
 Criterion = Annotated[
     str | None, typer.Option(help="marginal, or conditional: dependence on S inside each class.")
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random. Default: the preset's, else 0.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(callback=in_range, help="Seed of everything random. Default: the preset's, else 0."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables, errors too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
@@ -82,7 +95,7 @@ Device = Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, mps.
 Download = Annotated[
     bool, typer.Option("--download", help="Allow the model hub to be asked for missing weights.")
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Threads that decode images.")]
+Workers = Annotated[int, typer.Option(callback=in_range, help="Threads that decode images.")]
 Margin = Annotated[str | None, typer.Option(help="Of FairFace's images: 0.25 or 1.25, where both are there.")]
 
 

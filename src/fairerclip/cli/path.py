@@ -46,7 +46,7 @@ def path(
     """Solve the (τ, τ_z) plane from one factorisation and show the accuracy-fairness trade-off."""
     from fairerclip.cli import show
     from fairerclip.files import check_free
-    from fairerclip.path import check_by
+    from fairerclip.path import check_by, check_plane
     from fairerclip.tables import front, parse_grid, write_table
     from fairerclip.workflow import effective_strength
 
@@ -58,6 +58,7 @@ def path(
     experiment = options.load_experiment(task, sensitive, classes)
     experiment.labels(experiment.task.split(split))  # what would fail after the work is said before it
     model = options.build_model(preset, parameters, seed, criterion=criteria[0])
+    check_plane(tau_values or [], tau_z_values or [], model.scaling)
     with show.warnings_as_lines() as warned:
         experiment.fit(model, options.default_labels(labels, experiment))
         with show.progress("path") as advance:

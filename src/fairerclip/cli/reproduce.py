@@ -63,17 +63,18 @@ def reproduce(
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            callback=options.in_range,
             help="Seeds. Default: 3; 2 on simulated tasks; by gradient 3 on --data and --tasks, else 1.",
         ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes at a time. Default: one per core.")
+        int | None,
+        typer.Option(callback=options.in_range, help="Processes at a time. Default: one per core."),
     ] = None,
     max_steps: Annotated[
         int | None,
         typer.Option(
-            min=1,
+            callback=options.in_range,
             help="Cap on the training of one setting by gradient, in batches. Default: 20000 on --data and --tasks, "
             "3000 on --suite, else 500.",
         ),

@@ -136,7 +136,9 @@ def cfd(
     device: options.Device = "cpu",
     download: options.Download = False,
     store: Store = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split, which is ours.")] = 0,
+    seed: Annotated[
+        int, typer.Option(callback=options.in_range, help="Seed of the split, which is ours.")
+    ] = 0,
     prompts: Prompts = None,
     workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
@@ -229,7 +231,7 @@ def embeddings(
     text: Annotated[
         Path | None, typer.Option(help="Prompt embeddings (.npy …), one row per distinct prompt of the set.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of a random split.")] = 0,
+    seed: Annotated[int, typer.Option(callback=options.in_range, help="Seed of a random split.")] = 0,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:

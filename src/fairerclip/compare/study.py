@@ -21,6 +21,7 @@ from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import ParameterError, ResultsFileError
 from fairerclip.files import atomic_file
+from fairerclip.ranges import check_range
 from fairerclip.workflow import Experiment
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ def compare(
         others; and why a method is missing.
     """
     options = options or CompareOptions()
-    if options.seeds < 1:
-        raise ParameterError(f"seeds must be at least 1; got {options.seeds}")
-    if options.max_steps < 1:
-        raise ParameterError(f"max_steps must be at least 1; got {options.max_steps}")
+    check_range("seeds", options.seeds)
+    check_range("max_steps", options.max_steps)
+    if options.jobs is not None:
+        check_range("jobs", options.jobs)
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
     wanted = [

@@ -15,6 +15,7 @@ from fairerclip.data.fields import UNNAMED
 from fairerclip.data.geometry import Floats, Geometry, Ints, Space
 from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
 from fairerclip.errors import ParameterError
+from fairerclip.ranges import check_range
 
 Counts = Mapping[tuple[int, int], float]  # (class, sensitive value) -> rows
 
@@ -305,6 +306,10 @@ def simulate(name: str, *, seed: int = 0, scale: float | None = None, width: int
     return GENERATORS[name](seed=seed, **{key: value for key, value in options.items() if value is not None})
 
 
+LONGEST_SEED = 20
+"""Digits of a seed: Python refuses to read numbers of thousands."""
+
+
 def open_task(source: str | os.PathLike[str]) -> Task:
     """A task file, or a simulated task named ``simulated:NAME`` or ``simulated:NAME@SEED``.
 
@@ -317,7 +322,7 @@ def open_task(source: str | os.PathLike[str]) -> Task:
     if kind != "simulated" or not colon:
         return load_task(source)
     name, _, seed = rest.partition("@")
-    if seed and not (seed.isascii() and seed.isdigit()):
+    if seed and not (seed.isascii() and seed.isdigit() and len(seed) <= LONGEST_SEED):
         raise ParameterError(f"a simulated task is simulated:NAME or simulated:NAME@SEED; got {source!s}")
     return simulate(name, seed=int(seed or 0))
 
@@ -327,8 +332,7 @@ def _title(name: str) -> str:
 
 
 def _rng(name: str, seed: int, scale: float) -> np.random.Generator:
-    if not (isinstance(seed, int | np.integer) and seed >= 0):
-        raise ParameterError(f"seed must be an integer of 0 or more, got {seed!r}")
+    check_range("seed", seed)
     if not (0 < scale < np.inf):
         raise ParameterError(f"scale must be a positive number, got {scale!r}")
     return np.random.default_rng([seed, *name.encode()])  # the name: tasks of one seed share no rotation

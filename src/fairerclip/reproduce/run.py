@@ -16,6 +16,7 @@ from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.files import atomic_file, check_free
 from fairerclip.numbers import significant
+from fairerclip.ranges import check_range
 from fairerclip.report.document import Document, DocumentTable
 from fairerclip.reproduce.context import Context, Outcome, ReproduceOptions
 from fairerclip.reproduce.entries import Entry
@@ -57,6 +58,9 @@ def reproduce(
         ``absent`` that the source has none of its datasets.
     """
     options = options or ReproduceOptions()
+    for name in ("seeds", "jobs", "max_steps"):
+        if getattr(options, name) is not None:
+            check_range(name, getattr(options, name))
     check_output(entries, output, overwrite)
     source.check({dataset for entry in entries for dataset in entry.needs})
     done = []

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fairerclip.data import text
 from fairerclip.data.text import csv_records, text_array
 from fairerclip.errors import DatasetAbsentError, DatasetError, ParameterError
+from fairerclip.ranges import check_range
 
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
@@ -243,8 +244,7 @@ def total_notes(counts: Mapping[str, int], published: Mapping[str, int]) -> tupl
 
 def seeded_order(names: Sequence[str], seed: int) -> Ints:
     """Random order of rows (n,) that depends on their names and the seed, not on their order in a file."""
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        raise ParameterError(f"seed must be an integer of 0 or more, got {seed!r}")
+    check_range("seed", seed)
     by_name = np.argsort(np.array(names, dtype=np.str_), kind="stable")
     order: Ints = by_name[np.random.default_rng(seed).permutation(len(by_name))].astype(np.int64)
     return order
