@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg")
 
@@ -53,10 +55,16 @@ def embeddings():
     return Embeddings
 
 
+built_once = functools.cache(typer.main.get_command)
+"""To build the command line takes longer than to refuse an option."""
+
+
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Call the command line in process: (exit code, standard output, standard error)."""
     from fairerclip.cli.main import main
+
+    monkeypatch.setattr(typer.main, "get_command", built_once)
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["fairerclip", *map(str, arguments)])

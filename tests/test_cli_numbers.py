@@ -1,8 +1,6 @@
 """Numbers on the command line: each works, or is refused in one line before any work."""
 
 import re
-import types
-import typing
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from fairerclip.path import check_plane
 from fairerclip.ranges import RANGES, check_range
 from fairerclip.workflow import Experiment
 from light import few_settings
+from options_of import commands, options
 
 HUGE = str(10**30)
 VALUES = ("-3", "0", HUGE, "nan", "inf", "1e-300")
@@ -49,23 +48,12 @@ ARGUMENTS = {
 }
 
 
-def commands(app, *before):
-    for command in app.registered_commands:
-        yield " ".join([*before, command.name or command.callback.__name__]), command.callback
-    for group in app.registered_groups:
-        yield from commands(group.typer_instance, *before, group.name)
-
-
-def numeric(function):
-    """Names of a command's options that are numbers."""
-    for name, hint in typing.get_type_hints(function, include_extras=True).items():
-        kind = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
-        kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-        if {int, float} & set(kinds):
-            yield name
-
-
-OPTIONS = [(command, option) for command, function in commands(app) for option in numeric(function)]
+OPTIONS = [
+    (command, option)
+    for command, function in commands(app)
+    for option, kinds, _ in options(function)
+    if kinds & {int, float}
+]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def apply(
     ],
     output: Annotated[
         Path,
-        typer.Option(
+        options.writes(
             "--output", "-o", help="Where to write: .npz (with embeddings) or .csv (a row per image)."
         ),
     ],

@@ -52,7 +52,8 @@ def audit(
     preset: options.Preset = None,
     parameters: options.Parameters = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the results (.json) for `fairerclip report`.")
+        Path | None,
+        options.writes("--output", "-o", help="Write the results (.json) for `fairerclip report`."),
     ] = None,
     dataset: Annotated[
         str | None,
@@ -68,7 +69,7 @@ def audit(
         Path | None, typer.Option(help="Folder of embedding stores of the dataset, with its prompts.")
     ] = None,
     work: Annotated[
-        Path | None, typer.Option(help="Folder for the tasks made on the way; used again.")
+        Path | None, options.writes(help="Folder for the tasks made on the way; used again.")
     ] = None,
     prompts: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
@@ -78,7 +79,7 @@ def audit(
         typer.Option(help="JSON: task name → {label, parameters, data}, for the plot's sizes and colours."),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="To compare: draw worst group against average (.png, .svg or .pdf).")
+        Path | None, options.writes(help="To compare: draw worst group against average (.png, .svg or .pdf).")
     ] = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,

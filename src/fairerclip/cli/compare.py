@@ -19,7 +19,7 @@ def compare(
     task: options.TaskFileOrNone = None,
     output: Annotated[
         Path | None,
-        typer.Option(
+        options.writes(
             "--output", "-o", help="Folder for results and runs; a comparison found there is taken up again."
         ),
     ] = None,
@@ -41,7 +41,7 @@ def compare(
         int, typer.Option(callback=options.in_range, help="Cap on one training by gradient, in batches.")
     ] = 20_000,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw worst group against average (.png, .svg or .pdf).")
+        Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")
     ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -56,12 +56,15 @@ def compare(
     from fairerclip.compare.render import document, draw_front
     from fairerclip.compare.study import CompareOptions, write_comparison
     from fairerclip.compare.study import compare as run
+    from fairerclip.report.folder import check_folder
 
     if methods == "list":
         _list(json)
         return
     if task is None:
         raise typer.BadParameter("Missing argument 'TASK'.")
+    if output is not None:
+        check_folder(output, overwrite=True)
     if plot is not None:
         check_plot(plot, overwrite)
     experiment = options.load_experiment(task, sensitive, classes)

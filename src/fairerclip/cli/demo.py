@@ -13,7 +13,7 @@ from fairerclip.cli import options
 def demo(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Folder for the results; replaced if an earlier demo made it."),
+        options.writes("--output", "-o", help="Folder for the results; replaced if an earlier demo made it."),
     ] = Path("fairerclip-demo"),
     seed: Annotated[int, typer.Option(callback=options.in_range, help="Seed of everything random.")] = 0,
     json: options.Json = False,

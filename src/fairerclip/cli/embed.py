@@ -17,7 +17,7 @@ def embed(
         typer.Argument(metavar="IMAGES", help="Folder, list of paths, .csv table or webdataset .tar."),
     ],
     model: Annotated[str, typer.Option(help=f"CLIP model: {options.MODELS}.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store; resumed if begun.")],
+    output: Annotated[Path, options.writes("--output", "-o", help="Folder of the store; resumed if begun.")],
     weights: options.Weights = None,
     preprocessing: options.Preprocessing = None,
     prompts: Annotated[

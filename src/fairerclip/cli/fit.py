@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def fit(
     task: options.TaskFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write the model to.")],
+    output: Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")],
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,

@@ -37,7 +37,7 @@ def path(
     preset: options.Preset = None,
     parameters: options.Parameters = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write the table as CSV to this file.")
+        Path | None, options.writes("--output", "-o", help="Also write the table as CSV to this file.")
     ] = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,

@@ -20,7 +20,9 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; a folder for csv. Default: report.FORMAT here."),
+        options.writes(
+            "--output", "-o", help="File to write; a folder for csv. Default: report.FORMAT here."
+        ),
     ] = None,
     format: Annotated[  # noqa: A002 - what users type
         str | None,
@@ -29,7 +31,7 @@ def report(
         ),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Also draw figures for papers (PDF and PNG) into this folder.")
+        Path | None, options.writes(help="Also draw figures for papers (PDF and PNG) into this folder.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     mitigate: options.Mitigate = False,

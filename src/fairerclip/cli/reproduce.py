@@ -58,7 +58,7 @@ def reproduce(
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder to write into; its runs are used again.")
+        Path, options.writes("--output", "-o", help="Folder to write into; its runs are used again.")
     ] = Path("reproduction"),
     seeds: Annotated[
         int | None,

@@ -17,11 +17,11 @@ app = typer.Typer(help="Make a task file from a dataset or from your own embeddi
 
 Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
 Output = Annotated[
-    Path, typer.Option("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
+    Path, options.writes("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
 ]
 Store = Annotated[
     Path | None,
-    typer.Option(
+    options.writes(
         help="Embedding store to use, or to make and resume. Default: beside the task, ending in .store."
     ),
 ]
