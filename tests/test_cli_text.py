@@ -1,10 +1,12 @@
 """Foreign text on a terminal: what is printed is read by a person and obeyed by nothing."""
 
 import ast
+import csv
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fairerclip
@@ -94,6 +96,35 @@ def test_audits_and_reports_print_foreign_names_harmlessly(home, run):
     for form, ending in (("html", "html"), ("csv", "tables")):
         text = harmless(run("report", f"{name}.json", "--format", form, "-o", f"{name}.{ending}"))
         assert "[/b]" in text
+
+
+def test_a_task_of_foreign_labels_is_made_harmlessly(home, run):
+    """Prompt sets take printable names alone; ids and files may be called anything."""
+    rng, name, word = np.random.default_rng(0), FILE_NAME, "[/b][red]:bug:"
+    ids = [f"{name}{i}" for i in range(24)]
+    X = rng.normal(size=(24, 8)).astype(np.float32)
+    np.savez(f"{name}.store.npz", embeddings=X, ids=np.array([*ids[:-1], f"{name}unmatched"]))
+    with open(f"{name}.csv", "w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle)
+        writer.writerow([f"{name}i", f"{name}y", f"{word}s"])
+        writer.writerows([i, f"{word}{n % 2}", f"{word}{n // 2 % 2}"] for n, i in enumerate(ids))
+    values = {f"{word}{n}": [f"{word}, {n}"] for n in range(2)}
+    about = {"version": 1, "name": "mine", "source": {"kind": "ours", "citation": "ours", "note": "none"}}
+    words = {"classes": values, "sensitive": {f"{word}s": {key: [f"of {key}"] for key in values}}}
+    Path(f"{name}.json").write_text(json.dumps({**about, **words}), encoding="utf-8")
+    np.save(f"{name}.npy", rng.normal(size=(4, 8)).astype(np.float32))
+    options = ("--id", f"{name}i", "--target", f"{name}y", "--sensitive", f"{word}s", "--text", f"{name}.npy")
+    files = ("--labels", f"{name}.csv", "--prompts", f"{name}.json", "-o", f"{name}-made.safetensors")
+    assert "[/b][red]:bug:" in harmless(run("task", "embeddings", f"{name}.store.npz", *files, *options))
+
+
+def test_an_audit_of_a_file_whose_name_is_no_text_is_not_lost(home, made, run):
+    try:
+        Path("\udce9.npz").symlink_to(made.parent / TASK)
+    except (OSError, UnicodeError):
+        pytest.skip("names are text in this file system")
+    harmless(run("audit", "\udce9.npz", "-o", "\udce9.json", "--permutations", "19"))
+    assert json.loads(Path("\udce9.json").read_bytes())["task"]["file"] == "?.npz"
 
 
 def test_documents_for_machines_escape_foreign_names(home, run):

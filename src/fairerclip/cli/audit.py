@@ -105,7 +105,7 @@ def audit(
         experiment = options.load_experiment(files[0], sensitive, classes)
         results, warned = full_audit(
             experiment,
-            source=str(files[0]),
+            source=options.as_text(files[0]),
             mitigate=mitigate,
             after=after,
             before_only=before_only,

@@ -74,7 +74,7 @@ def compare(
         seeds=seeds,
         jobs=jobs,
         max_steps=max_steps,
-        source=str(task),
+        source=options.as_text(task),
     )
     work = None if output is None else output / "runs"
     with kept_when_stopped(work):

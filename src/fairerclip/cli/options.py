@@ -46,6 +46,11 @@ def output_path(text: str | Path) -> Path:
     return path
 
 
+def as_text(path: Path) -> str:
+    """A path as results name it, with ? for bytes of its name that are no text."""
+    return str(path).encode(errors="replace").decode()
+
+
 def writes(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
     """An option that names what is written."""
     return typer.Option(*names, parser=output_path, metavar="PATH", help=help)

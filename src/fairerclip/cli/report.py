@@ -95,4 +95,4 @@ def _results(path: Path, given: dict[str, Any]) -> dict[str, Any]:
             raise ParameterError(f"{names}: these go with a task, not with results, which are what they are")
         return read_results(path)
     experiment = options.load_experiment(path, given.pop("sensitive", None), given.pop("classes", None))
-    return full_audit(experiment, source=str(path), **given)[0]
+    return full_audit(experiment, source=options.as_text(path), **given)[0]
