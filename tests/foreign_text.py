@@ -9,7 +9,7 @@ _MARKUP, _ESCAPES = "[b][red]:bug:", "\x1b]0;x\x07\x1b[2J\x9b31m\r"
 _UNSEEN, _WIDE = "\u202e\u2067\u200f\u061c\u200b\u2028", "=e\u0301\U0001f469\u200d\U0001f52c"
 FILE_NAME = _MARKUP + _ESCAPES + _UNSEEN + _WIDE
 """What a file may be called, too."""
-NAME = f"[/b]\x00{FILE_NAME}[/]"
+NAME = f"[/b]\x00\nFAKE {FILE_NAME}[/]"
 JOINERS = {"\u200c", "\u200d"}
 
 

@@ -80,6 +80,7 @@ def harmless(result):
     assert code == 0, err
     assert out
     assert forbidden(out + err) == set()
+    assert not [line for line in (out + err).splitlines() if line.startswith("FAKE")]  # no line of their own
     return out + err
 
 
@@ -222,6 +223,14 @@ def test_a_warning_that_nobody_waits_for_is_one_harmless_line(run, monkeypatch):
     assert err.startswith("warning: UserWarning: [/b]")
     assert err.count("\n") == 1
     assert forbidden(err) == set()
+
+
+def test_a_line_has_an_end(capsys):
+    from fairerclip.cli import show, streams
+
+    show.say("x" * 10**6)
+    streams.tell("x" * 10**6)
+    assert [len(text) for text in capsys.readouterr()] == [8001, 8013]
 
 
 def test_a_bar_is_named_harmlessly(monkeypatch):

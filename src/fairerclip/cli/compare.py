@@ -125,6 +125,12 @@ def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
+def _in_lines(cell: str) -> tuple[str, ...]:
+    """A figure above its interval."""
+    figure, *ends = cell.split(" [")
+    return figure, *(f"[{end}" for end in ends)
+
+
 def _print(results: Mapping[str, Any], output: Path | None) -> None:
     from fairerclip.cli import show
     from fairerclip.compare.render import COLUMNS, document
@@ -135,7 +141,7 @@ def _print(results: Mapping[str, Any], output: Path | None) -> None:
     first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
     kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
     for table in shown.tables:
-        rows = [[str(row[k]).replace(" [", "\n[") for k in kept] for row in table.rows]
+        rows = [[_in_lines(str(row[k])) for k in kept] for row in table.rows]
         show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
     for note in shown.notes:
         show.say(f"• {note}")

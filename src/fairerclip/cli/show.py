@@ -72,17 +72,22 @@ def warn(text: str) -> None:
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(clean(text), style)
+    return Text(clean(shorten(text, streams.LONGEST_LINE)), style)
 
 
-def _cell(text: str) -> Text:
-    return Text("\n".join(shorten(clean(line)) for line in text.split("\n")))
+Cell = str | tuple[str, ...]
+"""Text in one line, or in several: a line end inside foreign text is none."""
+
+
+def _cell(text: Cell) -> Text:
+    lines = (text,) if isinstance(text, str) else text
+    return Text("\n".join(clean(shorten(line)) for line in lines))
 
 
 def plain_table(
     title: str | None,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    columns: Sequence[Cell],
+    rows: Sequence[Sequence[Cell]],
     *,
     left: Collection[int] = (0,),
     whole: Collection[int] = (),
@@ -117,16 +122,21 @@ def plain_table(
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
-    averages = [FIGURES[name].short.replace("-", "-\n") for name in ("average", "train_weighted_average")]
-    worst = f"{FIGURES['worst_group'].short} [95 %]"
-    columns = ["model", *averages, worst, *(FIGURES[name].short for name in ("gap", "eod"))]
-    body = [
+    average, weighted, worst, gap, eod = (
+        FIGURES[name].short for name in ("average", "train_weighted_average", "worst_group", "gap", "eod")
+    )
+    hyphen = weighted.find("-") + 1  # where a narrow column may break
+    columns: list[Cell] = ["model", average, (weighted[:hyphen], weighted[hyphen:])]
+    columns += [f"{worst} [95 %]", gap, eod]
+    body: list[list[Cell]] = [
         [
             name,
             bare(report.average),
             bare(report.train_weighted_average),
-            f"{bare(report.worst.accuracy)} {interval(*report.intervals['worst_group'])}\n"
-            f"{streams.one_line(report.worst.name)}, n={report.worst.n}{' (small)' if report.worst.small else ''}",
+            (
+                f"{bare(report.worst.accuracy)} {interval(*report.intervals['worst_group'])}",
+                f"{shorten(report.worst.name)}, n={report.worst.n}{' (small)' if report.worst.small else ''}",
+            ),
             bare(report.gap),
             bare(report.eod),
         ]

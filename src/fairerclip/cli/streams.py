@@ -17,8 +17,10 @@ import warnings
 from contextlib import suppress
 from typing import Any, TextIO
 
-from fairerclip.report.text import clean
+from fairerclip.report.text import clean, shorten
 
+LONGEST_LINE = 8_000
+"""Characters of a line that are shown: more than any path has."""
 READER_GONE, NOT_WRITTEN = 141, 1
 """Exit codes where all went well but standard output: 128 and the number of SIGPIPE, or a full disk, say."""
 FORMS = {
@@ -136,7 +138,7 @@ def tell(message: str) -> None:
 
 def one_line(text: str) -> str:
     """Foreign text as one line that can be printed."""
-    return " ".join(clean(text).split())
+    return " ".join(clean(shorten(text, LONGEST_LINE)).split())
 
 
 def write(text: str) -> None:
