@@ -62,7 +62,7 @@ def _whole(low: int, high: int) -> Rule:
 
 
 def _real(low: float, high: float) -> Rule:
-    return Rule(f"a number from {low:g} to {high:g}", lambda v: is_number(v) and low <= v <= high)
+    return Rule(f"a number from {low} to {high}", lambda v: is_number(v) and low <= v <= high)
 
 
 def _one_of(*values: Any) -> Rule:
