@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
 from fairerclip.audit.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
-from fairerclip.clip.preprocess import Preprocessing
+from fairerclip.clip import Preprocessing, onnx, open_clip, tokens, transformers, weights
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
@@ -222,9 +222,6 @@ def _baseline(folder: Path) -> None:
 
 
 def _results(folder: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-    from sample import two_class
-
     (folder / "results.json").write_text(json.dumps(two_class(taus=2, tau_zs=2)))
 
 
@@ -244,20 +241,15 @@ def _image_table(folder: Path) -> None:
     (folder / "list.csv").write_text("id,path\na,image.png\n")
 
 
-def _preprocessing(folder: Path) -> None:
-    (folder / "p.json").write_text(
-        json.dumps(
-            {
-                "resize": "shortest",
-                "size": [224, 224],
-                "crop": [224, 224],
-                "interpolation": "bicubic",
-                "origin": "even",
-                "mean": [0.5, 0.5, 0.5],
-                "std": [0.2, 0.2, 0.2],
-            }
-        )
-    )
+def _settings(name: str, content: Any) -> Callable[[Path], Any]:
+    return lambda folder: (folder / name).write_text(json.dumps(content))
+
+
+def _shards(folder: Path) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        write_tensors(folder / name, {"x": ROWS}, {}, overwrite=False)
+    index = {"metadata": {"total_size": 96}, "weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def _pictures(source: Any) -> list[Any]:
@@ -369,7 +361,27 @@ READERS: dict[str, Reader] = {
     "model-tensors": Reader(_model, "model/model.safetensors", lambda f: FairerCLIP.load(f / "model")),
     "baseline-manifest": Reader(_baseline, "model/model.json", lambda f: load_baseline(f / "model")),
     "baseline-tensors": Reader(_baseline, "model/arrays.safetensors", lambda f: load_baseline(f / "model")),
-    "preprocessing": Reader(_preprocessing, "p.json", lambda f: Preprocessing.from_json(f / "p.json")),
+    "preprocessing": Reader(
+        _settings("p.json", clip_settings.OPENAI), "p.json", lambda f: Preprocessing.from_json(f / "p.json")
+    ),
+    "open_clip-config": Reader(
+        _settings("c.json", clip_settings.OPEN_CLIP), "c.json", lambda f: open_clip.read_config(f / "c.json")
+    ),
+    "transformers-config": Reader(
+        _settings("c.json", clip_settings.CLIP), "c.json", lambda f: transformers.read_config(f / "c.json")
+    ),
+    "transformers-processor": Reader(
+        _settings("preprocessor_config.json", clip_settings.PROCESSOR),
+        "preprocessor_config.json",
+        transformers.read_settings,
+    ),
+    "transformers-index": Reader(_shards, "model.safetensors.index.json", weights.transformers_files),
+    "onnx-settings": Reader(
+        _settings("s.json", clip_settings.MANIFEST), "s.json", lambda f: onnx.read_settings(f / "s.json")
+    ),
+    "tokenizer": Reader(
+        _settings("t.json", clip_settings.TOKENIZER), "t.json", lambda f: tokens.read_tokenizer(f / "t.json")
+    ),
     "image-png": Reader(lambda f: _image(f, "png"), "image.png", lambda f: open_image(f / "image.png")),
     "image-jpeg": Reader(lambda f: _image(f, "jpg"), "image.jpg", lambda f: open_image(f / "image.jpg")),
     "image-webp": Reader(lambda f: _image(f, "webp"), "image.webp", lambda f: open_image(f / "image.webp")),
