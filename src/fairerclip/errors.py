@@ -108,6 +108,14 @@ class OutputExistsError(FairerClipError, FileExistsError):
     """The output path is taken and overwriting was not asked for."""
 
 
+class OutputBusyError(FairerClipError, OSError):
+    """Another process is writing the same output."""
+
+
+class OutputError(FairerClipError, OSError):
+    """The output cannot be written: no permission, no space, no such place."""
+
+
 class LostWorkerError(FairerClipError, RuntimeError):
     """A process that worked for us ended without an answer."""
 
@@ -127,6 +135,14 @@ class WorkFailedError(FairerClipError, RuntimeError):
 
 class FairerClipWarning(UserWarning):
     """Base of every warning that this package gives."""
+
+
+class NotOneStepWarning(FairerClipWarning):
+    """A folder was replaced file by file, since it could not be replaced in one step."""
+
+
+class KeptRunWarning(FairerClipWarning):
+    """A kept run cannot be used and is run again."""
 
 
 class NoSensitiveWarning(FairerClipWarning):

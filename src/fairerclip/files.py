@@ -1,17 +1,32 @@
-"""Reading files of a bounded size; writing files so that a path holds either the old content or the whole new one."""
+"""Reading files of a bounded size; writing so that a path holds either the old content or the whole new one.
+
+A file or folder is made under a hidden name beside its path, ``.NAME.TOKEN.tmp``, and put in place in one step. While
+it is made, the lock ``.NAME.lock`` keeps other writers away. A process that is killed leaves both behind; the next
+writer of the path removes them.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from fairerclip.errors import FairerClipError, OutputExistsError
+from fairerclip.errors import (
+    FairerClipError,
+    NotOneStepWarning,
+    OutputBusyError,
+    OutputError,
+    OutputExistsError,
+)
+from fairerclip.exchange import rename_to_free, swap
 
 
 @contextmanager
@@ -60,41 +75,338 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix
         ) from None
 
 
+# Before the work ------------------------------------------------------------------------------------
+
+
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse a path that is taken, unless overwriting a plain file was asked for."""
-    if path.is_dir():
+    """Refuse, before the work, a file that could not be written after it: taken, or in a folder that is not ours."""
+    _check_file(path, overwrite)
+    _check_writable(path)
+
+
+def check_folder(path: Path, overwrite: bool) -> None:
+    """Refuse, before the work, a folder that could not be written after it: taken, or not ours to write into."""
+    _check_folder(path, overwrite)
+    _check_writable(path)
+
+
+def _check_file(path: Path, overwrite: bool) -> None:
+    _check_name(path, "file")
+    if path.is_dir() and not path.is_symlink():
         raise OutputExistsError(f"{path} is a folder; give the name of a file")
-    if path.exists() and not overwrite:
+    if os.path.lexists(path):
+        _check_taken(path, overwrite)
+        if path.is_symlink() or not path.is_file():
+            raise OutputExistsError(f"{path} is a link or a device, not a plain file; it is left alone")
+
+
+def _check_folder(path: Path, overwrite: bool) -> None:
+    _check_name(path, "folder")
+    if path.exists() and not path.is_dir():
+        raise OutputExistsError(f"{path} is a file; give the name of a folder")
+    if os.path.lexists(path):
+        _check_taken(path, overwrite)
+        if path.is_symlink():
+            raise OutputExistsError(f"{path} is a link; give the name of the folder that it leads to")
+
+
+def _check_taken(path: Path, overwrite: bool) -> None:
+    if not overwrite:
         raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
 
 
+def _check_name(path: Path, kind: str) -> None:
+    if path.name in ("", "..") or "\0" in str(path):
+        raise OutputError(f"{str(path)!r} cannot be written: give the name of a {kind}")
+
+
+def _check_writable(path: Path) -> None:
+    """Make a file, and remove it, where the path or its first missing parent will be made."""
+    with writing(path):
+        if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+        trial = folder / f".{path.name}.{secrets.token_hex(8)}.tmp"
+        trial.open("xb").close()
+        trial.unlink()
+
+
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """A new folder to fill, which appears at ``path`` when the block ends well; an existing one is kept."""
-    if path.exists():
-        raise OutputExistsError(f"{path} exists; choose another name, or remove it first")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    fresh.mkdir()
+def writing(path: Path) -> Iterator[None]:
+    """What the system says against writing a path, as our error."""
     try:
-        yield fresh
-        os.rename(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        yield
+    except OSError as problem:
+        if isinstance(problem, FairerClipError):
+            raise
+        raise OutputError(
+            f"{path} cannot be written: {problem.strerror or problem}; make room for it or choose another place"
+        ) from problem
+
+
+# Writing --------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def atomic_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """A binary handle whose content appears at ``path`` when the block ends well, and not before."""
-    check_free(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
+    _check_file(path, overwrite)
+    with _sole_writer(path) as temporary:
         with temporary.open("xb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        check_free(path, overwrite)
-        os.replace(temporary, path)
+        _check_file(path, overwrite)
+        if overwrite:
+            os.replace(temporary, path)
+        else:
+            _take_name(temporary, path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(
+    path: Path, *, overwrite: bool = False, ours: Sequence[str] = (), last: Sequence[str] = ()
+) -> Iterator[Path]:
+    """A new folder to fill, which appears at ``path`` when the block ends well, and not before.
+
+    With ``overwrite`` it takes the place of a folder that is there, in one step. Files of the old folder stay, but for
+    those that are written anew and those called as one of ``ours``, which an earlier call may have written.
+
+    Where the system cannot exchange two folders in one step, and for the folder that we work in, files are replaced
+    one by one, those called as one of ``last`` after the others, with a `NotOneStepWarning`.
+    """
+    _check_folder(path, overwrite)
+    with _sole_writer(path) as fresh:
+        fresh.mkdir()
+        yield fresh
+        _sync_tree(fresh)
+        _check_folder(path, overwrite)
+        if os.path.lexists(path):
+            _replace_folder(path, fresh, ours, last)
+        else:
+            _take_name(fresh, path)
+        sync_folder(path.parent)
+
+
+def write_folder(
+    path: Path, contents: Mapping[str, bytes], *, overwrite: bool, ours: Sequence[str] = ()
+) -> list[Path]:
+    """Write named files into a folder as `atomic_folder` does, the last of them last; returns the files."""
+    with atomic_folder(path, overwrite=overwrite, ours=ours, last=[*contents][-1:]) as fresh:
+        for name, content in contents.items():
+            (fresh / name).write_bytes(content)
+    return [path / name for name in contents]
+
+
+@contextmanager
+def sole_use(path: Path) -> Iterator[None]:
+    """Keep a folder from other processes that ask for it likewise; `OutputBusyError` where one has it."""
+    check_folder(path, overwrite=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _lock(path)
+    try:
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        _unlock(path, lock)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder on the disk, where the system can tell."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system whose folders cannot be synced
+            raise
+    finally:
+        os.close(handle)
+
+
+def _take_name(temporary: Path, path: Path) -> None:
+    try:
+        rename_to_free(temporary, path)
+    except FileExistsError:
+        raise OutputExistsError(
+            f"{path} has been made by another process meanwhile; it is left alone"
+        ) from None
+
+
+@contextmanager
+def _sole_writer(path: Path) -> Iterator[Path]:
+    """The name of a temporary beside a path, for the one writer that the path has; what is left of it is removed."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock, temporary = _lock(path), _beside(path, f"{secrets.token_hex(8)}.tmp")
+        try:
+            yield temporary
+        finally:
+            _remove(temporary)
+            _unlock(path, lock, removed=not os.path.lexists(temporary))
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(f".{path.name}.{ending}")
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a path against other writers; None where the system has no locks, and two writers are the user's care.
+
+    The lock falls with the process, however it ends. Its file is removed by a writer that ends in order: one that is
+    there, and not locked, is of a writer that was killed.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    file = _beside(path, "lock")
+    while True:
+        found = False
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            found = True
+            try:
+                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_at(handle, file):  # its writer ended between our two steps
+                os.close(handle)
+                continue
+        except BlockingIOError:
+            os.close(handle)
+            raise OutputBusyError(f"{path} is being written by another process; wait for it to end") from None
+        except OSError:  # a file system without locks
+            os.close(handle)
+            file.unlink(missing_ok=True)
+            return None
+        if found:
+            _remove_leftovers(path)
+        return handle
+
+
+def _unlock(path: Path, lock: int | None, *, removed: bool = True) -> None:
+    """Unlock a path; the file of the lock stays where something is left for the next writer to remove."""
+    if lock is None:
+        return
+    if removed:
+        _beside(path, "lock").unlink(missing_ok=True)
+    os.close(lock)
+
+
+def _is_at(handle: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove temporaries of a path whose writers were killed."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
+    for name in os.listdir(path.parent):
+        if ours.fullmatch(name):
+            _remove(path.parent / name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync_tree(folder: Path) -> None:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with open(Path(parent, name), "rb+") as handle:
+                os.fsync(handle.fileno())
+        sync_folder(Path(parent))
+
+
+# Replacing a folder ---------------------------------------------------------------------------------
+
+
+def _replace_folder(path: Path, fresh: Path, ours: Sequence[str], last: Sequence[str]) -> None:
+    written = {str(file.relative_to(fresh)) for file in fresh.rglob("*")}
+    names = os.listdir(fresh)
+    if not _is_working_folder(path):
+        _carry(path, fresh, written | {*ours})
+        os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
+        if swap(fresh, path):
+            sync_folder(path.parent)
+            _carry(fresh, path, written | {*ours})  # what somebody put there meanwhile
+            return
+    warnings.warn(
+        f"{path} cannot be replaced in one step here (a network folder, an older system, or the folder that you are "
+        "in): its files are replaced one by one, and are of two kinds if this is broken off",
+        NotOneStepWarning,
+        stacklevel=6,
+    )
+    for name in {*ours} - written:
+        (path / name).unlink(missing_ok=True)
+    for name in sorted(names, key=lambda name: name in last):
+        _move(fresh / name, path / name)
+    sync_folder(path)
+
+
+def _is_working_folder(path: Path) -> bool:
+    """Whether we are in a folder or below it: exchanged and removed, it would leave us nowhere."""
+    try:
+        return Path.cwd().is_relative_to(path.resolve())
+    except FileNotFoundError:  # somebody has removed where we are
+        return False
+
+
+def _carry(old: Path, new: Path, skipped: set[str], inside: str = "") -> None:
+    """Link what there is in an old folder into the new one, or copy it where links are not possible."""
+    carried = False
+    for entry in [*os.scandir(old)]:
+        name = os.path.join(inside, entry.name)
+        target = new / entry.name
+        if entry.is_dir(follow_symlinks=False) and (target.is_dir() or name not in skipped):
+            if not target.is_dir():
+                target.mkdir()
+                shutil.copymode(entry.path, target)
+                carried = True
+            _carry(old / entry.name, target, skipped, name)
+        elif name not in skipped and not _same(old / entry.name, target):
+            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
+                _link(old / entry.name, target)
+                carried = True
+    if carried:
+        sync_folder(new)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        a, b = one.lstat(), other.lstat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(a, b) or (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        if not source.is_symlink() and not source.is_file():
+            raise  # reading a pipe would wait for somebody to write to it
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(exist_ok=True)
+        for name in os.listdir(source):
+            _move(source / name, target / name)
+    else:
+        os.replace(source, target)

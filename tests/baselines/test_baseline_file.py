@@ -66,7 +66,7 @@ def forge(folder, *, arrays=None, blob=None, **changes):
         blob = save_tensors(arrays)
     if blob is not None:
         (folder / ARRAYS).write_bytes(blob)
-        manifest["sha256"] = hashlib.sha256(blob).hexdigest()
+        manifest |= {"sha256": hashlib.sha256(blob).hexdigest(), "tensor_bytes": len(blob)}
     (folder / MANIFEST).write_bytes(canonical({**manifest, **changes}))
 
 
@@ -191,7 +191,7 @@ def test_a_missing_file_or_a_link_is_refused(folder, tmp_path, name):
     refused(folder, "missing or not a plain file")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     refused(folder, "missing or not a plain file")
-    refused(tmp_path / "absent", "not a model folder")
+    refused(tmp_path / "absent", "not a baseline folder")
 
 
 def test_a_model_of_another_class_is_refused(folder):
@@ -228,7 +228,7 @@ def test_a_repeated_key_and_nan_are_refused(folder):
         ({"baseline": ["LEACE"]}, "which is none of"),
         ({"baseline": None}, "which is none of"),
         ({"baseline": "ZeroShot"}, "parameters do not match"),
-        ({"format_version": 4}, "has format version 4"),
+        ({"format_version": 5}, "has format version 5"),
         ({"format_version": True}, "has format version True"),
         ({"surprise": 1}, "missing or unknown keys: .'surprise'"),
         ({"parameters": []}, "parameters do not match"),
@@ -301,4 +301,4 @@ def test_a_repeated_tensor_is_refused(folder):
 def test_a_broken_header_is_refused(folder):
     for blob in (b"", b"\x00" * 8, struct.pack("<Q", 2**62) + b"{}", b"PK\x03\x04" * 20):
         forge(folder, blob=blob)
-        refused(folder, "not a safetensors file")
+        refused(folder, "expected a header of|more than 1048576")

@@ -25,8 +25,8 @@ from fairerclip.baselines import (
     WiSE,
     ZeroShot,
 )
-from fairerclip.baselines.file import FORMAT_VERSION as BASELINE_VERSION
-from fairerclip.persist.model_file import FORMAT_VERSION as MODEL_VERSION
+from fairerclip.baselines.file import ARCHIVE as BASELINE
+from fairerclip.persist.model_file import ARCHIVE as MODEL
 
 WIDTH, N_FEATURES = 6, 12
 NAMES = np.array(["cat", "dog", "bird"])
@@ -110,7 +110,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
     here = Path(__file__).parent
-    homes = {True: here / f"model-{MODEL_VERSION}", False: here / f"baseline-{BASELINE_VERSION}"}
+    homes = {True: here / f"model-{MODEL.version}", False: here / f"baseline-{BASELINE.version}"}
     homes = {kind: home for kind, home in homes.items() if not home.exists()}
     for home in homes.values():
         home.mkdir()

@@ -9,8 +9,8 @@ from safetensors.numpy import load_file
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import load_baseline
-from fairerclip.baselines.file import FORMAT_VERSION as BASELINE_VERSION
-from fairerclip.persist.model_file import FORMAT_VERSION as MODEL_VERSION
+from fairerclip.baselines.file import ARCHIVE as BASELINE
+from fairerclip.persist.model_file import ARCHIVE as MODEL
 
 HERE = Path(__file__).parent
 SAVED = sorted(file.parent for file in HERE.glob("*/*/answers.safetensors"))
@@ -18,8 +18,8 @@ SAVED = sorted(file.parent for file in HERE.glob("*/*/answers.safetensors"))
 
 def test_every_format_version_is_recorded():
     recorded = {folder.parent.name for folder in SAVED}
-    assert {f"model-{v}" for v in range(2, MODEL_VERSION + 1)} <= recorded
-    assert {f"baseline-{v}" for v in range(1, BASELINE_VERSION + 1)} <= recorded
+    assert {f"model-{v}" for v in range(2, MODEL.version + 1)} <= recorded
+    assert {f"baseline-{v}" for v in range(1, BASELINE.version + 1)} <= recorded
     assert len(SAVED) >= 22 * 2
 
 

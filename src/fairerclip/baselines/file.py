@@ -1,13 +1,10 @@
 """A fitted baseline as a folder: ``arrays.safetensors`` and ``model.json``.
 
-There is no pickle anywhere: the folder holds numbers and JSON, the class is looked up among our own, and loading it
-runs no code from it. Digests are evidence of damage, not of who wrote the file.
+The class is looked up among our own; see `fairerclip.persist.archive` for what else such a folder promises.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,39 +12,46 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip import __version__
 from fairerclip.baselines import BASELINES
 from fairerclip.baselines.base import Baseline
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError
-from fairerclip.persist.model_file import MAX_TENSOR_BYTES, plain_value, read_bytes, write_folder
+from fairerclip.errors import FairerClipError, ModelFileError
+from fairerclip.persist.archive import Archive
+from fairerclip.persist.model_file import plain_value
 
-FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-baseline", 3, 1
 FIRST_WITH_STEPS = 3
 """Until then training by gradient was capped in seconds, which say nothing of steps."""
 ARRAYS, MANIFEST = "arrays.safetensors", "model.json"
-MAX_MANIFEST_BYTES = 1 << 20
 PARAMETER = "parameter:"
 """Begins the name of an array that is a parameter and not a result."""
-KEYS = {
-    "format",
-    "format_version",
-    "fairerclip_version",
-    "baseline",
-    "parameters",
-    "classes",
-    "n_features_in",
-    "feature_names_in",
-    "diagnostics",
-    "normalize",
-    "sha256",
-    "manifest_sha256",
-}
+ARCHIVE = Archive(
+    noun="baseline",
+    format="fairerclip-baseline",
+    version=4,
+    first=1,
+    tensors=ARRAYS,
+    manifest=MANIFEST,
+    keys=frozenset(
+        {
+            "format",
+            "format_version",
+            "fairerclip_version",
+            "baseline",
+            "parameters",
+            "classes",
+            "n_features_in",
+            "feature_names_in",
+            "diagnostics",
+            "normalize",
+            "tensor_bytes",
+            "sha256",
+            "manifest_sha256",
+        }
+    ),
+    added={2: frozenset({"normalize"}), 4: frozenset({"tensor_bytes"})},
+)
 B = TypeVar("B", bound=Baseline)
 
 
@@ -71,14 +75,11 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
     if name not in BASELINES or _class(name) is not type(model):
         raise ModelFileError(f"{name} is none of the baselines that can be saved: {', '.join(BASELINES)}")
     check_is_fitted(model, model.fitted)
-    _check_path(path, overwrite)
     parameters, arrays = _parameters(model)
     for attribute in model.fitted:
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
-    blob, names = save_tensors(arrays), getattr(model, "feature_names_in_", None)
+    names = getattr(model, "feature_names_in_", None)
     manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "fairerclip_version": __version__,
         "baseline": name,
         "parameters": parameters,
@@ -87,11 +88,8 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
         "feature_names_in": None if names is None else [str(n) for n in names],
         "diagnostics": getattr(model, "diagnostics_", None),
         "normalize": model.normalize_,
-        "sha256": hashlib.sha256(blob).hexdigest(),
     }
-    manifest["manifest_sha256"] = _digest(manifest)
-    write_folder(path, {ARRAYS: blob, MANIFEST: _canonical(manifest)})
-    return path
+    return ARCHIVE.write(path, arrays, manifest, overwrite=overwrite)
 
 
 def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
@@ -103,12 +101,9 @@ def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
         The folder is damaged, of another version, of another class, or no baseline.
     """
     path = Path(path)
-    if not path.is_dir():
-        raise ModelFileError(f"{path} is not a model folder; expected a folder that save() wrote")
-    manifest = _read_manifest(path)
-    blob = read_bytes(path / ARRAYS, MAX_TENSOR_BYTES)
-    if hashlib.sha256(blob).hexdigest() != manifest["sha256"]:
-        raise ModelFileError(f"{path / ARRAYS} does not match its digest: the file is damaged or was changed")
+    manifest, arrays = ARCHIVE.read(path)
+    manifest = {"normalize": False, **manifest}  # version 1 took rows as they came
+    _check_arrays(path, arrays)
     name = manifest["baseline"]
     if not isinstance(name, str) or name not in BASELINES:
         raise ModelFileError(f"{path / MANIFEST} names {name!r}, which is none of {', '.join(BASELINES)}")
@@ -116,7 +111,7 @@ def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
     if not issubclass(kind, cls):
         raise ModelFileError(f"{path} holds a {name}, not a {cls.__name__}; use load_baseline for any")
     try:
-        model: B = _assemble(path, manifest, _read_arrays(path, blob), kind)
+        model: B = _assemble(path, manifest, arrays, kind)
     except ModelFileError:
         raise
     except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -131,13 +126,6 @@ def _class(name: str) -> Any:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _check_path(path: Path, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
-    if path.exists() and not ((path / MANIFEST).is_file() and (path / ARRAYS).is_file()):
-        raise OutputExistsError(f"{path} exists and is not a fairerclip baseline; it is left alone")
 
 
 # Parameters -----------------------------------------------------------------------------------------
@@ -181,54 +169,12 @@ def _given(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 # Reading --------------------------------------------------------------------------------------------
 
 
-def _canonical(manifest: dict[str, Any]) -> bytes:
-    """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
-    try:
-        return json.dumps(manifest, indent=2, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    """SHA-256 of the canonical manifest without its own digest."""
-    body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
-    return hashlib.sha256(_canonical(body)).hexdigest()
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    raw = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
-    where = str(path / MANIFEST)
-    manifest = strict_loads(raw, where, ModelFileError, limit=MAX_MANIFEST_BYTES)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFileError(f"{where} does not describe a fairerclip baseline")
-    version = manifest.get("format_version")
-    if type(version) is not int or not FIRST_VERSION <= version <= FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} has format version {version!r}; this version of fairerclip reads {FIRST_VERSION} to "
-            f"{FORMAT_VERSION}"
-        )
-    keys = KEYS if version > FIRST_VERSION else KEYS - {"normalize"}
-    if set(manifest) != keys:
-        raise ModelFileError(f"{where} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
-    if manifest["manifest_sha256"] != _digest(manifest) or raw != _canonical(manifest):
-        raise ModelFileError(f"{where} does not match its digest: the file is damaged or was changed")
-    return {"normalize": False, **manifest}  # version 1 took rows as they came
-
-
-def _read_arrays(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
-    where = str(path / ARRAYS)
-    try:
-        arrays: dict[str, NDArray[Any]] = load_tensors(blob)
-    except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy does not have
-        raise ModelFileError(f"{where} is not a safetensors file: {_one_line(error)}") from None
-    # safetensors takes a repeated name without a word and keeps the last.
-    strict_loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")], where, ModelFileError)
+def _check_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     bad = [
         n for n, a in arrays.items() if a.dtype not in (np.float32, np.float64) or not np.isfinite(a).all()
     ]
     if bad:
-        raise ModelFileError(f"{where}: {bad[:3]} are not finite arrays of float32 or float64")
-    return arrays
+        raise ModelFileError(f"{path / ARRAYS}: {bad[:3]} are not finite arrays of float32 or float64")
 
 
 def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[Any]], kind: Any) -> Any:

@@ -58,10 +58,10 @@ def fit(
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
-    from fairerclip.persist.model_file import check_model_path
+    from fairerclip.persist.model_file import ARCHIVE
     from fairerclip.workflow import warn_untuned_ranking
 
-    check_model_path(output, overwrite=overwrite)  # said before the work, not after it
+    ARCHIVE.check(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
     asked = [name for name, value in search.items() if value is not None]

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -26,7 +25,7 @@ from fairerclip.data.strict_json import strict_loads
 from fairerclip.data.tensors import metadata_texts, open_tensors, write_tensors
 from fairerclip.data.text import MAX_LINE, text_lines
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError
-from fairerclip.files import atomic_file, reading
+from fairerclip.files import atomic_file, reading, sync_folder, writing
 
 SKIPPED, LOCK = "skipped.jsonl", ".lock"
 SHARD_ROWS = 4096
@@ -140,7 +139,7 @@ class StoreWriter:
             raise StoreError(f"{self.path}: {id!r} is in the store already; ids must be given once")
         self._reopen()
         line = json.dumps({"id": id, "reason": reason}).encode() + b"\n"
-        with (self.path / SKIPPED).open("ab") as handle:
+        with writing(self.path), (self.path / SKIPPED).open("ab") as handle:
             handle.write(line)
             handle.flush()
             os.fsync(handle.fileno())
@@ -183,8 +182,9 @@ class StoreWriter:
             raise OutputExistsError(f"{self.path} is a file; give the name of a folder")
         if self.path.is_dir() and not manifest.is_file() and not _only_remains(self.path):
             raise OutputExistsError(f"{self.path} exists and is not a fairerclip store; it is left alone")
-        (self.path / layout.SHARDS).mkdir(parents=True, exist_ok=True)
-        self._take_lock()
+        with writing(self.path):
+            (self.path / layout.SHARDS).mkdir(parents=True, exist_ok=True)
+            self._take_lock()
         try:
             if manifest.is_file():
                 self._resume()
@@ -223,8 +223,9 @@ class StoreWriter:
                 f"{self.path} is of {manifest['dtype']}, not {self.dtype}; choose another folder"
             )
         shards = self.path / layout.SHARDS
-        for leftover in [*shards.glob(".*.tmp"), *self.path.glob(".*.tmp")]:
-            leftover.unlink()
+        for folder in (shards, self.path):
+            for leftover in [*folder.glob(".*.tmp"), *folder.glob(".?*.lock")]:  # not `.lock`, which is ours
+                leftover.unlink()
         committed = layout.own_shards(self.path)
         kept = {ids for _, ids in committed}
         for ids in shards.glob("*.ids.txt"):
@@ -258,7 +259,7 @@ class StoreWriter:
             handle.write(text)
         with atomic_file(folder / f"{stem}.npy", overwrite=False) as handle:
             np.lib.format.write_array(handle, np.ascontiguousarray(shard), allow_pickle=False)
-        _sync_folder(folder)
+        sync_folder(folder)
         self._next += 1
         self._ids, self._rows = self._ids[count:], [rows[count:]]
         self._pending.difference_update(ids)
@@ -308,15 +309,6 @@ def _skipped_lines(file: Path) -> Iterator[tuple[str, str]]:
         ):
             raise StoreError(f"{file}, line {number + 1}: expected an id and a reason, got {line[:80]!r}")
         yield entry["id"], entry["reason"]
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError, AttributeError):  # folders cannot be opened everywhere; the rename is done anyway
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @reading(StoreError)

@@ -91,9 +91,9 @@ class TextColumn:
     def _check_characters(self, values: Sequence[str]) -> None:
         """Refuse what numpy would drop or change without a word: NUL at the end, and half a surrogate pair."""
         for number, value in enumerate(values):
-            if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
+            if value.endswith("\0") or any("\ud800" <= c <= "\udfff" for c in value):
                 raise self._error(
-                    f"{self._where}: expected {self._what} in Unicode without NUL, row {len(self._values) + number} is "
+                    f"{self._where}: expected {self._what} in Unicode that does not end in NUL, row {len(self._values) + number} is "
                     f"{value[:40]!r}"
                 )
 

@@ -1,41 +1,28 @@
 """A fitted model as a folder: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
 
-There is no pickle anywhere: a model file holds numbers and JSON, and loading it runs no code. Digests
-are evidence of damage, not of who wrote the file.
+See `fairerclip.persist.archive` for what such a folder promises.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
-import secrets
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from fairerclip import __version__
-from fairerclip.data.strict_json import strict_loads
 from fairerclip.drift import RowSummary
-from fairerclip.errors import ModelFileError, OutputExistsError
+from fairerclip.errors import ModelFileError
 from fairerclip.features import features_from_arrays
+from fairerclip.persist.archive import Archive
 
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
 
-FORMAT, FORMAT_VERSION, FIRST_VERSION = "fairerclip-model", 3, 2
 TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
-MAX_MANIFEST_BYTES = 1 << 20
-MAX_TENSOR_BYTES = 8 << 30
-MAX_TENSORS = 64
 
 ARRAYS = (
     "components_",
@@ -52,26 +39,37 @@ SINCE_3 = ("intercept_", "text_intercept_", "row_lengths", "row_mean")
 """Arrays that version 2 did not have: there the origin of the learned space was the mean of the features."""
 OPTIONAL = ("prompts_",)
 """Arrays that a model fitted without prompts does not have."""
-MANIFEST_KEYS = {
-    "format",
-    "format_version",
-    "fairerclip_version",
-    "parameters",
-    "classes",
-    "n_features_in",
-    "feature_names_in",
-    "n_iter",
-    "n_rows",
-    "prompt_classes",
-    "seed",
-    "temperature",
-    "features",
-    "text_features",
-    "diagnostics",
-    "sha256",
-    "manifest_sha256",
-}
-KEYS_SINCE_3 = {"n_rows", "prompt_classes", "seed"}
+ARCHIVE = Archive(
+    noun="model",
+    format="fairerclip-model",
+    version=4,
+    first=2,
+    tensors=TENSORS,
+    manifest=MANIFEST,
+    keys=frozenset(
+        {
+            "format",
+            "format_version",
+            "fairerclip_version",
+            "parameters",
+            "classes",
+            "n_features_in",
+            "feature_names_in",
+            "n_iter",
+            "n_rows",
+            "prompt_classes",
+            "seed",
+            "temperature",
+            "features",
+            "text_features",
+            "diagnostics",
+            "tensor_bytes",
+            "sha256",
+            "manifest_sha256",
+        }
+    ),
+    added={3: frozenset({"n_rows", "prompt_classes", "seed"}), 4: frozenset({"tensor_bytes"})},
+)
 PARAMETERS_SINCE_3 = {"normalize": False}
 """Parameters that version 2 did not have, with the values that it worked with."""
 M = TypeVar("M", bound="FairerCLIP")
@@ -121,26 +119,14 @@ def _kept_shares(listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any
     )
 
 
-def check_model_path(path: Path, *, overwrite: bool) -> None:
-    """Refuse a path that is taken, unless it holds a model that may be replaced."""
-    if path.exists() and not overwrite:
-        raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
-    if path.exists() and not (path.is_dir() and (path / MANIFEST).is_file()):
-        raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
-
-
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
     """Write a fitted model; the folder appears whole or not at all."""
-    check_model_path(path, overwrite=overwrite)
     tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
             tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
-    blob = save_tensors(tensors)
     names = getattr(model, "feature_names_in_", None)
     manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
         "fairerclip_version": __version__,
         "parameters": _parameters(model),
         "classes": [plain_value(c, "a class label") for c in model.classes_.tolist()],
@@ -154,11 +140,8 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         "features": model.features_.kernel,
         "text_features": model.text_features_.kernel,
         "diagnostics": model.diagnostics_,
-        "sha256": hashlib.sha256(blob).hexdigest(),
     }
-    manifest["manifest_sha256"] = _digest(manifest)
-    write_folder(path, {TENSORS: blob, MANIFEST: _canonical(manifest)})
-    return path
+    return ARCHIVE.write(path, tensors, manifest, overwrite=overwrite)
 
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
@@ -171,110 +154,19 @@ def _arrays(model: FairerCLIP) -> dict[str, Any]:
     return arrays if model.prompts_ is None else arrays | {"prompts_": model.prompts_}
 
 
-def _canonical(manifest: dict[str, Any]) -> bytes:
-    """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
-    try:
-        return json.dumps(manifest, indent=2, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    """SHA-256 of the canonical manifest without its own digest."""
-    body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
-    return hashlib.sha256(_canonical(body)).hexdigest()
-
-
-def write_folder(path: Path, files: dict[str, bytes]) -> None:
-    """Write files into a folder that appears whole or not at all, in place of what is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    fresh.mkdir()
-    try:
-        for name, content in files.items():
-            with open(fresh / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        if path.exists():
-            old = fresh.with_name(fresh.name + ".old")
-            os.rename(path, old)
-            try:
-                os.rename(fresh, path)
-            except OSError:
-                os.rename(old, path)
-                raise
-            for other in old.iterdir():  # whatever else the user keeps beside the model stays
-                if other.name not in files:
-                    os.rename(other, path / other.name)
-            shutil.rmtree(old)
-        else:
-            os.rename(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def read_bytes(path: Path, limit: int) -> bytes:
-    """The content of a plain file of at most ``limit`` bytes."""
-    if path.is_symlink() or not path.is_file():
-        raise ModelFileError(f"{path} is missing or not a plain file; expected a folder that save() wrote")
-    size = path.stat().st_size
-    if size > limit:
-        raise ModelFileError(f"{path} has {size} bytes, more than the limit of {limit}")
-    return path.read_bytes()
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    raw, where = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES), str(path / MANIFEST)
-    manifest = strict_loads(raw, where, ModelFileError, limit=MAX_MANIFEST_BYTES)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFileError(f"{where} does not describe a fairerclip model")
-    version = manifest.get("format_version")
-    if type(version) is not int or not FIRST_VERSION <= version <= FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} has format version {version!r}; this version of fairerclip reads {FIRST_VERSION} to "
-            f"{FORMAT_VERSION}"
-        )
-    keys = MANIFEST_KEYS if version > FIRST_VERSION else MANIFEST_KEYS - KEYS_SINCE_3
-    if set(manifest) != keys:
-        raise ModelFileError(f"{where} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
-    if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
-        raise ModelFileError(f"{where} does not match its digest: the file is damaged or was changed")
-    if version == FIRST_VERSION:
+def read_model(path: Path, cls: type[M]) -> M:
+    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
+    manifest, tensors = ARCHIVE.read(path)
+    if manifest["format_version"] == ARCHIVE.first:
         manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
         if isinstance(manifest["parameters"], dict):
             manifest["parameters"] = PARAMETERS_SINCE_3 | manifest["parameters"]
-    return manifest
-
-
-def read_model(path: Path, cls: type[M]) -> M:
-    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
-    if not path.is_dir():
-        raise ModelFileError(f"{path} is not a model folder; expected a folder that save() wrote")
-    manifest = _read_manifest(path)
-    blob = read_bytes(path / TENSORS, MAX_TENSOR_BYTES)
-    if hashlib.sha256(blob).hexdigest() != manifest["sha256"]:
-        raise ModelFileError(
-            f"{path / TENSORS} does not match its digest: the file is damaged or was changed"
-        )
     try:
-        return _assemble(path, manifest, _read_tensors(path, blob), cls)
+        return _assemble(path, manifest, tensors, cls)
     except ModelFileError:
         raise
     except (KeyError, OverflowError, TypeError, ValueError) as error:  # a forged file, digests and all
         raise ModelFileError(f"{path} does not describe a model: {error}") from None
-
-
-def _read_tensors(path: Path, blob: bytes) -> dict[str, NDArray[Any]]:
-    try:
-        tensors: dict[str, NDArray[Any]] = load_tensors(blob)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path / TENSORS} is not a safetensors file: {error}") from None
-    # safetensors takes a repeated name without a word and keeps the last.
-    strict_loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")], str(path / TENSORS), ModelFileError)
-    if len(tensors) > MAX_TENSORS:
-        raise ModelFileError(f"{path / TENSORS} holds {len(tensors)} tensors, more than {MAX_TENSORS}")
-    return tensors
 
 
 def _check_values(path: Path, manifest: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fairerclip.files import write_folder
 from fairerclip.metrics.names import DEPENDENCE, DRIFT, FIGURES, PROBE, REPRESENTATION, RETRIEVAL, figure_of
 from fairerclip.report.estimates import estimate_of, stages
-from fairerclip.report.folder import write_folder
 from fairerclip.tables import csv_bytes
 
 Row = dict[str, Any]
@@ -33,10 +33,12 @@ def tables(results: Results) -> dict[str, list[Row]]:
 def write_csv(results: Results, folder: str | Path, overwrite: bool = False) -> list[Path]:
     """Write each table as ``NAME.csv`` into a folder, which appears whole; returns the files.
 
+    Tables of an earlier call go, so that old and new are never taken for one; other files there stay.
     Text that a spreadsheet would run as a formula gets an apostrophe in front (`fairerclip.tables.defused`).
     """
     contents = {f"{name}.csv": csv_bytes(rows) for name, rows in tables(results).items()}
-    return write_folder(Path(folder), contents, [f"{name}.csv" for name in TABLES], overwrite=overwrite)
+    ours = [f"{name}.csv" for name in TABLES]
+    return write_folder(Path(folder), contents, overwrite=overwrite, ours=ours)
 
 
 def _groups(results: Results) -> list[Row]:

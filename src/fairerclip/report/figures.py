@@ -9,8 +9,8 @@ from typing import Any
 
 from fairerclip.errors import ParameterError
 from fairerclip.extras import require
+from fairerclip.files import check_folder, write_folder
 from fairerclip.report.drawings import DRAWINGS
-from fairerclip.report.folder import check_folder, write_folder
 
 FORMATS = ("pdf", "png", "svg")
 STYLE: dict[str, Any] = {
@@ -87,7 +87,7 @@ def draw_figures(
             for kind in formats if figure is not None else ():
                 contents[f"{name}.{kind}"] = _saved(figure, kind)
     ours = [f"{name}.{kind}" for name in DRAWINGS for kind in FORMATS]
-    return write_folder(folder, contents, ours, overwrite=overwrite)
+    return write_folder(folder, contents, overwrite=overwrite, ours=ours)
 
 
 def _saved(figure: Any, kind: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairerclip.audit.results import write_results
 from fairerclip.errors import ParameterError
-from fairerclip.files import atomic_file, check_free
+from fairerclip.files import atomic_file, check_folder, check_free
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
 from fairerclip.report.markdown import render_markdown
@@ -46,9 +46,9 @@ _EXPECTED = "a report ends in .html, .md or .json; csv is a folder: --format csv
 
 
 def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
-    """Refuse a form that there is not, and a path that is taken, before the work is done."""
+    """Refuse a form that there is not, and a path that could not be written, before the work is done."""
     choose_kind(kind, path)
-    check_free(Path(path), overwrite)
+    (check_folder if kind == "csv" else check_free)(Path(path), overwrite)
 
 
 def write_report(
