@@ -132,9 +132,12 @@ def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
 
     monkeypatch.setattr(study, "run_calls", lose)
     code, out, err = run("compare", task, "--seeds", 2, "--methods", "dfr-validation", "--json")
-    assert code == 0
-    assert json.loads(out)["rows"][0]["errors"] == ["LostWorkerError: gone"]
-    assert err == "warning: 1 of 1 methods lack some of their runs (dfr-validation: LostWorkerError: gone)\n"
+    assert code == 1
+    found = json.loads(out)
+    assert found["rows"][0]["errors"] == ["LostWorkerError: gone"]
+    assert found["rows"][0]["figures"] is not None  # what there is stands in the table
+    told = "1 of 1 methods lack some of their runs (dfr-validation: LostWorkerError: gone)\n"
+    assert err == f"fairerclip: {told}"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from fairerclip.audit.task import STEPS as AUDIT_STEPS
 from fairerclip.audit.task import AuditOptions, audit_task
 from fairerclip.data import open_task
 from fairerclip.errors import OutputExistsError
+from fairerclip.files import atomic_folder, check_folder
 from fairerclip.metrics import GroupReport
 from fairerclip.model import FairerCLIP
 from fairerclip.report.write import write_report
@@ -51,6 +52,7 @@ def run_demo(
         and not (output.is_dir() and not any(output.iterdir()))
     ):
         raise OutputExistsError(f"{output} exists and is not the folder of an earlier demo; give another one")
+    check_folder(output, overwrite=True)
     source = f"simulated:waterbirds@{seed}" if seed else "simulated:waterbirds"
     experiment = Experiment.of(open_task(source))
     test = experiment.task.test
@@ -77,9 +79,10 @@ def run_demo(
 
 
 def _write(output: Path, results: dict[str, Any], model: FairerCLIP) -> Path:
-    output.mkdir(parents=True, exist_ok=True)
-    model.save(output / MODEL, overwrite=True)
     points = [{k: v for k, v in point.items() if k != "correct"} for point in results["plane"]["points"]]
-    write_table(points, output / TABLE, overwrite=True)
-    write_results(results, output / RESULTS, overwrite=True)
-    return write_report(results, output / PAGE, overwrite=True)
+    with atomic_folder(output, overwrite=True) as fresh:
+        model.save(fresh / MODEL)
+        write_table(points, fresh / TABLE)
+        write_results(results, fresh / RESULTS)
+        write_report(results, fresh / PAGE)
+    return output / PAGE

@@ -13,7 +13,7 @@ from fairerclip.compare.render import verdict_sentence
 from fairerclip.compare.run import checkpoints, choose_model, fit_arguments, run_method
 from fairerclip.compare.study import CompareOptions, compare, verdict
 from fairerclip.data import Split, simulate
-from fairerclip.errors import LabelError, NonFiniteError, ParameterError
+from fairerclip.errors import KeptRunWarning, LabelError, NonFiniteError, ParameterError
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.workflow import Experiment
@@ -302,7 +302,9 @@ def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
     options = CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1)
     first = compare(experiment, options, work=tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"zero-shot-0.json", "orth-proj-0.json"}
-    (tmp_path / "orth-proj-0.json").write_text("{ damaged")
+    file = tmp_path / "orth-proj-0.json"
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({**kept, "answer": {"seed": 0}}))  # of the right key, but no run
     seen = []
     run_calls = study.run_calls
     monkeypatch.setattr(
@@ -312,7 +314,8 @@ def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
             seen.extend(call.arguments["method"].key for call in calls) or run_calls(calls, *rest, **options)
         ),
     )
-    again = compare(experiment, options, work=tmp_path)
+    with pytest.warns(KeptRunWarning, match=r"is run again: .*orth-proj-0\.json"):
+        again = compare(experiment, options, work=tmp_path)
     assert seen == ["orth-proj"]
     for old, new in zip(first["rows"], again["rows"], strict=True):
         assert old["figures"] == new["figures"]

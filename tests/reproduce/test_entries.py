@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
+from fairerclip.errors import KeptRunWarning
 from fairerclip.report.document import Document
 from fairerclip.reproduce import ablation, accuracy, fits, jobs
 from fairerclip.reproduce.context import Context, ReproduceOptions, job
@@ -107,7 +108,8 @@ def test_a_kept_answer_that_cannot_be_read_is_made_again(small, tmp_path):
     )
     answer = jobs.run_jobs([one], tmp_path, 1)[0]
     one.file(tmp_path).write_text('{"key": 1')
-    again = jobs.run_jobs([one], tmp_path, 1)[0]
+    with pytest.warns(KeptRunWarning, match="is run again"):
+        again = jobs.run_jobs([one], tmp_path, 1)[0]
     assert again["report"] == answer["report"]
     assert one.read(tmp_path) == again
 

@@ -24,7 +24,7 @@ from fairerclip.data import open_task, save_task
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.data.strict_json import strict_loads
+from fairerclip.data.strict_json import read_strict_json
 from fairerclip.embed import embed_prompts
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
 from fairerclip.extras import require
@@ -156,13 +156,7 @@ def _write(
 
 def read_models(path: Path) -> dict[str, dict[str, Any]]:
     """What is known of the models: task name → {label, parameters, data}."""
-    try:
-        if path.stat().st_size > MAX_ABOUT_BYTES:
-            raise TaskFileError(f"{path} is larger than {MAX_ABOUT_BYTES} bytes")
-        raw = path.read_bytes()
-    except OSError as error:
-        raise TaskFileError(f"{path} cannot be read: {error.strerror or error}") from None
-    about = strict_loads(raw, str(path), TaskFileError, limit=MAX_ABOUT_BYTES)
+    about = read_strict_json(path, TaskFileError, limit=MAX_ABOUT_BYTES)
     good = isinstance(about, dict) and all(
         isinstance(v, dict) and set(v) <= {"label", "parameters", "data"} for v in about.values()
     )

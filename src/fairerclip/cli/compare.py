@@ -48,13 +48,13 @@ def compare(
 ) -> None:
     """Tune and test every method on the same rows, with seeds and intervals.
 
-    A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, or
-    where one named with --methods has none.
+    A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, where
+    one named with --methods lacks one of its runs, or where the process of a run died twice.
     """
     from fairerclip.audit.models import check_plot
     from fairerclip.cli import show
     from fairerclip.compare.render import document, draw_front
-    from fairerclip.compare.study import CompareOptions, write_comparison
+    from fairerclip.compare.study import CompareOptions, check_comparison, data_of, write_comparison
     from fairerclip.compare.study import compare as run
     from fairerclip.report.folder import check_folder
 
@@ -68,6 +68,8 @@ def compare(
     if plot is not None:
         check_plot(plot, overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
+    if output is not None:
+        check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
     what = CompareOptions(
         methods=None if keys is None else tuple(keys),
@@ -78,10 +80,10 @@ def compare(
     )
     work = None if output is None else output / "runs"
     with kept_when_stopped(work):
-        with show.progress("compare") as advance:
+        with show.warnings_as_lines(), show.progress("compare") as advance:
             results = run(experiment, what, work=work, progress=advance)
-        if output is not None:
-            write_comparison(results, document(results), output)
+            if output is not None:
+                write_comparison(results, document(results), output, overwrite=overwrite)
         if plot is not None:
             draw_front(results, plot, overwrite=overwrite)
     if not json:
@@ -104,20 +106,27 @@ def _list(json: bool) -> None:
 
 
 def _check(results: Mapping[str, Any], named: list[str] | None) -> None:
-    """Tell of methods and runs that failed; raise where none has a figure, or one that was asked for by name."""
+    """Tell of methods and runs that failed; raise where what was asked for is lost.
+
+    That is where no method has a figure, where one asked for by name lacks a run, or where the process of a run died:
+    another try may succeed, which nobody would make who is told that all is well.
+    """
     from fairerclip.cli import show
+    from fairerclip.compare.workers import is_lost
     from fairerclip.errors import WorkFailedError
 
     rows = results["rows"]
     failed = [row for row in rows if row["figures"] is None]
     partly = [row for row in rows if row["errors"] and row not in failed]
-    if failed:
-        told = f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"
-        if named is not None or len(failed) == len(rows):
-            raise WorkFailedError(told, results)
-        show.warn(told)
-    if partly:
-        show.warn(f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})")
+    told = [f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"] * bool(failed)
+    told += [f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})"] * bool(
+        partly
+    )
+    lost = any(is_lost(error) for row in rows for error in row["errors"])
+    if told and (named is not None or lost or len(failed) == len(rows)):
+        raise WorkFailedError("; ".join(told), results)
+    for line in told:
+        show.warn(line)
 
 
 def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:

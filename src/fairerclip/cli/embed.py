@@ -44,10 +44,12 @@ def embed(
     from fairerclip.clip import ModelChoice
     from fairerclip.data.prompts import load_prompts
     from fairerclip.embed import embed_images, embed_prompts
+    from fairerclip.files import check_folder
     from fairerclip.images import open_source
 
+    check_folder(output, overwrite=True)  # bad input is said before the work
     source = open_source(images, path_column=path_column, id_column=id_column)
-    prompt_set = None if prompts is None else load_prompts(prompts)  # bad input is said before the work
+    prompt_set = None if prompts is None else load_prompts(prompts)
     with show.warnings_as_lines() as warned:
         encoder = ModelChoice(model, weights, preprocessing, device, download).load()
         with show.progress("embedding", rate=True) as advance:

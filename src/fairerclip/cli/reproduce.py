@@ -87,7 +87,7 @@ def reproduce(
 
     A part that is missing or fails is reported and does not stop the others. A table or figure without a measured
     figure is not written, and is named at the end. The exit code is then 1, unless it was not asked for by name, its
-    datasets are not there, and others have figures.
+    datasets are not there, and others have figures. It is 1, too, where the process of a part died twice.
     """
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
@@ -130,7 +130,11 @@ def reproduce(
     if not json:
         show.say(source.sentence)
     how = "the same command goes on, with --overwrite where it asks for that"
-    with kept_when_stopped(output / "runs", how), show.progress(", ".join(names)) as advance:
+    with (
+        kept_when_stopped(output / "runs", how),
+        show.warnings_as_lines(),
+        show.progress(", ".join(names)) as advance,
+    ):
         if images is not None:
             images.progress = lambda what, done, total: advance(done, total, what)
         results = run(
@@ -158,8 +162,9 @@ def reproduce(
 
 
 def _check(found: dict[str, Any], names: Sequence[str]) -> None:
-    """Raise where an entry that could have been measured was not; tell of other parts that failed."""
+    """Raise where an entry that could have been measured was not, or a process died; tell of other failed parts."""
     from fairerclip.cli import show
+    from fairerclip.compare.workers import is_lost
     from fairerclip.errors import WorkFailedError
     from fairerclip.reproduce.run import first_reason
 
@@ -172,6 +177,8 @@ def _check(found: dict[str, Any], names: Sequence[str]) -> None:
         why = "; ".join(f"{result['name']}: {first_reason(result)}" for result in lost)
         raise WorkFailedError(f"{len(lost)} of {len(results)} tables and figures failed ({why})", found)
     parts = [f"{result['name']}: {text}" for result in results for text in result["failures"]]
+    if dead := [part for part in parts if is_lost(part)]:
+        raise WorkFailedError(f"{len(dead)} parts were lost (first: {dead[0]})", found)
     if parts:
         show.warn(f"{len(parts)} parts missing or failed (first: {parts[0]})")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,13 @@ from fairerclip import __version__
 from fairerclip.audit.made import made
 from fairerclip.audit.mitigation import base_name
 from fairerclip.audit.task import digest
+from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.compare.methods import CANDIDATES, SEARCH, Method, chosen_methods
 from fairerclip.compare.run import run_method
 from fairerclip.compare.workers import Answer, Call, run_calls
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import ParameterError, ResultsFileError
-from fairerclip.files import atomic_file
+from fairerclip.data.strict_json import read_strict_json
+from fairerclip.errors import OutputExistsError, ParameterError, ResultsFileError
+from fairerclip.files import check_folder, sole_use, write_folder
 from fairerclip.ranges import check_range
 from fairerclip.workflow import Experiment
 
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "fairerclip-comparison", 2
 FIGURES = ("average", "worst_group", "gap", "eod", "eod_signed")
-MAX_RUN_BYTES = 8 << 20
+MAX_BYTES = 64 << 20
+FILES = ("comparison.html", "comparison.md", "comparison.json")
 CHOSEN_BY = "expected worst group, with class offsets, on held-out halves of the validation rows"
 """What every method is chosen by; part of what a kept run depends on."""
 RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
@@ -71,6 +74,7 @@ def compare(
     options : CompareOptions, optional
     work : Path, optional
         Folder for one file per method and seed; runs found there, of the same data and settings, are not repeated.
+        It is ours alone while the comparison runs.
     progress : called with (runs done, runs in all).
 
     Returns
@@ -95,12 +99,9 @@ def compare(
     if not wanted:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in left_out.items())
         raise ParameterError(f"the task allows none of these methods ({reasons})")
-    data = {
-        "digest": digest(experiment.task),
-        "classes": list(experiment.classes),
-        "sensitive": list(experiment.sensitive),
-    }
-    runs = _run_all(experiment, wanted, options, work, data, progress)
+    data = data_of(experiment)
+    with nullcontext() if work is None else sole_use(work):
+        runs = _run_all(experiment, wanted, options, work, data, progress)
     compared = [method for method in methods if method.key not in left_out]
     by_method = {m.key: [runs[m.key, s] for one, s in wanted if one is m] for m in compared}
     verdicts = [v for m in compared if m.is_own and (v := verdict(experiment, m, compared, by_method))]
@@ -128,17 +129,44 @@ def compare(
     }
 
 
-def write_comparison(results: dict[str, Any], document: Document, folder: Path) -> None:
-    """Write the results as JSON, Markdown and HTML into a folder that earlier ones may be in."""
-    folder.mkdir(parents=True, exist_ok=True)
-    forms = {
-        "comparison.json": json.dumps(results, indent=1, allow_nan=False),
-        "comparison.md": document.to_markdown(),
-        "comparison.html": document.to_html(),
+def data_of(experiment: Experiment) -> dict[str, Any]:
+    """What a comparison is about: the digest of the task, and which classes and attributes are looked at."""
+    return {
+        "digest": digest(experiment.task),
+        "classes": list(experiment.classes),
+        "sensitive": list(experiment.sensitive),
     }
-    for name, text in forms.items():
-        with atomic_file(folder / name, overwrite=True) as handle:
-            handle.write(text.encode())
+
+
+def check_comparison(folder: Path, data: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Refuse a folder that could not be written, or, unless told to overwrite, that holds another comparison."""
+    check_folder(folder, overwrite=True)
+    there = [folder / name for name in FILES if os.path.lexists(folder / name)]
+    if overwrite or not there:
+        return
+    why = "is not of this task"
+    try:
+        found = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_BYTES)
+        task = found.get("task") if isinstance(found, dict) and found.get("format") == FORMAT else None
+        if isinstance(task, dict) and {name: task.get(name) for name in data} == data:
+            return
+    except ResultsFileError:
+        why = "is not one that can be read"
+    raise OutputExistsError(f"{there[-1]} {why}; choose another folder or pass overwrite=True (--overwrite)")
+
+
+def write_comparison(
+    results: dict[str, Any], document: Document, folder: Path, *, overwrite: bool = False
+) -> None:
+    """Write the results as HTML, Markdown and JSON into a folder, in place of an earlier comparison of the same task.
+
+    With ``overwrite``, in place of any. Other files there stay.
+    """
+    data = {name: results["task"][name] for name in ("digest", "classes", "sensitive")}
+    check_comparison(folder, data, overwrite=overwrite)
+    texts = (document.to_html(), document.to_markdown(), json.dumps(results, indent=1, allow_nan=False))
+    forms = {name: text.encode() for name, text in zip(FILES, texts, strict=True)}
+    write_folder(folder, forms, overwrite=True)
 
 
 def _run_all(
@@ -151,7 +179,9 @@ def _run_all(
 ) -> dict[tuple[str, int], dict[str, Any]]:
     runs: dict[tuple[str, int], dict[str, Any]] = {}
     for method, seed in wanted:
-        found = None if work is None else _read(work, method, seed, data, options)
+        found = None
+        if work is not None:
+            found = read_kept(_file(work, method, seed), _key(method, seed, data, options))
         if found is not None:
             runs[method.key, seed] = found
     progress(len(runs), len(wanted))
@@ -162,7 +192,7 @@ def _run_all(
         if "error" in run:
             run = {"seed": seed, **run}
         elif work is not None:
-            _write(work, method, seed, data, options, run)
+            write_kept(_file(work, method, seed), _key(method, seed, data, options), run)
         runs[method.key, seed] = run
         progress(len(runs), len(wanted))
 
@@ -200,30 +230,6 @@ def _key(method: Method, seed: int, data: Mapping[str, Any], options: CompareOpt
 
 def _file(work: Path, method: Method, seed: int) -> Path:
     return work / f"{method.key}-{seed}.json"
-
-
-def _read(
-    work: Path, method: Method, seed: int, data: Mapping[str, Any], options: CompareOptions
-) -> dict[str, Any] | None:
-    """A run that is there and depends on the same things; None else."""
-    file = _file(work, method, seed)
-    if not file.is_file():
-        return None
-    try:
-        found = strict_loads(file.read_bytes(), str(file), ResultsFileError, limit=MAX_RUN_BYTES)
-    except ResultsFileError:
-        return None  # a run that cannot be read is run again
-    same = isinstance(found, dict) and found.get("key") == _key(method, seed, data, options)
-    return found["run"] if same and isinstance(found.get("run"), dict) else None
-
-
-def _write(
-    work: Path, method: Method, seed: int, data: Mapping[str, Any], options: CompareOptions, run: Any
-) -> None:
-    work.mkdir(parents=True, exist_ok=True)
-    content = {"key": _key(method, seed, data, options), "run": run}
-    with atomic_file(_file(work, method, seed), overwrite=True) as handle:
-        handle.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
 
 def verdict(

@@ -82,6 +82,11 @@ def failure(error: Exception) -> Answer:
     return {"error": f"{type(error).__name__}: {error}"}
 
 
+def is_lost(error: str) -> bool:
+    """Whether a text of a failed call says that its process died."""
+    return f"{LostWorkerError.__name__}: " in error
+
+
 class _Worker:
     """A process and our end of its pipe. It says None when it is ready for its first call."""
 

@@ -93,7 +93,8 @@ class TextColumn:
         for number, value in enumerate(values):
             if value.endswith("\0") or any("\ud800" <= c <= "\udfff" for c in value):
                 raise self._error(
-                    f"{self._where}: expected {self._what} in Unicode that does not end in NUL, row {len(self._values) + number} is "
+                    f"{self._where}: expected {self._what} in Unicode that does not end in NUL, row "
+                    f"{len(self._values) + number} is "
                     f"{value[:40]!r}"
                 )
 

@@ -10,12 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip import __version__
+from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.compare.workers import Answer, Call, run_calls
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import ResultsFileError
-from fairerclip.files import atomic_file
-
-MAX_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -36,21 +32,11 @@ class Job:
 
     def read(self, work: Path) -> dict[str, Any] | None:
         """The answer that is kept; None where there is none that can be read."""
-        file = self.file(work)
-        if not file.is_file():
-            return None
-        try:
-            found = strict_loads(file.read_bytes(), str(file), ResultsFileError, limit=MAX_BYTES)
-        except ResultsFileError:
-            return None  # what cannot be read is done again
-        same = isinstance(found, dict) and found.get("key") == self._whole_key()
-        return found["answer"] if same and isinstance(found.get("answer"), dict) else None
+        return read_kept(self.file(work), self._whole_key())
 
     def write(self, work: Path, answer: Mapping[str, Any]) -> None:
         """Keep an answer."""
-        content = json.dumps({"key": self._whole_key(), "answer": answer}, indent=1, allow_nan=False)
-        with atomic_file(self.file(work), overwrite=True) as handle:
-            handle.write(content.encode())
+        write_kept(self.file(work), self._whole_key(), answer)
 
 
 def run_jobs(

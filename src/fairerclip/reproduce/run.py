@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fairerclip.audit.made import made
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.errors import OutputExistsError, ResultsFileError
-from fairerclip.files import atomic_file, check_free
+from fairerclip.data.strict_json import read_strict_json
+from fairerclip.errors import ResultsFileError
+from fairerclip.files import check_folder, check_free, sole_use, write_folder
 from fairerclip.numbers import significant
 from fairerclip.ranges import check_range
 from fairerclip.report.document import Document, DocumentTable
@@ -23,7 +23,7 @@ from fairerclip.reproduce.entries import Entry
 from fairerclip.reproduce.source import Source
 
 FORMAT, VERSION = "fairerclip-reproduction", 1
-FORMS = ("json", "md", "html")
+FORMS = ("md", "html", "json")
 MAX_BYTES = 64 << 20
 
 
@@ -64,24 +64,19 @@ def reproduce(
     check_output(entries, output, overwrite)
     source.check({dataset for entry in entries for dataset in entry.needs})
     done = []
-    for entry in entries:
-        told = progress(entry.name) if progress is not None else lambda done, total: None
-        result = run_entry(entry, source, options, output / "runs", command, told)
-        if not result["failed"]:
+    with sole_use(output / "runs"):
+        for entry in entries:
+            told = progress(entry.name) if progress is not None else lambda done, total: None
+            result = run_entry(entry, source, options, output / "runs", command, told)
             write(result, output)
-        else:
-            for form in FORMS:  # a page of an earlier run would read as this one's
-                (output / f"{entry.name}.{form}").unlink(missing_ok=True)
-        done.append(result)
-    if output.is_dir():
+            done.append(result)
         write_index(output, source, done)
     return done
 
 
 def check_output(entries: Sequence[Entry], output: Path, overwrite: bool) -> None:
-    """Refuse a folder that is a file, and outputs that are taken, before anything runs."""
-    if output.exists() and not output.is_dir():
-        raise OutputExistsError(f"{output} is a file; give the name of a folder")
+    """Refuse a folder that could not be written, and outputs that are taken, before anything runs."""
+    check_folder(output, overwrite=True)
     for entry in entries:
         for form in FORMS:
             check_free(output / f"{entry.name}.{form}", overwrite)
@@ -187,25 +182,29 @@ def _data_table(context: Context) -> DocumentTable:
 
 
 def write(result: dict[str, Any], output: Path) -> None:
-    """One entry in its three forms."""
-    page = Document.from_dict(result["document"])
-    texts = {
-        "json": json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-        "md": page.to_markdown(),
-        "html": page.to_html(),
-    }
-    for form, text in texts.items():
-        with atomic_file(output / f"{result['name']}.{form}", overwrite=True) as handle:
-            handle.write(text.encode("utf-8", errors="replace"))
+    """One entry in its three forms; of one that failed none, as a page of an earlier run would read as this one's."""
+    texts: dict[str, str] = {}
+    if not result["failed"]:
+        page = Document.from_dict(result["document"])
+        content = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        texts = dict(zip(FORMS, (page.to_markdown(), page.to_html(), content), strict=True))
+    named = {f"{result['name']}.{form}": text for form, text in texts.items()}
+    _write_folder(output, named, [f"{result['name']}.{form}" for form in FORMS])
+
+
+def _write_folder(output: Path, texts: Mapping[str, str], ours: Sequence[str] = ()) -> None:
+    contents = {name: text.encode("utf-8", errors="replace") for name, text in texts.items()}
+    write_folder(output, contents, overwrite=True, ours=ours)
 
 
 def read(path: Path) -> dict[str, Any]:
     """A result that `reproduce` wrote."""
-    if path.stat().st_size > MAX_BYTES:
-        raise ResultsFileError(f"{path} is larger than {MAX_BYTES} bytes")
-    found = strict_loads(path.read_bytes(), str(path), ResultsFileError, limit=MAX_BYTES)
+    found = read_strict_json(path, ResultsFileError, limit=MAX_BYTES)
     if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("version") != VERSION:
         raise ResultsFileError(f"{path} is not a {FORMAT} of version {VERSION}")
+    for name, kind in {"failures": list, "made": dict, "document": dict}.items():
+        if not isinstance(found.get(name), kind):
+            raise ResultsFileError(f"{path}: expected {name!r} as this program writes it")
     return found
 
 
@@ -229,8 +228,8 @@ def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any
         except ResultsFileError as error:
             rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
             continue
-        kind, failures = str(found.get("kind")), len(found.get("failures", ()))
-        date = str(found.get("made", {}).get("date"))
+        kind, failures = str(found.get("kind")), len(found["failures"])
+        date = str(found["made"].get("date"))
         rows.append([entry.name, entry.title, entry.where, kind, str(failures), date])
     lost = [[result["name"], first_reason(result)] for result in results if result["failed"]]
     columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
@@ -244,6 +243,4 @@ def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any
             *([DocumentTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
         ],
     )
-    for form, text in (("md", page.to_markdown()), ("html", page.to_html())):
-        with atomic_file(output / f"index.{form}", overwrite=True) as handle:
-            handle.write(text.encode("utf-8", errors="replace"))
+    _write_folder(output, {"index.md": page.to_markdown(), "index.html": page.to_html()})
