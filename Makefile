@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided real reproduce clean
+.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided crash real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -64,6 +64,11 @@ $(VENV)/fuzz.done: $(VENV)/dev.done
 
 fuzz-guided: $(VENV)/fuzz.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py guided --cases $(RUNS)
+
+# Commands killed (SIGKILL) at every system call that changes files, and at random moments: what they leave. Needs Linux
+# and strace; about 10 minutes.
+crash: $(VENV)/dev.done
+	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/crash.py
 
 # Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for

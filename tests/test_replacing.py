@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import struct
+import tempfile
 import threading
 import time
 import tracemalloc
@@ -343,10 +344,10 @@ def test_what_could_not_be_written_is_refused_before_the_work(tmp_path, monkeypa
     check(tmp_path / "new" / "out", False)
     assert names(tmp_path) == ["file"]
 
-    def full(*rest):
+    def full(**options):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(OutputError, match="out cannot be written: Read-only file system; make room"):
         check(tmp_path / "out", False)
 

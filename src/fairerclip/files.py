@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,9 @@ from fairerclip.errors import (
     OutputExistsError,
 )
 from fairerclip.exchange import rename_to_free, swap
+
+_OURS = re.compile(r"\.(?P<of>.+)\.(?P<ending>[0-9a-f]{16}\.tmp|lock)", re.DOTALL)
+"""Names of temporaries and locks, with the name of what is written."""
 
 
 @contextmanager
@@ -121,14 +125,12 @@ def _check_name(path: Path, kind: str) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Make a file, and remove it, where the path or its first missing parent will be made."""
+    """Make a file, without a name where the system can, in the folder that the path or its parents will be made in."""
     with writing(path):
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
-        trial = folder / f".{path.name}.{secrets.token_hex(8)}.tmp"
-        trial.open("xb").close()
-        trial.unlink()
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 @contextmanager
@@ -201,12 +203,18 @@ def write_folder(
 
 @contextmanager
 def sole_use(path: Path) -> Iterator[None]:
-    """Keep a folder from other processes that ask for it likewise; `OutputBusyError` where one has it."""
+    """Keep a folder from other processes that ask for it likewise; `OutputBusyError` where one has it.
+
+    What killed processes left among its files is removed.
+    """
     check_folder(path, overwrite=True)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
     try:
+        for name in os.listdir(path) if path.is_dir() else ():
+            if _OURS.fullmatch(name):
+                _remove(path / name)
         yield
     finally:
         _unlock(path, lock)
@@ -308,9 +316,9 @@ def _is_at(handle: int, file: Path) -> bool:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove temporaries of a path whose writers were killed."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.tmp")
     for name in os.listdir(path.parent):
-        if ours.fullmatch(name):
+        found = _OURS.fullmatch(name)
+        if found is not None and found["of"] == path.name and found["ending"] != "lock":
             _remove(path.parent / name)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from fairerclip import __version__
 from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.compare.workers import Answer, Call, run_calls
+from fairerclip.files import sole_use
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ def run_jobs(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Answer]:
     """Answers in order, those kept in ``work`` without calling; a failing job answers ``{"error": …}``."""
+    with sole_use(work):
+        return _run_jobs(jobs, work, processes, progress)
+
+
+def _run_jobs(
+    jobs: Sequence[Job], work: Path, processes: int | None, progress: Callable[[int, int], None]
+) -> list[Answer]:
     answers: dict[int, Answer] = {}
     for number, job in enumerate(jobs):
         found = job.read(work)
