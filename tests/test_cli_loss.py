@@ -168,5 +168,5 @@ def test_a_damaged_page_of_a_reproduction_is_told_of_in_the_index(tmp_path, dama
 
     head = {"format": "fairerclip-reproduction", "version": 1, "failures": [], "made": {}, "document": {}}
     (tmp_path / "heatmaps.json").write_text(json.dumps(head | damage))
-    fairerclip.reproduce.run.write_index(tmp_path, Source("simulated"), [])
-    assert "heatmaps.json" in (tmp_path / "index.md").read_text().replace("\\", "")
+    page = fairerclip.reproduce.run.index_page(tmp_path, Source("simulated"), [])
+    assert "heatmaps.json" in page.to_markdown().replace("\\", "")

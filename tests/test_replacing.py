@@ -372,6 +372,21 @@ def test_what_the_system_says_against_writing_is_our_error(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
+def test_a_folder_that_may_not_be_looked_into_is_our_error(tmp_path, monkeypatch):
+    def forbid(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", forbid)
+    with pytest.raises(ModelFileError, match="model cannot be read: Permission denied"):
+        FairerCLIP.load(tmp_path / "model")
+    with pytest.raises(OutputError, match="out cannot be written: Permission denied"):
+        check_free(tmp_path / "out", False)
+    monkeypatch.undo()
+    monkeypatch.setattr(Path, "exists", forbid)
+    with pytest.raises(OutputError, match="out cannot be written: Permission denied"):
+        check_folder(tmp_path / "out", False)
+
+
 # Sizes ----------------------------------------------------------------------------------------------
 
 

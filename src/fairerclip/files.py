@@ -96,22 +96,24 @@ def check_folder(path: Path, overwrite: bool) -> None:
 
 def _check_file(path: Path, overwrite: bool) -> None:
     _check_name(path, "file")
-    if path.is_dir() and not path.is_symlink():
-        raise OutputExistsError(f"{path} is a folder; give the name of a file")
-    if os.path.lexists(path):
-        _check_taken(path, overwrite)
-        if path.is_symlink() or not path.is_file():
-            raise OutputExistsError(f"{path} is a link or a device, not a plain file; it is left alone")
+    with writing(path):
+        if path.is_dir() and not path.is_symlink():
+            raise OutputExistsError(f"{path} is a folder; give the name of a file")
+        if os.path.lexists(path):
+            _check_taken(path, overwrite)
+            if path.is_symlink() or not path.is_file():
+                raise OutputExistsError(f"{path} is a link or a device, not a plain file; it is left alone")
 
 
 def _check_folder(path: Path, overwrite: bool) -> None:
     _check_name(path, "folder")
-    if path.exists() and not path.is_dir():
-        raise OutputExistsError(f"{path} is a file; give the name of a folder")
-    if os.path.lexists(path):
-        _check_taken(path, overwrite)
-        if path.is_symlink():
-            raise OutputExistsError(f"{path} is a link; give the name of the folder that it leads to")
+    with writing(path):
+        if path.exists() and not path.is_dir():
+            raise OutputExistsError(f"{path} is a file; give the name of a folder")
+        if os.path.lexists(path):
+            _check_taken(path, overwrite)
+            if path.is_symlink():
+                raise OutputExistsError(f"{path} is a link; give the name of the folder that it leads to")
 
 
 def _check_taken(path: Path, overwrite: bool) -> None:
@@ -378,11 +380,13 @@ def _carry(old: Path, new: Path, skipped: set[str], inside: str = "") -> None:
         name = os.path.join(inside, entry.name)
         target = new / entry.name
         if entry.is_dir(follow_symlinks=False) and (target.is_dir() or name not in skipped):
-            if not target.is_dir():
+            made = not target.is_dir()
+            if made:
                 target.mkdir()
-                shutil.copymode(entry.path, target)
                 carried = True
             _carry(old / entry.name, target, skipped, name)
+            if made:
+                shutil.copymode(entry.path, target)  # last, as it may forbid to write
         elif name not in skipped and not _same(old / entry.name, target):
             with suppress(FileNotFoundError):  # somebody has removed it meanwhile
                 _link(old / entry.name, target)

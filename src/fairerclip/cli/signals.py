@@ -86,6 +86,6 @@ def kept_when_stopped(runs: Path | None, how: str = "the same command goes on") 
     try:
         yield
     except Stopped as stop:
-        if runs is not None and runs.is_dir():
+        if runs is not None and any(runs.rglob("*.json")):
             stop.add_note(f"finished runs are kept in {runs}: {how}")
         raise

@@ -97,10 +97,15 @@ class Archive:
         return [_identity(file) for file in (path, path / self.manifest, path / self.tensors)]
 
     def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        if not path.is_dir():
-            raise ModelFileError(f"{path} is not a {self.noun} folder; expected a folder that save() wrote")
-        manifest = self._read_manifest(path)
-        return manifest, _read_tensors(path / self.tensors, manifest)
+        try:
+            if not path.is_dir():
+                raise ModelFileError(
+                    f"{path} is not a {self.noun} folder; expected a folder that save() wrote"
+                )
+            manifest = self._read_manifest(path)
+            return manifest, _read_tensors(path / self.tensors, manifest)
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from None
 
     def _read_manifest(self, path: Path) -> dict[str, Any]:
         file = path / self.manifest
@@ -152,12 +157,9 @@ def _check_plain(file: Path) -> None:
 
 def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     _check_plain(file)
-    try:
-        with file.open("rb") as handle:
-            _check_sizes(file, handle, manifest.get("tensor_bytes"))
-            blob = _checked(file, handle, manifest["sha256"])
-    except OSError as error:
-        raise ModelFileError(f"{file} cannot be read: {error.strerror or error}") from None
+    with file.open("rb") as handle:
+        _check_sizes(file, handle, manifest.get("tensor_bytes"))
+        blob = _checked(file, handle, manifest["sha256"])
     try:
         return dict(load_tensors(blob))
     except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy does not have

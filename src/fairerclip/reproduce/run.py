@@ -67,10 +67,8 @@ def reproduce(
     with sole_use(output / "runs"):
         for entry in entries:
             told = progress(entry.name) if progress is not None else lambda done, total: None
-            result = run_entry(entry, source, options, output / "runs", command, told)
-            write(result, output)
-            done.append(result)
-        write_index(output, source, done)
+            done.append(run_entry(entry, source, options, output / "runs", command, told))
+            write(done, source, output)
     return done
 
 
@@ -181,20 +179,20 @@ def _data_table(context: Context) -> DocumentTable:
     return DocumentTable("Data", columns, rows, left=len(columns))
 
 
-def write(result: dict[str, Any], output: Path) -> None:
-    """One entry in its three forms; of one that failed none, as a page of an earlier run would read as this one's."""
-    texts: dict[str, str] = {}
+def write(results: Sequence[Mapping[str, Any]], source: Source, output: Path) -> None:
+    """The last of the results in its three forms, with the index, in one step.
+
+    Of one that failed there is none, as a page of an earlier run would read as this one's.
+    """
+    result, index = results[-1], index_page(output, source, results)
+    texts = {"index.md": index.to_markdown(), "index.html": index.to_html()}
+    names = [f"{result['name']}.{form}" for form in FORMS]
     if not result["failed"]:
         page = Document.from_dict(result["document"])
         content = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        texts = dict(zip(FORMS, (page.to_markdown(), page.to_html(), content), strict=True))
-    named = {f"{result['name']}.{form}": text for form, text in texts.items()}
-    _write_folder(output, named, [f"{result['name']}.{form}" for form in FORMS])
-
-
-def _write_folder(output: Path, texts: Mapping[str, str], ours: Sequence[str] = ()) -> None:
+        texts |= zip(names, (page.to_markdown(), page.to_html(), content), strict=True)
     contents = {name: text.encode("utf-8", errors="replace") for name, text in texts.items()}
-    write_folder(output, contents, overwrite=True, ours=ours)
+    write_folder(output, contents, overwrite=True, ours=names)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -214,17 +212,17 @@ def first_reason(result: Mapping[str, Any]) -> str:
     return lines[0] if lines else ""
 
 
-def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any]]) -> None:
-    """Which entries there are in a folder, those written earlier too, and which failed now."""
+def index_page(output: Path, source: Source, results: Sequence[Mapping[str, Any]]) -> Document:
+    """Which entries there are, with these results and in a folder from earlier, and which failed now."""
     from fairerclip.reproduce.entries import ENTRIES
 
-    rows = []
+    rows, now = [], {result["name"]: result for result in results}
     for entry in ENTRIES:
         file = output / f"{entry.name}.json"
-        if not file.is_file():
+        if now[entry.name]["failed"] if entry.name in now else not file.is_file():
             continue
         try:
-            found = read(file)
+            found = now.get(entry.name) or read(file)
         except ResultsFileError as error:
             rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
             continue
@@ -234,7 +232,7 @@ def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any
     lost = [[result["name"], first_reason(result)] for result in results if result["failed"]]
     columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
     notes = ["Each is NAME.json (all numbers), NAME.md and NAME.html in this folder."]
-    page = Document(
+    return Document(
         "Tables and figures of the FairerCLIP paper",
         source.sentence,
         notes,
@@ -243,4 +241,3 @@ def write_index(output: Path, source: Source, results: Sequence[Mapping[str, Any
             *([DocumentTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
         ],
     )
-    _write_folder(output, {"index.md": page.to_markdown(), "index.html": page.to_html()})
