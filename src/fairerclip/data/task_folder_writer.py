@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fairerclip.data import fields
 from fairerclip.data.fields import SPLITS, part_key, s_key
 from fairerclip.data.npz import write_npz
 from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
-from fairerclip.errors import TaskFileError
+from fairerclip.errors import OutputExistsError, TaskFileError
 from fairerclip.files import atomic_folder
 
 Array = NDArray[Any]
@@ -22,6 +23,8 @@ Array = NDArray[Any]
 
 def write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
     """Write the arrays of a task file as a folder that `load_task` reads back; it appears whole or not at all."""
+    if os.path.lexists(path):  # tables of the user's own may be in it
+        raise OutputExistsError(f"{path} exists; choose another name, or remove it first")
     names = fields.attributes(arrays, str(path))
     extra = fields.unknown_keys(arrays, names, str(path))
     if extra:
