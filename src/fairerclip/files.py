@@ -46,10 +46,8 @@ def reading(error: type[FairerClipError]) -> Iterator[None]:
         ) from None
 
 
-def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix: bool = False) -> bytes:
+def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
     """The content of a regular file of at most ``limit`` bytes; anything else is ``error``, before memory is taken.
-
-    With ``prefix``, the first ``limit`` bytes of a file of any size.
 
     Examples
     --------
@@ -65,10 +63,10 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError], *, prefix
             found = os.fstat(handle.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise error(f"{path}: expected a regular file, found a folder or a device")
-            if found.st_size > limit and not prefix:
+            if found.st_size > limit:
                 raise error(f"{path}: expected at most {limit:,} bytes, got {found.st_size:,}")
             content = handle.read(min(limit, found.st_size))  # read(n) takes n bytes of memory at once
-            if not prefix and handle.read(1):  # the file has grown meanwhile
+            if handle.read(1):  # the file has grown meanwhile
                 raise error(f"{path}: expected at most {limit:,} bytes, got more")
             return content
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name

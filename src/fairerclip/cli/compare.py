@@ -56,7 +56,7 @@ def compare(
     from fairerclip.compare.render import document, draw_front
     from fairerclip.compare.study import CompareOptions, check_comparison, data_of, write_comparison
     from fairerclip.compare.study import compare as run
-    from fairerclip.report.folder import check_folder
+    from fairerclip.files import check_folder
 
     if methods == "list":
         _list(json)
