@@ -15,7 +15,7 @@ import numpy as np
 from fairerclip.metrics.bounds import group_intervals
 from fairerclip.metrics.figures import evaluate
 from fairerclip.metrics.names import FIGURES
-from fairerclip.metrics.paired import paired_from_counts
+from fairerclip.metrics.paired import PairCounts, paired_from_counts
 
 TRAIN = 100
 
@@ -106,7 +106,9 @@ def coverage(n_sets: int, seed: int = 0, only: tuple[str, ...] | None = None) ->
             N = counts.sum(axis=3)
             for figure, (low, high) in group_intervals(N, 0.95, None, train).items():
                 hit["one", figure].append(low <= truth[figure] <= high)
-            for figure, (low, high) in paired_from_counts(counts, 0.95, None, train).items():
+            for figure, (low, high) in paired_from_counts(
+                PairCounts.of_table(counts), 0.95, None, train
+            ).items():
                 hit["change", figure].append(low <= later[figure] - truth[figure] <= high)
             naive = naive_percentile(N, rng)
             for figure, (low, high) in naive.items():

@@ -1,23 +1,21 @@
 """Two predictions on the same rows: what changed, with paired intervals; see docs/math.md#paired.
 
 The rows are the same, so what they have in common cancels: the interval of a change is narrower than the difference
-of two intervals. Everything follows from the counts J (|S|, c, c, c) of rows by sensitive value, class, prediction
-before and prediction after.
+of two intervals. Everything follows from the counts of rows by sensitive value, class, prediction before and
+prediction after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import permutations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.metrics._inputs import FloatArray, Names
-from fairerclip.metrics.cells import confusion_counts
 from fairerclip.metrics.figures import (
     Rates,
     positive_class,
@@ -35,6 +33,13 @@ from fairerclip.metrics.groups import (
 )
 from fairerclip.metrics.intervals import clopper_pearson, per_side
 from fairerclip.metrics.names import FIGURES
+
+Ints = NDArray[np.int64]
+
+BLOCK_CELLS = 1024
+"""Cells whose part in every rate is held at a time."""
+BLOCK_SUMS = 256
+"""Sums of rates after that are compared with all before at a time."""
 
 
 @dataclass(frozen=True)
@@ -148,180 +153,259 @@ def paired_report(
     }
     arrays, dropped = read_labels(given, missing)
     table, codes = tabulate(arrays, train_groups or {}, class_names, sensitive_names)
-    shape = {"n_classes": len(table.classes), "n_sensitive": len(table.sensitive)}
-    J = confusion_counts(*codes, **shape)
+    counts = PairCounts.of(codes, len(table.classes), len(table.sensitive))
     positive = positive_class(table.classes, positive)
     before = assemble(table, train_groups, positive, confidence, dropped)
-    after = assemble(replace(table, N=J.sum(axis=2)), train_groups, positive, confidence, dropped)
+    after = assemble(replace(table, N=counts.confusion(1)), train_groups, positive, confidence, dropped)
     train = train_counts(table.classes, table.sensitive, train_groups)
-    intervals = paired_from_counts(J, confidence, positive_code(table.classes, positive), train)
+    intervals = paired_from_counts(counts, confidence, positive_code(table.classes, positive), train)
     changes = []
     for name, (low, high) in intervals.items():
         first, second = getattr(before, name), getattr(after, name)
         changes.append(Change(name, first, second, second - first, low, high))
     order = list(FIGURES)
     changes.sort(key=lambda change: order.index(change.name))
-    return PairedReport(before, after, tuple(changes), _group_changes(_Pair(J, confidence), before, after))
+    return PairedReport(
+        before, after, tuple(changes), _group_changes(_Pair(counts, confidence), before, after)
+    )
 
 
 def paired_from_counts(
-    J: NDArray[Any], confidence: float, positive: int | None = None, train: FloatArray | None = None
+    counts: PairCounts, confidence: float, positive: int | None = None, train: FloatArray | None = None
 ) -> dict[str, tuple[float, float]]:
-    """Interval of after − before of every figure, from counts J (|S|, c, c, c).
+    """Interval of after − before of every figure.
 
-    O(K²·cells) time for K differences that a figure is the largest of. ``positive`` and ``train`` as in
-    `fairerclip.metrics.figures.evaluate`.
+    O(m·(m·cells + K²)) time and O(m·(m + K)) memory for m = c·|S| rates and K differences that a figure is the
+    largest of. ``positive`` and ``train`` as in `fairerclip.metrics.figures.evaluate`.
     """
-    return dict(_figure_intervals(_Pair(J, confidence), J, positive, train))
+    return dict(_figure_intervals(counts, confidence, positive, train))
 
 
 @dataclass(frozen=True, eq=False)
-class _Rate:
-    """Rates (m,) as sums over the cells of J: numerators (m, cells) and denominators (m, cells) of 0 and 1."""
+class PairCounts:
+    """Rows by sensitive value, class, prediction before and prediction after: the cells that occur, and their rows.
 
-    top: FloatArray
-    bottom: FloatArray
+    There are |S|·c³ cells and at most n that occur, so memory is O(n) for any number of classes.
+    """
 
-    def joined(self, other: _Rate) -> _Rate:
-        return _Rate(np.concatenate([self.top, other.top]), np.concatenate([self.bottom, other.bottom]))
+    s: Ints
+    """(cells,)"""
+    y: Ints
+    predictions: tuple[Ints, Ints]
+    """Before and after."""
+    rows: FloatArray
+    n_classes: int
+    n_sensitive: int
+
+    @classmethod
+    def of(cls, codes: Sequence[NDArray[Any]], n_classes: int, n_sensitive: int) -> PairCounts:
+        """Count rows with codes y, s, before and after, (n,) each."""
+        cells, rows = np.unique(np.column_stack(codes), axis=0, return_counts=True)
+        y, s, before, after = cells.T
+        return cls(s, y, (before, after), rows.astype(np.float64), n_classes, n_sensitive)
+
+    @classmethod
+    def of_table(cls, J: NDArray[Any]) -> PairCounts:
+        """From counts (|S|, c, c, c)."""
+        s, y, before, after = (axis.astype(np.int64) for axis in np.nonzero(J))
+        return cls(s, y, (before, after), J[s, y, before, after].astype(np.float64), J.shape[1], J.shape[0])
+
+    def pooled(self) -> PairCounts:
+        """All rows as one cell, by right and wrong before and after: two classes, the second without rows."""
+        right = [(prediction != self.y).astype(np.int64) for prediction in self.predictions]
+        none = np.zeros(len(self.y), dtype=np.int64)
+        return PairCounts(none, none, (right[0], right[1]), self.rows, 2, 1)
+
+    def confusion(self, stage: int) -> NDArray[np.int64]:
+        """Rows by sensitive value, class and prediction: (|S|, c, c)."""
+        N = np.zeros((self.n_sensitive, self.n_classes, self.n_classes), dtype=np.int64)
+        np.add.at(N, (self.s, self.y, self.predictions[stage]), self.rows.astype(np.int64))
+        return N
+
+
+Kind = Literal["recall", "selection", "false"]
+"""Rates of every class and sensitive value, (c·|S|,): recall, share predicted, the same among other classes' rows."""
 
 
 class _Pair:
-    """Rates of both predictions, their exact limits, and how far the two vary together."""
+    """Rates of both predictions, their exact limits, and how far the two vary together.
 
-    def __init__(self, J: NDArray[Any], confidence: float) -> None:
-        self.n_sensitive, self.n_classes = J.shape[:2]
+    For the correlation alone every class and value with rows gets two more, half a row for each of right and wrong,
+    before and after: where a group is always right it would not be defined. A wrong prediction is of any other class,
+    and before and after are independent, so one cell with shares in place of predictions stands for all of them.
+    """
+
+    def __init__(self, counts: PairCounts, confidence: float) -> None:
+        self.n_sensitive, self.n_classes = counts.n_sensitive, counts.n_classes
         self.confidence = confidence
-        self._counts = J.ravel()
-        self._smoothed = _smoothed(J).ravel()
-        self._s, self._y, *predictions = (axis.ravel() for axis in np.indices(J.shape))
-        self._predictions = predictions
+        seen = np.unique(np.column_stack([counts.s, counts.y]), axis=0)
+        more = np.full(len(seen), -1)
+        self._s, self._y = np.concatenate([counts.s, seen[:, 0]]), np.concatenate([counts.y, seen[:, 1]])
+        self._predictions = [np.concatenate([prediction, more]) for prediction in counts.predictions]
+        self._counts = np.concatenate([counts.rows, np.zeros(len(seen))])
+        self._smoothed = np.concatenate([counts.rows, np.full(len(seen), 2.0)])
+        self._known: dict[tuple[Kind, ...], tuple[_Sums, _Sums, FloatArray]] = {}
 
-    def recall(self, stage: int) -> _Rate:
-        """Of class y for value s: (c·|S|,)."""
-        cell = self._y * self.n_sensitive + self._s
-        members = (cell == np.arange(self.n_classes * self.n_sensitive)[:, None]).astype(float)
-        return _Rate(members * (self._predictions[stage] == self._y), members)
+    def _rates(self, kinds: tuple[Kind, ...], stage: int, cells: slice) -> tuple[FloatArray, FloatArray]:
+        """Which of some cells count in each rate (m, b), as successes and in all."""
+        tops, bottoms = zip(*(self._rate(kind, stage, cells) for kind in kinds), strict=True)
+        return np.concatenate(tops), np.concatenate(bottoms)
 
-    def predicted(self, stage: int, *, others_only: bool) -> _Rate:
-        """Selection, or among the rows of other classes false positive rates: (c·|S|,)."""
-        classes, values = np.divmod(np.arange(self.n_classes * self.n_sensitive), self.n_sensitive)
-        members = (self._s == values[:, None]).astype(float)
-        if others_only:
-            members *= self._y != classes[:, None]
-        return _Rate(members * (self._predictions[stage] == classes[:, None]), members)
+    def _rate(self, kind: Kind, stage: int, cells: slice) -> tuple[FloatArray, FloatArray]:
+        s, y, predicted = self._s[cells], self._y[cells], self._predictions[stage][cells]
+        classes, values = np.divmod(np.arange(self.n_classes * self.n_sensitive)[:, None], self.n_sensitive)
+        members = s == values
+        own = y == classes
+        if kind == "recall":
+            members &= own
+        elif kind == "false":
+            members &= ~own
+        drawn = np.where(own, 0.5, 0.5 / max(self.n_classes - 1, 1))
+        taken = np.where(predicted < 0, drawn, predicted == classes)
+        return members * taken, members.astype(np.float64)
 
-    def both(self, rate: Callable[[int], _Rate]) -> tuple[_Rate, _Rate]:
-        """A kind of rate after and before."""
-        return rate(1), rate(0)
+    def _sums(self, kinds: tuple[Kind, ...]) -> tuple[_Sums, _Sums, FloatArray]:
+        """Sums of the rates after and before, and the correlation (m, m) of each after with each before."""
+        if kinds not in self._known:
+            blocks = [slice(start, start + BLOCK_CELLS) for start in range(0, len(self._counts), BLOCK_CELLS)]
+            sums = []
+            for stage in (1, 0):
+                total = np.zeros((4, len(kinds) * self.n_classes * self.n_sensitive))
+                for cells in blocks:
+                    top, bottom = self._rates(kinds, stage, cells)
+                    for weight, at in ((self._counts[cells], 0), (self._smoothed[cells], 2)):
+                        total[at] += top @ weight
+                        total[at + 1] += bottom @ weight
+                sums.append(_Sums(*total))
+            shared = np.zeros((total.shape[1], total.shape[1]))
+            for cells in blocks:
+                after, before = (
+                    one.influence(*self._rates(kinds, stage, cells))
+                    for one, stage in zip(sums, (1, 0), strict=True)
+                )
+                shared += (after * self._smoothed[cells]) @ before.T
+            self._known[kinds] = sums[0], sums[1], shared
+        return self._known[kinds]
 
-    def contrasts(
-        self, rates: tuple[_Rate, _Rate], weights: FloatArray, share: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Limits (i, j) of the i-th sum of rates after minus the j-th before, ``share`` of them holding together.
+    def _toward(
+        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
+    ) -> tuple[FloatArray, FloatArray, list[tuple[FloatArray, FloatArray]], FloatArray]:
+        """Sums of rates (k,) after and before; weighted distances (k, m) to the limits below and above; correlation.
 
-        Sums are given by weights (i, m). Distances to the rates' limits add up in squares, with what the two
-        predictions have in common taken off (MOVER for dependent rates, Newcombe 1998).
+        Distances to the rates' limits add up in squares, with what the two predictions have in common taken off
+        (MOVER for dependent rates, Newcombe 1998).
         """
         level = per_side(self.confidence, share)
-        (value_1, low_1, high_1), (value_0, low_0, high_0) = (self._limits(rate, level) for rate in rates)
-        shared = self._correlation(*rates)
-        centre = (weights @ value_1)[:, None] - weights @ value_0
+        after, before, shared = self._sums(kinds)
+        (value_1, low_1, high_1), (value_0, low_0, high_0) = after.limits(level), before.limits(level)
         ends = []
         for toward_1, toward_0 in (
             ((value_1 - low_1, high_1 - value_1), (value_0 - low_0, high_0 - value_0)),
             ((high_1 - value_1, value_1 - low_1), (high_0 - value_0, value_0 - low_0)),
         ):
-            after = np.where(weights > 0, toward_1[0], toward_1[1]) * weights
-            before = np.where(weights < 0, toward_0[0], toward_0[1]) * -weights
-            square = (after**2).sum(axis=1)[:, None] + (before**2).sum(axis=1) + 2 * after @ shared @ before.T
-            ends.append(np.sqrt(np.maximum(square, 0.0)))
-        return centre - ends[0], centre + ends[1]
+            ends.append(
+                (
+                    np.where(weights > 0, toward_1[0], toward_1[1]) * weights,
+                    np.where(weights < 0, toward_0[0], toward_0[1]) * -weights,
+                )
+            )
+        return weights @ value_1, weights @ value_0, ends, shared
 
-    def _limits(self, rate: _Rate, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def matched(
+        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Limits (k,) each of the change of each sum of rates, ``share`` of them holding together.
+
+        Sums are given by weights (k, m).
+        """
+        after, before, ends, shared = self._toward(kinds, weights, share)
+        distance = [_distance((a**2 + b**2 + 2 * (a @ shared) * b).sum(axis=1)) for a, b in ends]
+        return after - before - distance[0], after - before + distance[1]
+
+    def contrasts(
+        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
+    ) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield limits (b, k) of the i-th sum of rates after minus the j-th before, for block after block of i."""
+        after, before, ends, shared = self._toward(kinds, weights, share)
+        squares = [((a**2).sum(axis=1), (b**2).sum(axis=1)) for a, b in ends]
+        for start in range(0, len(weights), BLOCK_SUMS):
+            rows = slice(start, start + BLOCK_SUMS)
+            centre = after[rows, None] - before
+            distance = [
+                _distance(x[rows, None] + y + 2 * (a[rows] @ shared) @ b.T)
+                for (a, b), (x, y) in zip(ends, squares, strict=True)
+            ]
+            yield centre - distance[0], centre + distance[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Rows (m,) behind rates: successes and all, as counted and smoothed."""
+
+    hits: FloatArray
+    rows: FloatArray
+    smooth_hits: FloatArray
+    smooth_rows: FloatArray
+
+    def limits(self, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Rates (m,) and their exact limits."""
-        k = np.rint(rate.top @ self._counts)
-        n = np.maximum(np.rint(rate.bottom @ self._counts), 1.0)
+        k, n = np.rint(self.hits), np.maximum(np.rint(self.rows), 1.0)
         return np.asarray(k / n), *clopper_pearson(k, n, level)
 
-    def _correlation(self, after: _Rate, before: _Rate) -> FloatArray:
-        """Correlation (m, m) of each rate after with each before, from the influence of a row on them."""
-        influence = []
-        for rate in (after, before):
-            n = rate.bottom @ self._smoothed
-            n = np.where(n > 0, n, 1.0)
-            value = rate.top @ self._smoothed / n
-            rows = (rate.top - value[:, None] * rate.bottom) / n[:, None]
-            sd = np.sqrt((rows**2) @ self._smoothed)
-            influence.append(rows / np.where(sd > 0, sd, 1.0)[:, None])
-        return np.asarray((influence[0] * self._smoothed) @ influence[1].T)
+    def influence(self, top: FloatArray, bottom: FloatArray) -> FloatArray:
+        """How far a row of each cell moves each rate (m, b), in standard errors."""
+        n = np.where(self.smooth_rows > 0, self.smooth_rows, 1.0)
+        value = self.smooth_hits / n
+        spread = np.sqrt(value * (1 - value) / n)
+        return np.asarray((top - value[:, None] * bottom) / (n * np.where(spread > 0, spread, 1.0))[:, None])
 
 
-def _smoothed(J: NDArray[Any]) -> FloatArray:
-    """Counts with two rows more in each cell (y, s), half a row for each of right and wrong, before and after.
-
-    Where a group is always right, before and after, the correlation would not be defined.
-    """
-    c = J.shape[1]
-    share = np.full((c, c), 0.5 / max(c - 1, 1))  # (class, prediction): half right, half wrong
-    np.fill_diagonal(share, 0.5)
-    seen = J.sum(axis=(2, 3), keepdims=True) > 0
-    return np.asarray(np.where(seen, J + 2 * share[:, :, None] * share[:, None, :], 0.0))
+def _distance(square: FloatArray) -> FloatArray:
+    return np.sqrt(np.maximum(square, 0.0))
 
 
 def _figure_intervals(
-    pair: _Pair, J: NDArray[Any], positive: int | None, train: FloatArray | None
+    counts: PairCounts, confidence: float, positive: int | None, train: FloatArray | None
 ) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the interval of after − before for every figure that is defined."""
-    counts = Rates.of(J.sum(axis=3)).counts
-    some = np.flatnonzero(counts.ravel() > 0)
-    one = np.eye(counts.size)[some]  # each group's accuracy
-    recalls = pair.both(pair.recall)
-    pooled = _Pair(_pooled(J), pair.confidence)
-    yield "average", _linear(pooled, pooled.both(pooled.recall), np.array([[1.0, 0.0]]))
+    pair, pooled = _Pair(counts, confidence), _Pair(counts.pooled(), confidence)
+    rows = Rates.of(counts.confusion(0)).counts
+    some = np.flatnonzero(rows.ravel() > 0)
+    one = np.eye(rows.size)[some]  # each group's accuracy
+    yield "average", _linear(pooled, np.array([[1.0, 0.0]]))
     # The change of a minimum is min_i max_j (after_i − before_j); docs/math.md#paired.
-    low, high = pair.contrasts(recalls, one, len(some))
-    yield "worst_group", _at_most_matched(low.max(axis=1).min(), high.max(axis=1).min(), low, high)
+    yield "worst_group", _extreme(pair, ("recall",), one, len(some), lowest=True)
     if train is not None:
-        weights = np.where(counts > 0, train, 0.0).ravel()[None]
-        yield "train_weighted_average", _linear(pair, recalls, weights / weights.sum())
-    yield "gap", _of_maxima(pair, recalls, counts.ravel() / counts.sum() - one)
-    yield from _difference_intervals(pair, recalls, counts, positive)
-
-
-def _pooled(J: NDArray[Any]) -> NDArray[Any]:
-    """All rows as one cell, by right and wrong before and after: (1, 2, 2, 2), the second class without rows."""
-    _, y, p, q = np.indices(J.shape)
-    pooled = np.zeros((1, 2, 2, 2), dtype=J.dtype)
-    np.add.at(pooled, (0, 0, (p != y).astype(int), (q != y).astype(int)), J)
-    return pooled
+        weights = np.where(rows > 0, train, 0.0).ravel()[None]
+        yield "train_weighted_average", _linear(pair, weights / weights.sum())
+    yield "gap", _extreme(pair, ("recall",), rows.ravel() / rows.sum() - one, len(one))
+    yield from _difference_intervals(pair, rows, positive)
 
 
 def _difference_intervals(
-    pair: _Pair, recalls: tuple[_Rate, _Rate], counts: NDArray[Any], positive: int | None
+    pair: _Pair, counts: NDArray[Any], positive: int | None
 ) -> Iterator[tuple[str, tuple[float, float]]]:
     c, S = counts.shape
     by_class = [_pairs(counts > 0, [k]) for k in range(c)]
     by_class = [weights for weights in by_class if len(weights)]
     if by_class:
         signed = (signed_weights(counts > 0) / len(by_class)).ravel()[None]
-        yield "eod_mean_signed", _linear(pair, recalls, signed)
-        ends = [_of_maxima(pair, recalls, weights, len(by_class)) for weights in by_class]
+        yield "eod_mean_signed", _linear(pair, signed)
+        ends = [_extreme(pair, ("recall",), w, len(by_class) * len(w)) for w in by_class]
         yield "eod_mean", (float(np.mean([e[0] for e in ends])), float(np.mean([e[1] for e in ends])))
     chosen = _pairs(counts > 0, positive_classes(c, positive))
     if len(chosen):
-        yield "eod", _of_maxima(pair, recalls, chosen)
+        yield "eod", _extreme(pair, ("recall",), chosen, len(chosen))
         if len(chosen) == 2:  # one pair in one class: later − earlier is the same contrast before and after
-            yield "eod_signed", _linear(pair, recalls, chosen[:1])
+            yield "eod_signed", _linear(pair, chosen[:1])
     rows = np.broadcast_to(counts.sum(axis=0), counts.shape)
-    selection = pair.both(partial(pair.predicted, others_only=False))
     parity = _pairs(rows > 0, [1] if c == 2 else list(range(c)))
     if len(parity):
-        yield "demographic_parity_difference", _of_maxima(pair, selection, parity)
+        yield "demographic_parity_difference", _extreme(pair, ("selection",), parity, len(parity))
     odds = _pairs(counts > 0, list(range(c)))
+    kinds: tuple[Kind, ...] = ("recall",)
     if c != 2:
-        false = pair.both(partial(pair.predicted, others_only=True))
-        recalls = recalls[0].joined(false[0]), recalls[1].joined(false[1])
+        kinds = ("recall", "false")
         more = _pairs(rows - counts > 0, list(range(c)))
         odds = np.block(
             [
@@ -330,7 +414,7 @@ def _difference_intervals(
             ]
         )
     if len(odds):
-        yield "equalized_odds_difference", _of_maxima(pair, recalls, odds)
+        yield "equalized_odds_difference", _extreme(pair, kinds, odds, len(odds))
 
 
 def _pairs(defined: NDArray[np.bool_], classes: list[int]) -> FloatArray:
@@ -348,27 +432,26 @@ def _pairs(defined: NDArray[np.bool_], classes: list[int]) -> FloatArray:
     return np.array(found).reshape(len(found), defined.size)
 
 
-def _linear(pair: _Pair, rates: tuple[_Rate, _Rate], weights: FloatArray) -> tuple[float, float]:
-    """Interval of the change of one weighted sum of rates."""
-    low, high = pair.contrasts(rates, weights, 1)
-    return float(low[0, 0]), float(high[0, 0])
+def _linear(pair: _Pair, weights: FloatArray) -> tuple[float, float]:
+    """Interval of the change of one weighted sum (1, m) of recalls."""
+    low, high = pair.matched(("recall",), weights, 1)
+    return float(low[0]), float(high[0])
 
 
-def _of_maxima(
-    pair: _Pair, rates: tuple[_Rate, _Rate], weights: FloatArray, shared_by: int = 1
+def _extreme(
+    pair: _Pair, kinds: tuple[Kind, ...], weights: FloatArray, share: int, *, lowest: bool = False
 ) -> tuple[float, float]:
-    """Interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired."""
-    low, high = pair.contrasts(rates, weights, shared_by * len(weights))
-    return _at_most_matched(low.min(axis=1).max(), high.min(axis=1).max(), low, high)
+    """Interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired.
 
-
-def _at_most_matched(least: float, most: float, low: FloatArray, high: FloatArray) -> tuple[float, float]:
-    """Cut an extreme's interval to where the changes of single sums, low and high on the diagonal, allow it to be.
-
-    No extreme changes by more than what it is an extreme of. The limits that this takes are among those that hold
-    together already; docs/math.md#paired.
+    Or of the ``lowest`` after minus the lowest before. It is cut to where the changes of single sums allow it to be:
+    no extreme changes by more than what it is an extreme of. The limits that this takes are among those that hold
+    together already.
     """
-    return float(max(least, low.diagonal().min())), float(min(most, high.diagonal().max()))
+    inner, outer = (np.max, np.min) if lowest else (np.min, np.max)
+    ends = [[inner(end, axis=1) for end in block] for block in pair.contrasts(kinds, weights, share)]
+    least, most = outer(np.concatenate(ends, axis=1), axis=1)
+    low, high = pair.matched(kinds, weights, share)
+    return float(max(least, low.min())), float(min(most, high.max()))
 
 
 def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tuple[GroupChange, ...]:
@@ -376,8 +459,8 @@ def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tupl
         before.classes.index(g.y) * pair.n_sensitive + before.sensitive.index(g.s) for g in before.groups
     ]
     weights = np.eye(pair.n_classes * pair.n_sensitive)[places]
-    low, high = pair.contrasts(pair.both(pair.recall), weights, 1)
-    least, most = pair.contrasts(pair.both(pair.recall), weights, len(places))
+    low, high = pair.matched(("recall",), weights, 1)
+    least, most = pair.matched(("recall",), weights, len(places))
     changes = []
     for g, (first, second) in enumerate(zip(before.groups, after.groups, strict=True)):
         changes.append(
@@ -390,9 +473,9 @@ def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tupl
                 first.accuracy,
                 second.accuracy,
                 second.accuracy - first.accuracy,
-                float(low[g, g]),
-                float(high[g, g]),
-                bool(least[g, g] > 0 or most[g, g] < 0),
+                float(low[g]),
+                float(high[g]),
+                bool(least[g] > 0 or most[g] < 0),
             )
         )
     return tuple(changes)
