@@ -92,3 +92,18 @@ def _one_blas_thread():
 
     with threadpool_limits(limits=1):
         yield
+
+
+@pytest.fixture
+def tracemalloc_peak():
+    """Call a function: what it gives, and the most bytes that were allocated for it at a time."""
+    import tracemalloc
+
+    def call(function):
+        tracemalloc.start()
+        try:
+            return function(), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return call

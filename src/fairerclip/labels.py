@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ManyCategoriesWarning, ParameterError, PromptError
-from fairerclip.inputs import BLOCK_ROWS
+from fairerclip.inputs import BLOCK_ROWS, unit_rows, working_dtype
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -278,8 +278,7 @@ def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
 
 
 def _unit(T: NDArray[np.floating]) -> F64:
-    T = np.asarray(T, dtype=np.float64)
-    return np.asarray(T / np.linalg.norm(T, axis=-1, keepdims=True))
+    return unit_rows(np.asarray(T, dtype=np.float64))
 
 
 def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
@@ -303,9 +302,11 @@ def cosine_blocks(
     columns = T.T.astype(np.float32)
     for start in range(0, int(X.shape[0]), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
-        rows = np.asarray(X[block], dtype=np.float32) - np.float32(origin)
-        norms = np.linalg.norm(rows, axis=1)
-        yield block, (rows @ columns) / np.where(norms > 0, norms, 1.0)[:, None]
+        rows = np.asarray(X[block])
+        rows = rows.astype(working_dtype(rows.dtype), copy=False)
+        # Of unit length before the product: squares and products of rows as they come may leave float32.
+        unit = unit_rows(rows if np.ndim(origin) == 0 and origin == 0 else rows - origin)
+        yield block, unit.astype(np.float32, copy=False) @ columns
 
 
 def zero_shot(

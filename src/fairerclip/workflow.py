@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
+from fairerclip.inputs import unit_rows
 from fairerclip.labels import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
 from fairerclip.model import FairerCLIP
@@ -22,6 +23,8 @@ LABELS = ("none", "target", "all")
 """Which labels of the training split a fit may use: none, y, or y and s."""
 TUNING_ROWS = 10
 """Fewer labelled validation rows choose nothing unless they are asked to."""
+HALVES = 2
+"""Labelled validation rows without which nothing can be chosen: one half chooses, the other judges."""
 UNKNOWN = ""
 """Stands for an unknown label where labels are names."""
 
@@ -209,13 +212,12 @@ class Experiment:
         """Cosines of rows with the prompts (n, c): what zero-shot prediction and retrieval go by."""
         if self.text is None:
             raise PromptError(f"{self.task.name} has no text_target: there is nothing to compare images with")
-        rows, text = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in (X, self.text))
-        return np.asarray(rows @ text.T)
+        return np.asarray(unit_rows(X) @ unit_rows(self.text).T)
 
     def labels(self, split: Split) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """Class and group names of a split's rows, or an error where it has none."""
+        """Class and group names of a split's rows, or an error where no row has both."""
         y, groups = self.target(split), self.groups(split)
-        if y is None or groups is None:
+        if y is None or groups is None or not ((y != UNKNOWN) & (groups != UNKNOWN)).any():
             raise LabelError(
                 f"{self.task.name}: a split without target and sensitive labels cannot be evaluated or chosen by"
             )
@@ -224,19 +226,23 @@ class Experiment:
     def report(self, split: Split, predicted: NDArray[Any], confidence: float = 0.95) -> GroupReport:
         """Accuracy by group of predictions on a split; rows without labels are left out."""
         y, groups = self.labels(split)
-        return group_report(y, predicted, groups, **self._report_options(), confidence=confidence)
+        return group_report(y, predicted, groups, **self._report_options(y, groups), confidence=confidence)
 
     def paired_report(
         self, split: Split, before: NDArray[Any], after: NDArray[Any], confidence: float = 0.95
     ) -> PairedReport:
         """Two predictions on a split, with paired intervals of what changed."""
         y, groups = self.labels(split)
-        return paired_report(y, before, after, groups, **self._report_options(), confidence=confidence)
+        options = self._report_options(y, groups)
+        return paired_report(y, before, after, groups, **options, confidence=confidence)
 
-    def _report_options(self) -> dict[str, Any]:
+    def _report_options(self, y: NDArray[np.str_], groups: NDArray[np.str_]) -> dict[str, Any]:
         # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
         positive = self.classes[1] if len(self.classes) == 2 else None
-        return {"train_groups": self._train_groups(), "positive": positive, "missing": UNKNOWN}
+        sizes = self._train_groups() or {}
+        # Sizes of groups that have no rows here weigh nothing: there is no such average then.
+        met = not sizes.keys().isdisjoint(zip(y.tolist(), groups.tolist(), strict=True))
+        return {"train_groups": sizes if met else None, "positive": positive, "missing": UNKNOWN}
 
     def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
         if "train" not in self.task.splits:
@@ -276,22 +282,30 @@ class Experiment:
 
     def evaluation_split(self) -> str | None:
         """The split to report on: test, else val, else train, whichever has both labels."""
-        for name in ("test", "val", "train"):
-            if self.is_labelled(name):
-                return name
-        return None
+        return next((name for name in ("test", "val", "train") if self.is_labelled(name)), None)
 
     def is_labelled(self, name: str) -> bool:
         """Whether there is such a split, with rows that have both a target and a sensitive label."""
+        return self._labelled_rows(name) > 0
+
+    def _labelled_rows(self, name: str) -> int:
+        """How many rows of a split have both a target and a sensitive label; 0 where there is no such split."""
         split = self.task.splits.get(name)
         if split is None:
-            return False
+            return 0
         y, groups = self.target(split), self.groups(split)
-        return y is not None and groups is not None and bool(((y != UNKNOWN) & (groups != UNKNOWN)).any())
+        if y is None or groups is None:
+            return 0
+        return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum())
+
+    def has_groups(self, split: Split) -> bool:
+        """Whether some row of a split has a sensitive label."""
+        groups = self.groups(split)
+        return groups is not None and bool((groups != UNKNOWN).any())
 
     def has_validation(self) -> bool:
-        """Whether there are validation rows with both labels, apart from those reported on."""
-        return self.evaluation_split() != "val" and self.is_labelled("val")
+        """Whether there are validation rows with both labels to choose by, apart from those reported on."""
+        return self.evaluation_split() != "val" and self._labelled_rows("val") >= HALVES
 
     def is_gallery(self) -> bool:
         """Whether no row of the task has a target label: it is ranked by prompt, not classified."""
@@ -321,16 +335,13 @@ class Experiment:
 
     def can_tune(self) -> bool:
         """Whether enough validation rows have both labels to choose a model by."""
-        if not self.is_labelled("val"):
-            return False
-        y, groups = self.labels(self.task.val)
-        return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum()) >= TUNING_ROWS
+        return self._labelled_rows("val") >= TUNING_ROWS
 
     def ranked_split(self) -> str | None:
         """The split to report retrieval on: test, else val, whichever has sensitive labels."""
         for name in ("test", "val"):
             split = self.task.splits.get(name)
-            if split is not None and self.text is not None and self.groups(split) is not None:
+            if split is not None and self.text is not None and self.has_groups(split):
                 return name
         return None
 

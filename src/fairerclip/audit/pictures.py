@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from fairerclip.data import Split
+from fairerclip.inputs import unit_rows
 from fairerclip.model import FairerCLIP
 from fairerclip.numbers import worded
 from fairerclip.workflow import UNKNOWN, Experiment
@@ -40,8 +41,10 @@ class Cells:
         ]
 
 
-def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> dict[str, Any]:
-    """Distribution of each group's margin, before and after."""
+def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> dict[str, Any] | None:
+    """Distribution of each group's margin, before and after; None where neither prompts nor a model give scores."""
+    if experiment.text is None and model is None:
+        return None
     cells = Cells(experiment, split)
     X = split.X[cells.rows]
     if len(experiment.classes) == 2:
@@ -109,7 +112,7 @@ def picture_section(
 ) -> dict[str, Any]:
     """Two dimensions of the embeddings, before and after."""
     cells = Cells(experiment, split)
-    X = np.asarray(split.X[cells.rows], dtype=np.float64)
+    X = unit_rows(split.X[cells.rows]).astype(np.float64)
     flat, explained = _principal(X, seed)
     share = f"{worded(explained)} of the variance"
     before = _picture(

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairerclip.audit.results_format import FORMAT, RESULTS, VERSION
 from fairerclip.audit.structure import checked
-from fairerclip.data.strict_json import read_strict_json
+from fairerclip.data.strict_json import read_strict_json, strict_loads
 from fairerclip.errors import ResultsFileError
 from fairerclip.files import atomic_file, reading
 
@@ -54,6 +54,7 @@ def write_results(results: Mapping[str, Any], path: str | Path, *, overwrite: bo
         raise ResultsFileError(
             f"{path}: expected results of at most {MAX_BYTES} bytes, got {len(raw)}; audit fewer groups or τ"
         )
+    strict_loads(raw, str(path), ResultsFileError, limit=MAX_BYTES)  # nothing is written that cannot be read
     with atomic_file(path, overwrite=overwrite) as handle:
         handle.write(raw)
     return path

@@ -24,6 +24,7 @@ from fairerclip.audit.verdict import judge
 from fairerclip.audit.wording import audit_wording
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
+from fairerclip.inputs import unit_rows
 from fairerclip.metrics import seed_spread
 from fairerclip.metrics.groups import SMALL_GROUP, check_confidence
 from fairerclip.model import FairerCLIP
@@ -40,6 +41,10 @@ LIMITS = (
     "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
     "another one may.",
 )
+MAX_VALUES = 250_000
+"""Counts and differences between groups that results may hold; a file of results has room for a few more values."""
+DIFFERENCE_VALUES = 6
+"""Values that results hold of one pair of groups."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
 
 
@@ -109,7 +114,7 @@ def audit_task(
             f"{experiment.task.name}: no split has sensitive labels, so there are no groups to look at"
         )
     split = experiment.task.split(split_name)
-    if experiment.groups(split) is None:
+    if not experiment.has_groups(split):
         raise LabelError(f"{experiment.task.name}: the {split_name} split has no sensitive labels")
     if model is not None and not fitted and "train" not in experiment.task.splits:
         raise LabelError(
@@ -117,6 +122,7 @@ def audit_task(
             "(leave out --mitigate), or give a fitted model (--after)"
         )
     _check(options, len(split))
+    _check_size(experiment, stages=1 if model is None else 2)
     step = _counter(progress)
     labelled = experiment.is_labelled(split_name)
     mitigation = _mitigation(experiment, model, fitted, options, split_name if labelled else None)
@@ -165,6 +171,18 @@ def _check(options: AuditOptions, n: int) -> None:
     if options.k is not None and not 1 <= options.k <= n:
         raise ParameterError(f"k must lie between 1 and the number of rows, {n}; got {options.k}")
     check_confidence(options.confidence)
+
+
+def _check_size(experiment: Experiment, stages: int) -> None:
+    """Refuse more classes and groups than results have room for: |S| tables c × c, and each pair of groups."""
+    c = len(experiment.classes)
+    S = len({value for split in experiment.task.splits.values() for value in _values(experiment, split)})
+    values = stages * (S * c * c + DIFFERENCE_VALUES * c * S * (S - 1) // 2)
+    if values > MAX_VALUES:
+        raise LabelError(
+            f"{experiment.task.name}: an audit of {c} classes and {S} sensitive values would hold {values:,} counts "
+            f"and differences between groups, more than {MAX_VALUES:,}: choose classes (--classes), or join values"
+        )
 
 
 def _counter(progress: Callable[[int, int], None]) -> Callable[[], None]:
@@ -246,7 +264,7 @@ def _readable(
     step: Callable[[], None],
 ) -> dict[str, Any]:
     """What can be read of S from embeddings and predictions; what could not be tried goes to ``notes``."""
-    embeddings = {"before": split.X}
+    embeddings = {"before": unit_rows(split.X)}  # what cosines and a model see of them
     predictions = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
     if model is not None:
         embeddings["after"] = model.transform(split.X)

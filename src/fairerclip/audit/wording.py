@@ -18,6 +18,7 @@ from fairerclip.errors import (
     ShapeError,
     ZeroRowError,
 )
+from fairerclip.inputs import unit_rows
 from fairerclip.labels import zero_shot
 from fairerclip.metrics import GroupReport
 from fairerclip.workflow import Experiment
@@ -164,8 +165,8 @@ def _place(own: Floats, texts: Floats) -> int | None:
 
 
 def _unit(rows: Floats) -> Floats:
-    wide = np.asarray(rows, dtype=np.float64)
-    return np.asarray(wide / np.linalg.norm(wide, axis=-1, keepdims=True))
+    flat = np.asarray(rows, dtype=np.float64).reshape(-1, rows.shape[-1])
+    return unit_rows(flat).reshape(rows.shape)
 
 
 def _figures(report: GroupReport) -> dict[str, Any]:

@@ -58,11 +58,12 @@ def fit(
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
-    from fairerclip.persist.model_file import ARCHIVE
+    from fairerclip.persist.model_file import ARCHIVE, check_class_names
     from fairerclip.workflow import warn_untuned_ranking
 
     ARCHIVE.check(output, overwrite=overwrite)  # said before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
+    check_class_names(experiment.classes)
     search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
     asked = [name for name, value in search.items() if value is not None]
     if tune is False and asked:
@@ -90,8 +91,8 @@ def fit(
             experiment.fit(model, chosen)
             if experiment.is_gallery():
                 warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
-    model.save(output, overwrite=overwrite)
-    result = _result(experiment, model, chosen, output)
+        result = _result(experiment, model, chosen, output)
+    model.save(output, overwrite=overwrite)  # last, so that nothing is left behind where something fails
     if json:
         show.print_json({**_plain(result), "warnings": warned})
     else:

@@ -21,7 +21,7 @@ from fairerclip.compare.methods import CANDIDATES, SEARCH, Method, chosen_method
 from fairerclip.compare.run import run_method
 from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import read_strict_json
-from fairerclip.errors import OutputExistsError, ParameterError, ResultsFileError
+from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ResultsFileError
 from fairerclip.files import check_folder, sole_use, write_folder
 from fairerclip.ranges import check_range
 from fairerclip.workflow import Experiment
@@ -88,6 +88,11 @@ def compare(
     check_range("max_steps", options.max_steps)
     if options.jobs is not None:
         check_range("jobs", options.jobs)
+    if experiment.evaluation_split() is None:
+        raise LabelError(
+            f"{experiment.task.name}: no row of any split has both a target and a sensitive label, so that there is "
+            "nothing to compare by"
+        )
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
     wanted = [

@@ -78,7 +78,10 @@ class Archive:
         told = {"format": self.format, "format_version": self.version, **manifest}
         told |= {"tensor_bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
         told["manifest_sha256"] = _digest(told)
-        write_folder(path, {self.tensors: blob, self.manifest: _canonical(told)}, overwrite=overwrite)
+        raw = _canonical(told)
+        # Nothing is written that cannot be read.
+        strict_loads(raw, str(path / self.manifest), ModelFileError, limit=MAX_MANIFEST_BYTES)
+        write_folder(path, {self.tensors: blob, self.manifest: raw}, overwrite=overwrite)
         return path
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -5,8 +5,9 @@ See `fairerclip.persist.archive` for what such a folder promises.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from fairerclip import __version__
 from fairerclip.drift import RowSummary
 from fairerclip.errors import ModelFileError
 from fairerclip.features import features_from_arrays
-from fairerclip.persist.archive import Archive
+from fairerclip.persist.archive import MAX_MANIFEST_BYTES, Archive
 
 if TYPE_CHECKING:
     from fairerclip.model import FairerCLIP
@@ -117,6 +118,17 @@ def _kept_shares(listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any
     raise ModelFileError(
         f"{path / MANIFEST}: class_weight must be a list of [class, share], or a share per class"
     )
+
+
+def check_class_names(names: Sequence[str]) -> None:
+    """Refuse names that would take more room than a manifest has: it holds each up to four times."""
+    room = MAX_MANIFEST_BYTES // 4
+    size = len(json.dumps(list(names)))
+    if size > room:
+        raise ModelFileError(
+            f"the names of the {len(names)} classes take {size:,} bytes, more than the {room:,} that a model file has "
+            "room for: give shorter names"
+        )
 
 
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
