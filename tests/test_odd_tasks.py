@@ -10,6 +10,7 @@ from fairerclip.audit.results import write_results
 from fairerclip.data import save_task
 from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError, ResultsFileError
 from fairerclip.metrics import paired_report
+from fairerclip.solver.terms import Attribute, LabelDesign, LabelTable, target_map
 from fairerclip.workflow import Experiment
 from light import few_settings
 from odd_tasks import EVERY, ODD, edited, plain
@@ -123,6 +124,33 @@ def test_an_audit_of_more_classes_than_results_hold_is_refused_before_the_work(r
     assert code == 2
     assert "400 classes and 2 sensitive values would hold" in err
     assert "--classes" in err
+
+
+def test_moments_of_many_classes_grow_with_rows_and_classes(tracemalloc_peak):
+    # 300 classes, 2 values and 300 zero-shot scores are 1,200 columns, whose moments with each other take 12 MB a copy.
+    c = 300
+    y = np.arange(2 * c) % c
+    rng = np.random.default_rng(0)
+    design = LabelDesign(y, c, (Attribute("s", np.eye(2)[y % 2]),), rng.normal(size=(2 * c, c)))
+    table, peak = tracemalloc_peak(lambda: LabelTable.of(design, np.ones(2 * c)))
+    assert table.variance(target_map(table, 0.0)) == pytest.approx(1 - 1 / c)
+    assert peak < 8e6
+
+
+@pytest.mark.parametrize(("classes", "values"), [(3001, 2), (40, 200)], ids=["classes", "values"])
+def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes, values):
+    rng = np.random.default_rng(0)
+    n = max(classes, values)
+    text = rng.normal(size=(classes, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairerClipWarning)
+        with pytest.raises(LabelError, match=r"more than.*fit on fewer"):
+            FairerCLIP().fit(
+                rng.normal(size=(n, 4)),
+                np.arange(n) % classes,
+                sensitive_features=np.arange(n) % values,
+                text=text,
+            )
 
 
 def test_results_that_could_not_be_read_are_not_written(tmp_path, monkeypatch):

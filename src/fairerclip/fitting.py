@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip.drift import RowSummary
-from fairerclip.errors import ParameterError, ShapeError
+from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.inputs import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
@@ -32,6 +32,8 @@ FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 UNIT_COPY = 0.25
 """Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
+MAX_LABEL_COLUMNS = 6000
+"""Classes × (1 + sensitive values), and as many zero-shot scores as classes: of so many a fit takes about 2 GB."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to so many prompts, Nyström beyond."""
 
@@ -169,6 +171,7 @@ def prepare(
     X: Any, target: Target, sensitive: Sensitive, params: Mapping[str, Any], sample_weight: F64
 ) -> Prepared:
     """Weigh the rows, draw the features and factor C."""
+    _check_label_columns(target, sensitive.columns)
     random_state = params["random_state"]
     feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
     weight = row_weights(
@@ -197,6 +200,18 @@ def prepare(
     )
     free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
     return Prepared(problem, chosen, target.codes[chosen], free, alignment_seed, target, sensitive)
+
+
+def _check_label_columns(target: Target, columns: Sequence[SensitiveColumn]) -> None:
+    """Refuse more classes and sensitive values than their moments have room for."""
+    values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
+    c = len(target.classes)
+    width = c * (1 + values) + (c if target.has_text else 0)
+    if width > MAX_LABEL_COLUMNS:
+        raise LabelError(
+            f"{c:,} classes and {values:,} sensitive values make {width:,} label columns, more than "
+            f"{MAX_LABEL_COLUMNS:,}: fit on fewer classes, or join values"
+        )
 
 
 def _zero_shot_scores(

@@ -20,6 +20,8 @@ Ints = NDArray[np.int64]
 
 LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
 """Share of the zero-shot scores in the target where labels are known, and where all of them are guesses."""
+MAX_CLASSES = 3000
+"""Tables of classes by classes grow with the square: of more they would take gigabytes, and hours."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ def resolve_target(
     origin: Any = 0.0
     encoded = _encode_target(X, y, prompts, classes, missing_label)
     missing = encoded.missing
+    if len(encoded.classes) > MAX_CLASSES:
+        raise LabelError(
+            f"there are {len(encoded.classes):,} classes, more than the {MAX_CLASSES:,} that are told apart at a time: "
+            "fit on fewer of them (classes= or --classes)"
+        )
     if prompts is not None:
         names = encoded.classes.tolist()
         check_order(

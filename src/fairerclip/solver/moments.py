@@ -26,8 +26,6 @@ class MomentResult:
     """(D, D) Φ_cᵀ W Φ_c, or None when only cross-moments were asked for."""
     cross: F64
     """(D, K) Φ_cᵀ W J."""
-    labels: F64
-    """(K, K) Jᵀ W J, not centred."""
     trace: float
     """tr(Φ_cᵀ W Φ_c), the total variance of the features."""
 
@@ -62,7 +60,6 @@ class Moments:
         self._square = 0.0
         self._cross = np.zeros((n_features, n_labels))
         self._label_sum = np.zeros(n_labels)
-        self._labels = np.zeros((n_labels, n_labels))
 
     def update(self, Phi: Floats, J: Floats, weight: Floats) -> Moments:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,). O(b·D²) time."""
@@ -84,7 +81,6 @@ class Moments:
         self._cross += both[:, 1:]
         self._weight += float(w.sum())
         self._label_sum += wJ.sum(axis=0)
-        self._labels += J.T.astype(np.float64) @ wJ
         offset *= np.sqrt(w)[:, None].astype(Phi.dtype)
         if self._wants_covariance:
             product = offset.T @ offset
@@ -118,7 +114,6 @@ class Moments:
         self._cross += other._cross + np.outer(move, other._label_sum)
         self._weight += other._weight
         self._label_sum += other._label_sum
-        self._labels += other._labels
         return self
 
     def finalise(self) -> MomentResult:
@@ -139,6 +134,5 @@ class Moments:
             mean=self._shift + d,
             covariance=covariance,
             cross=cross,
-            labels=self._labels / total,
             trace=max(self._square / total - float(d @ d), 0.0),
         )

@@ -29,6 +29,8 @@ Ints = NDArray[np.int64]
 
 CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
 """``solver="auto"`` turns to conjugate gradients from this size on, if the features stay in memory."""
+LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
+"""Label columns of a block are made for so many values at a time (64 MB), and for so many rows at least."""
 
 
 def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
@@ -140,12 +142,16 @@ class Problem:
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
         design = self._design(y)
         moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
+        step = max(LEAST_ROWS, LABEL_VALUES // design.n_columns)
         for block, Phi in self.rows.blocks():
-            moments.update(Phi, design.rows(block), self.weight[block])
+            for start in range(block.start, block.stop, step):
+                part = slice(start, min(start + step, block.stop))
+                inside = slice(start - block.start, part.stop - block.start)
+                moments.update(Phi[inside], design.rows(part), self.weight[part])
         return moments.finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelTable.of(moments.labels, self._design(y))
+        table = LabelTable.of(self._design(y), self.weight)
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)

@@ -96,17 +96,20 @@ class Side:
         return self.factor.reduce(self.cross)
 
     @cached_property
-    def _gram(self) -> F64:
-        return self.cross.T @ self.cross  # (K, K), prices spectral norms without touching D again
+    def _root(self) -> F64:
+        """R (min(D, K), K) with RᵀR = crossᵀ cross: prices spectral norms without touching D again, where K < D."""
+        D, K = self.cross.shape
+        return self.cross if K >= D else np.linalg.qr(self.cross, mode="r")
 
     def term(self, name: str, A: F64) -> Term:
         """Turn a label map A (K, k) into a reduced term."""
         RA = self.reduced.coordinates @ A  # (q, k)
-        MtM = A.T @ self._gram @ A  # (k, k)
-        norm = float(np.linalg.eigvalsh((MtM + MtM.T) / 2)[-1]) if A.shape[1] else 0.0
+        M = self._root @ A  # as long as M_j itself
+        small = M.T @ M if M.shape[0] > M.shape[1] else M @ M.T
+        norm = float(np.linalg.eigvalsh(small)[-1]) if A.shape[1] else 0.0
         variance = self.table.variance(A)
         constant = variance == 0 or self.trace <= VANISHED * float(self.mean @ self.mean)
-        vanished = constant or float(np.trace(MtM)) <= VANISHED * self.trace * variance
+        vanished = constant or float(np.trace(small)) <= VANISHED * self.trace * variance
         return Term(name, RA @ RA.T, A, norm, vanished)
 
     def target_term(self, zero_shot: float) -> Term:

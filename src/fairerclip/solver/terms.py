@@ -24,6 +24,8 @@ Ints = NDArray[np.int64]
 
 ROUNDING = 1e-12
 """A variance below this share of the second moment is what rounding leaves of a constant."""
+TABLE_ROWS = 8192
+"""Rows of a class that are summed at a time."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +75,56 @@ class LabelDesign:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """What the terms need to know of the labels: second moments of the label columns."""
+    """What the terms need to know of the labels: second moments Jᵀ W J of the label columns, not centred.
 
-    second: F64
-    """(K, K) = Jᵀ W J, not centred; weights sum to one."""
-    n_classes: int
-    width: int
-    """1 + q."""
+    Those of the labels are block diagonal in y, so that memory is O(c·(1+q)²), and O(c²·(1+q)) with zero-shot scores.
+    """
+
+    gram: F64
+    """(c, 1+q, 1+q) Σ w (1, ψ)(1, ψ)ᵀ inside each class; weights sum to one."""
+    mixed: F64
+    """(c·(1+q), v) of labels with zero-shot scores: v is c, or 0 without scores."""
+    scores: F64
+    """(v, v) of the scores with each other."""
     names: tuple[str, ...]
     slices: tuple[slice, ...]
     """Columns of each attribute within 1+q."""
 
     @classmethod
-    def of(cls, labels: F64, design: LabelDesign) -> LabelTable:
-        """From Jᵀ W J."""
+    def of(cls, design: LabelDesign, weight: F64) -> LabelTable:
+        """Sum over rows of weight (n,), class after class. O(n·(1+q)·(1+q+v) + n·v²) time."""
         slices, start = [], 1
         for attribute in design.attributes:
             slices.append(slice(start, start + attribute.psi.shape[1]))
             start = slices[-1].stop
+        w = weight / weight.sum()
+        c, width = design.n_classes, design.width
+        V = np.zeros((len(w), 0)) if design.scores is None else design.scores
+        gram, mixed = np.zeros((c, width, width)), np.zeros((c, width, V.shape[1]))
+        scores = np.zeros((V.shape[1], V.shape[1]))
+        order = np.argsort(design.y, kind="stable")
+        stops = np.cumsum(np.bincount(design.y, minlength=c))
+        for y, (first, stop) in enumerate(zip([0, *stops[:-1].tolist()], stops.tolist(), strict=True)):
+            for begin in range(first, stop, TABLE_ROWS):
+                rows = order[begin : min(begin + TABLE_ROWS, stop)]
+                inner = np.column_stack([np.ones(len(rows)), *(a.psi[rows] for a in design.attributes)])
+                v = V[rows].astype(np.float64)
+                weighted = inner.T * w[rows]
+                gram[y] += weighted @ inner
+                mixed[y] += weighted @ v
+                scores += (v.T * w[rows]) @ v
         names = tuple(a.name for a in design.attributes)
-        return cls(labels, design.n_classes, design.width, names, tuple(slices))
+        return cls(gram, mixed.reshape(c * width, -1), scores, names, tuple(slices))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes c."""
+        return len(self.gram)
+
+    @property
+    def width(self) -> int:
+        """1 + q."""
+        return int(self.gram.shape[1])
 
     @property
     def n_label_columns(self) -> int:
@@ -102,19 +134,11 @@ class LabelTable:
     @property
     def has_scores(self) -> bool:
         """Whether there are zero-shot scores."""
-        return len(self.second) > self.n_label_columns
+        return len(self.scores) > 0
 
     def without_scores(self) -> LabelTable:
         """The same labels alone, which is all that the text side sees."""
-        n = self.n_label_columns
-        return replace(self, second=self.second[:n, :n])
-
-    @cached_property
-    def gram(self) -> F64:
-        """(c, 1+q, 1+q) Σ w (1, ψ)(1, ψ)ᵀ inside each class; the labels' part of Jᵀ W J is block diagonal in y."""
-        n, c, width = self.n_label_columns, self.n_classes, self.width
-        blocks = self.second[:n, :n].reshape(c, width, c, width)
-        return np.stack([blocks[y, :, y, :] for y in range(c)])
+        return replace(self, mixed=self.mixed[:, :0], scores=self.scores[:0, :0])
 
     @cached_property
     def class_share(self) -> F64:
@@ -135,22 +159,27 @@ class LabelTable:
     @cached_property
     def means(self) -> F64:
         """(K,) weighted mean of each column: one class's indicator is 1 in every row, so its products sum to it."""
-        return np.asarray(self.second[self.class_columns].sum(axis=0))
+        return np.concatenate([self.gram[:, 0, :].ravel(), self.mixed[self.class_columns].sum(axis=0)])
 
-    @cached_property
-    def covariance(self) -> F64:
-        """(K, K) weighted covariance of the label columns."""
-        return self.second - np.outer(self.means, self.means)
+    def second(self, A: F64) -> F64:
+        """Jᵀ W J A (K, k)."""
+        labels, scores = A[: self.n_label_columns], A[self.n_label_columns :]
+        inside = self.gram @ labels.reshape(self.n_classes, self.width, -1)
+        inside = inside.reshape(labels.shape)
+        if not self.has_scores:
+            return inside
+        return np.concatenate([inside + self.mixed @ scores, self.mixed.T @ labels + self.scores @ scores])
 
     def variance(self, A: F64) -> float:
         """Tr Cov(J A): the total variance of the label factor behind a map; rounding counts as zero."""
         mean = self.means @ A
-        variance = float(np.sum(A * (self.covariance @ A)))
-        return variance if variance > ROUNDING * (variance + float(mean @ mean)) else 0.0
+        square = float(np.sum(A * self.second(A)))
+        variance = square - float(mean @ mean)
+        return variance if variance > ROUNDING * square else 0.0
 
     def blank(self, columns: int) -> F64:
         """A map (K, columns) of zeros, to be filled."""
-        return np.zeros((len(self.second), columns))
+        return np.zeros((self.n_label_columns + len(self.scores), columns))
 
     def labels_map(self, A: F64) -> F64:
         """A map of the label columns (c, 1+q, k) as one of all K columns."""
@@ -199,22 +228,21 @@ def conditional_map(table: LabelTable, attribute: slice) -> F64:
     A class in which S does not vary contributes no column. Returns (K, ≤ c·q_a).
     """
     q = attribute.stop - attribute.start
-    columns: list[F64] = []
+    kept: dict[int, float] = {}
     for y in range(table.n_classes):
         share, means = table.class_share[y], table.class_means[y, attribute]
         if share <= 0:
             continue
         second = np.diagonal(table.gram[y])[attribute] / share
         spread = float(np.sum(second - means**2))
-        if spread <= ROUNDING * float(np.sum(second)):
-            continue
-        A = np.zeros((table.n_classes, table.width, q))
-        A[y, attribute, :] = np.eye(q)
-        A[y, 0, :] = -means
-        columns.append(table.labels_map(A) / (share * np.sqrt(spread)))
-    if not columns:
-        return table.blank(0)
-    return np.concatenate(columns, axis=1)
+        if spread > ROUNDING * float(np.sum(second)):
+            kept[y] = 1 / (share * np.sqrt(spread))
+    A = table.blank(len(kept) * q)
+    for place, (y, scale) in enumerate(kept.items()):
+        columns, start = slice(place * q, (place + 1) * q), y * table.width
+        A[start, columns] = -scale * table.class_means[y, attribute]
+        A[start + attribute.start : start + attribute.stop, columns] = scale * np.eye(q)
+    return A
 
 
 def alignment_map(target: F64, other: F64) -> F64:
