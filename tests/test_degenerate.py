@@ -361,7 +361,7 @@ def test_only_the_text_side_follows_another(embeddings, name):
 def test_the_papers_scaling_takes_any_strength(embeddings):
     e = embeddings()
     assert fit(e, tau=3.0, tau_z=2, scaling="paper").predict(e.X).shape == (240,)
-    with pytest.raises(ParameterError, match=r"tau must be a number in \[0, ∞\)"):
+    with pytest.raises(ParameterError, match=r"tau must be a number in \[0, 1e\+30\]"):
         fit(e, tau=-1, scaling="paper")
 
 
@@ -377,10 +377,10 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
         ({"decision_zero": "median"}, "decision_zero must be one of"),
         ({"sensitive_terms": "all"}, "sensitive_terms must be one of"),
         ({"sensitive_kind": "ordinal"}, "sensitive_kind must be one of"),
-        ({"gamma": 0}, "gamma must be a positive number; got 0"),
-        ({"gamma_text": -1.0}, "gamma_text must be a positive number; got -1.0"),
-        ({"n_features": 0}, "n_features must be a positive integer; got 0"),
-        ({"n_features": 2.5}, "n_features must be a positive integer; got 2.5"),
+        ({"gamma": 0}, r"gamma must be a number from 1e-30 to 1e\+30; got 0"),
+        ({"gamma_text": -1.0}, "gamma_text must be a number from 1e-30.*got -1.0"),
+        ({"n_features": 0}, "n_features must be a positive integer of at most 32,768; got 0"),
+        ({"n_features": 2.5}, "n_features must be a positive integer.*got 2.5"),
         ({"n_components": 0}, "n_components must be a positive integer"),
         ({"max_iter": 0}, "max_iter must be a positive integer"),
         ({"bandwidth": "mean"}, "bandwidth must be .*'mean'"),

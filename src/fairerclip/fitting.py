@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from fairerclip.drift import RowSummary
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
+from fairerclip.features.base import check_n_features
 from fairerclip.inputs import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
 from fairerclip.ranges import check_range
@@ -34,6 +35,7 @@ UNIT_COPY = 0.25
 """Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
 MAX_LABEL_COLUMNS = 6000
 """Classes × (1 + sensitive values), and as many zero-shot scores as classes: of so many a fit takes about 2 GB."""
+"""What numpy seeds a generator with lies below."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to so many prompts, Nyström beyond."""
 
@@ -180,6 +182,7 @@ def prepare(
     features = image_features(
         X, weight, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
     )
+    check_n_features(features.n_features)  # linear features are as many as the rows are wide
     chosen = np.flatnonzero(weight > 0)
     everything = len(chosen) == X.shape[0]
     scores = _zero_shot_scores(X, target, sensitive if params["orthogonal"] else None, params["n_components"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,8 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
     >>> encode(["cat", None, "bird"]).codes
     array([ 1, -1,  0])
     """
+    if not isinstance(missing_label, Hashable):
+        raise ParameterError(f"missing_label must be one label or None; got {missing_label!r:.200}")
     values = as_labels(labels)
     if values.ndim != 1:
         raise LabelError(f"labels should be a 1d array, got an array of shape {values.shape} instead")
@@ -70,7 +72,9 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
         missing = np.zeros(len(values), dtype=bool)
         if values.dtype.kind == "f":
             missing = np.isnan(values)
-        if missing_label is not None:
+        if missing_label is not None and not isinstance(
+            missing_label, tuple
+        ):  # which is none of these labels
             missing |= np.asarray(values == missing_label)
         found, codes = np.unique(values[~missing], return_inverse=True)
         full = np.full(len(values), -1, dtype=np.int64)
@@ -384,7 +388,7 @@ def row_weights(
         return sample_weight
     drawn = np.where(sample_weight > 0, y, -1)  # sub-sampling never draws a row of weight zero
     if isinstance(class_weight, list | tuple | np.ndarray):
-        if len(class_weight) != len(classes):
+        if np.ndim(class_weight) != 1 or len(class_weight) != len(classes):
             raise ParameterError(
                 f"class_weight must be {len(classes)} shares, one per class in the order of classes_ "
                 f"({classes.tolist()[:10]}); got {class_weight!r}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-import numbers
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip.checks import LARGEST, as_number, check_choice, check_count, check_within
 from fairerclip.errors import IdleParameterWarning, ParameterError
 from fairerclip.features import KERNELS
+from fairerclip.features.bandwidth import parse_bandwidth
+from fairerclip.features.base import check_n_features
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "kernel": KERNELS,
@@ -23,9 +25,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sensitive_terms": ("each", "intersection"),
     "sensitive_kind": ("auto", "categorical", "continuous"),
 }
-MOST_FEATURES = 1_000_000
-"""A square matrix of so many float64 has 8 TB."""
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
+SMALLEST_RIDGE = 1e-30
+"""Its inverse, squared, is finite."""
 FOLLOWING = ("tau_text", "tau_z_text")
 """Strengths that may be None: as strong as on the image side."""
 
@@ -35,12 +37,13 @@ def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
     if offsets is None:
         return None
     try:
-        values = () if isinstance(offsets, str) else tuple(float(value) for value in offsets)
+        values = () if isinstance(offsets, str) else tuple(map(as_number, offsets))
     except (TypeError, ValueError):
         values = ()
-    if len(values) != n_classes or not all(abs(value) < float("inf") for value in values):
+    if len(values) != n_classes or not all(abs(value) <= LARGEST for value in values):
         raise ParameterError(
-            f"offsets must be {n_classes} finite numbers, one per class in the order of classes_; got {offsets!r}"
+            f"offsets must be {n_classes} numbers of at most {LARGEST:g} in size, one per class in the order of "
+            f"classes_; got {offsets!r:.200}"
         )
     return values
 
@@ -50,57 +53,49 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[floa
     if shifts is None:
         return None
     try:
-        rows = tuple(tuple(float(value) for value in row) for row in shifts)
+        rows = tuple(tuple(map(as_number, row)) for row in shifts)
     except (TypeError, ValueError):
         rows = ()
     fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
-    if not fits or not all(abs(value) < float("inf") for row in rows for value in row):
+    if not fits or not all(abs(value) <= LARGEST for row in rows for value in row):
         raise ParameterError(
-            f"sensitive_shifts must be {n_classes} rows of {n_values} finite numbers, one per class and sensitive "
-            f"value; got {shifts!r:.200}"
+            f"sensitive_shifts must be {n_classes} rows of {n_values} numbers of at most {LARGEST:g} in size, "
+            f"one per class and sensitive value; got {shifts!r:.200}"
         )
     return rows
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
 def check_strength(name: str, value: Any, scaling: str) -> None:
     """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
-    if not _is_number(value) or not 0 <= value < float("inf") or (scaling == "spectral" and value >= 1):
-        span = "[0, 1)" if scaling == "spectral" else "[0, ∞)"
-        raise ParameterError(f"{name} must be a number in {span} with scaling={scaling!r}; got {value!r}")
+    number = as_number(value)
+    if not 0 <= number <= LARGEST or (scaling == "spectral" and number >= 1):
+        span = "[0, 1)" if scaling == "spectral" else f"[0, {LARGEST:g}]"
+        raise ParameterError(
+            f"{name} must be a number in {span} with scaling={scaling!r}; got {value!r:.200}"
+        )
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
     """Refuse the first parameter that is out of range, saying what is accepted."""
     for name, accepted in CHOICES.items():
-        if params[name] not in accepted:
-            raise ParameterError(
-                f"{name} must be one of {', '.join(map(repr, accepted))}; got {params[name]!r}"
-            )
+        check_choice(name, params[name], accepted)
     for name in STRENGTHS:
         if params[name] is None and name in FOLLOWING:
             continue
         check_strength(name, params[name], params["scaling"])
     share = params["zero_shot"]
-    if share is not None and (not _is_number(share) or not 0 <= share <= 1):
+    if share is not None and not 0 <= as_number(share) <= 1:
         raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
     for name in ("refine", "orthogonal", "normalize"):
         if not isinstance(params[name], bool):
             raise ParameterError(f"{name} must be True or False; got {params[name]!r}")
     for name in ("gamma", "gamma_text"):
-        if not _is_number(params[name]) or not 0 < params[name] < float("inf"):
-            raise ParameterError(f"{name} must be a positive number; got {params[name]!r}")
-    for name in ("n_features", "max_iter", "n_components"):
-        value = params[name]
-        if name == "n_components" and value is None:
-            continue
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-            raise ParameterError(f"{name} must be a positive integer; got {value!r}")
-    if params["n_features"] > MOST_FEATURES:
-        raise ParameterError(f"n_features must be at most {MOST_FEATURES:,}; got {params['n_features']}")
+        check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
+    parse_bandwidth(params["bandwidth"])
+    check_n_features(params["n_features"])
+    for name in ("max_iter", "n_components"):
+        if name != "n_components" or params[name] is not None:
+            check_count(name, params[name])
     if params["decision"] == "target" and params["decision_zero"] != "balanced":
         warnings.warn(
             f"decision_zero={params['decision_zero']!r} has no effect with decision='target', whose boundaries follow "

@@ -70,7 +70,7 @@ def test_coefficients_fit_the_rows_whatever_their_scale():
 
 @pytest.mark.parametrize("scale", [0, -1, "ten", True, float("nan")])
 def test_bad_scales_are_refused(scale):
-    with pytest.raises(ParameterError, match="scale must be 'auto' or a positive number"):
+    with pytest.raises(ParameterError, match="scale, if not 'auto', must be a positive number"):
         row_scale(np.eye(2), scale)
 
 

@@ -201,7 +201,7 @@ def test_divergence_is_an_error_that_names_the_epoch():
     [
         ({"epochs": 0}, "epochs must be a positive integer; got 0"),
         ({"batch_size": 2.5}, "batch_size must be a positive integer; got 2.5"),
-        ({"lr": 0}, r"lr must be a number in \(0, inf\); got 0"),
+        ({"lr": 0}, "lr must be a positive number.*got 0"),
         ({"lr": float("nan")}, "lr must be"),
         ({"momentum": 1}, r"momentum must be a number in \[0, 1\); got 1"),
         ({"weight_decay": -1}, "weight_decay must be"),

@@ -153,7 +153,7 @@ def test_numbers_are_taken_as_they_are(number):
     ],
 )
 def test_anything_else_is_refused_with_what_is_accepted(bandwidth):
-    with pytest.raises(ParameterError, match=r"number > 0, 'median'.*'3\*median'.*got"):
+    with pytest.raises(ParameterError, match=r"number from 1e-15 to 1e.15, 'median'.*'3\*median'.*got"):
         resolve_bandwidth(bandwidth, rows())
 
 

@@ -16,8 +16,6 @@ from fairerclip.baselines.training import (
     Rows,
     Tensor,
     array,
-    check_number,
-    check_size,
     counted,
     cross_entropy_epoch,
     device_of,
@@ -27,7 +25,8 @@ from fairerclip.baselines.training import (
     train,
     uniform,
 )
-from fairerclip.errors import ParameterError, PromptError
+from fairerclip.checks import check_choice, check_count, check_number, check_positive
+from fairerclip.errors import PromptError
 from fairerclip.extras import require
 from fairerclip.inputs import unit_rows
 
@@ -152,10 +151,7 @@ class Adapter(Adapted):
     def _learn(self, data: Training) -> None:
         torch = require("torch", "torch", "training an adapter")
         recipe = recipe_of(self)
-        if self.variant not in VARIANTS:
-            raise ParameterError(
-                f"variant must be one of {', '.join(map(repr, VARIANTS))}; got {self.variant!r}"
-            )
+        check_choice("variant", self.variant, VARIANTS)
         check_number("ratio", self.ratio, 0, 1, open_below=True)
         data, text = counted(data), text_of(data)
         device = torch.device(device_of(recipe))
@@ -262,7 +258,7 @@ def _layers(*arrays: F64) -> dict[str, F64]:
 
 def _cosine_logits(adapted: Tensor, text: Tensor, temperature: float) -> Tensor:
     torch = require("torch", "torch", "training an adapter")
-    return temperature * torch.nn.functional.normalize(adapted, dim=1) @ text.T
+    return float(temperature) * torch.nn.functional.normalize(adapted, dim=1) @ text.T
 
 
 def start_weights(hidden: int, width: int, seed: int) -> tuple[F64, F64, F64]:
@@ -275,11 +271,15 @@ def start_weights(hidden: int, width: int, seed: int) -> tuple[F64, F64, F64]:
     )
 
 
+MAX_HIDDEN = 65_536
+"""Wider layers would take gigabytes for any embedding."""
+
+
 def hidden_width(hidden: int | None, width: int) -> int:
     """Width of the hidden layer."""
     if hidden is None:
         return max(1, width // 4)
-    check_size("hidden", hidden)
+    check_count("hidden", hidden, MAX_HIDDEN)
     return int(hidden)
 
 
@@ -292,7 +292,7 @@ def text_of(data: Training) -> F64:
 
 def recipe_of(model: Any) -> Recipe:
     """The recipe that an estimator's parameters describe; its temperature is checked, too."""
-    check_number("temperature", model.temperature, 0, float("inf"), open_below=True)
+    check_positive("temperature", model.temperature)
     return Recipe(
         epochs=model.epochs,
         lr=model.lr,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fairerclip.baselines.adapter import AdapterNet
 from fairerclip.baselines.base import Ints
-from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, check_number, check_size, chunks
-from fairerclip.errors import ParameterError
+from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, chunks
+from fairerclip.checks import as_number, check_choice, check_count, check_number, check_positive
 from fairerclip.extras import require
 
 REDUCTIONS = ("mean", "sum")
@@ -39,14 +39,11 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for name in ("positives", "neighbours", "negatives", "anchors_per_step"):
-            check_size(name, getattr(self, name))
-        if self.anchor_share != 1:
+            check_count(name, getattr(self, name))
+        if as_number(self.anchor_share) != 1:
             check_number("anchor_share, if not 1,", self.anchor_share, 0, 1, open_below=True)
-        if self.anchor_reduction not in REDUCTIONS:
-            raise ParameterError(
-                f"anchor_reduction must be one of {', '.join(map(repr, REDUCTIONS))}; got {self.anchor_reduction!r}"
-            )
-        check_number("contrastive_temperature", self.temperature, 0, np.inf, open_below=True)
+        check_choice("anchor_reduction", self.anchor_reduction, REDUCTIONS)
+        check_positive("contrastive_temperature", self.temperature)
 
 
 class Batch(NamedTuple):
@@ -200,7 +197,7 @@ def anchor_loss(
     lifted = torch.cat([hidden, hidden.new_ones((len(hidden), 1))], dim=1)
     products = lifted @ gram
     lengths = (products * lifted).sum(dim=1).clamp(min=1e-12).sqrt()
-    similar = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * temperature)
+    similar = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * float(temperature))
     mask = torch.as_tensor(is_negative, device=H.device)
     against = torch.logsumexp(similar[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
     return torch.nn.functional.softplus(against - similar[:n_positives]).mean()

@@ -15,7 +15,6 @@ from fairerclip.baselines.training import (
     Epoch,
     Momentum,
     Rows,
-    check_size,
     counted,
     cross_entropy_epoch,
     device_of,
@@ -23,7 +22,8 @@ from fairerclip.baselines.training import (
     tensor,
     train,
 )
-from fairerclip.errors import ParameterError, VanishedLabelWarning
+from fairerclip.checks import check_choice, check_count
+from fairerclip.errors import VanishedLabelWarning
 from fairerclip.extras import require
 from fairerclip.inputs import unit_rows
 
@@ -189,11 +189,8 @@ class ContrastiveAdapter(Adapted):
         self.__dict__.update(net.fitted())
 
     def _sizes(self) -> Sizes:
-        if self.resample not in RESAMPLES:
-            raise ParameterError(
-                f"resample must be one of {', '.join(map(repr, RESAMPLES))}; got {self.resample!r}"
-            )
-        check_size("cell_rows", self.cell_rows)
+        check_choice("resample", self.resample, RESAMPLES)
+        check_count("cell_rows", self.cell_rows)
         return Sizes(
             positives=self.positives,
             neighbours=self.neighbours,

@@ -14,15 +14,13 @@ from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import (
     Scaling,
     both_sides,
-    check_choice,
-    check_count,
-    check_positive,
     fit_quietly,
     merit,
     strengths,
     warn_unconverged,
 )
-from fairerclip.errors import LabelError
+from fairerclip.checks import check_choice, check_count, check_positive
+from fairerclip.errors import LabelError, ParameterError
 
 VARIANTS = ("validation", "train", "subsample", "upsample")
 C_GRIDS = {
@@ -156,7 +154,10 @@ class DFR(LinearHead):
         refits = REFITS[self.variant] if self.n_refits is None else self.n_refits
         check_count("n_refits", refits)
         scaling = Scaling.of(data.X, data.weight, "column")
-        rng = check_random_state(self.random_state)
+        try:
+            rng = check_random_state(self.random_state)
+        except ValueError as error:
+            raise ParameterError(f"random_state: {error}") from None
         chosen, rows = self._choose(data, scaling, rng)
         draws = [balanced_rows(rows.cell, rng) for _ in range(refits)]
         fits = [self._fit(rows.at(draw), chosen, rng) for draw in draws]

@@ -10,7 +10,7 @@ from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.pseudo_groups import equalise, pseudo_groups
 from fairerclip.baselines.sgd_probe import fit_linear
 from fairerclip.baselines.training import Progress, Recipe, counted, labels_of, seed_of
-from fairerclip.errors import ParameterError
+from fairerclip.checks import check_choice
 
 DRAWS = ("subsample", "upsample")
 
@@ -44,8 +44,7 @@ def train_pseudo(
     epochs, lr, momentum, weight_decay, batch_size, scale, max_steps, device, random_state, progress
         As in `train_probe`.
     """
-    if how not in DRAWS:
-        raise ParameterError(f"how must be one of {', '.join(map(repr, DRAWS))}; got {how!r}")
+    check_choice("how", how, DRAWS)
     recipe = Recipe(
         epochs=epochs,
         lr=lr,

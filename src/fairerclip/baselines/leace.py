@@ -8,7 +8,8 @@ import numpy as np
 
 from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
-from fairerclip.baselines.logistic import Probe, check_choice, check_within
+from fairerclip.baselines.logistic import Probe
+from fairerclip.checks import check_choice, check_within
 from fairerclip.inputs import unit_rows
 
 HEADS = ("zero-shot", "probe")

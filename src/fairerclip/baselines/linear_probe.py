@@ -7,7 +7,8 @@ from typing import Any
 
 from fairerclip.baselines.base import Needs, Training
 from fairerclip.baselines.heads import LinearHead, check_classes
-from fairerclip.baselines.logistic import Probe, check_choice
+from fairerclip.baselines.logistic import Probe
+from fairerclip.checks import check_choice
 from fairerclip.errors import ParameterError
 
 SOLVERS = ("newton", "sgd")
@@ -99,7 +100,9 @@ class LinearProbe(LinearHead):
     @property
     def requirements(self) -> Needs:
         """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
-        return self.needs._replace(sensitive=self.class_weight == "group")
+        return self.needs._replace(
+            sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
+        )
 
     def _learn(self, data: Training) -> None:
         check_choice("solver", self.solver, SOLVERS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 
 from fairerclip.baselines.base import F64, Ints, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
+from fairerclip.checks import LARGEST, as_number, check_choice, check_count, check_positive
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.labels import row_weights
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
@@ -182,42 +181,15 @@ def warn_unconverged(what: str, remedy: str) -> None:
 
 def strengths(C: Any) -> list[float]:
     """C as a list of positive numbers: itself, or its entries."""
-    values = [C] if isinstance(C, numbers.Real) else C
     try:
-        found = [float(value) for value in values]
-    except (TypeError, ValueError):
+        found = [as_number(value) for value in ([C] if np.ndim(C) == 0 else C)]
+    except (TypeError, ValueError):  # neither a number nor a sequence, or one of sequences of several lengths
         found = []
-    if not found or not all(0 < value < float("inf") for value in found) or isinstance(C, (str, bool)):
-        raise ParameterError(f"C must be a positive number, or a sequence of them to choose from; got {C!r}")
+    if not found or not all(0 < value <= LARGEST for value in found):
+        raise ParameterError(
+            f"C must be a positive number of at most {LARGEST:g}, or a sequence of them to choose from; got {C!r:.200}"
+        )
     return found
-
-
-def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
-    """Refuse a value that is not one of those accepted."""
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in accepted):
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}")
-
-
-def check_count(name: str, value: Any) -> None:
-    """Refuse what is not a positive integer."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"{name} must be a positive integer; got {value!r}")
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Refuse what is not a positive, finite number."""
-    if not _is_number(value) or not 0 < value < float("inf"):
-        raise ParameterError(f"{name} must be a positive number; got {value!r}")
-
-
-def check_within(name: str, value: Any, low: float, high: float) -> None:
-    """Refuse what is not a number between two others, both allowed and the upper one finite."""
-    if not _is_number(value) or not low <= value <= high:
-        raise ParameterError(f"{name} must be a number from {low:g} to {high:g}; got {value!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _labels(data: Training) -> Ints:

@@ -17,8 +17,8 @@ from fairerclip.baselines.heads import (
     sensitive_values,
     unit_prompts,
 )
-from fairerclip.baselines.logistic import check_within
 from fairerclip.baselines.orth_proj import PAPER, project, span
+from fairerclip.checks import LARGEST, check_within
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.inputs import unit_rows
 
@@ -76,7 +76,7 @@ class OrthCali(CosineHead):
         self.pairs = pairs
 
     def _learn(self, data: Training) -> None:
-        check_within("lam", self.lam, 0.0, float(np.finfo(np.float64).max))
+        check_within("lam", self.lam, 0.0, LARGEST)
         text = class_prompts(data, "OrthCali")
         off, what = projected_off(data, "OrthCali")
         self.basis_ = span(off)
@@ -164,7 +164,7 @@ def compose_pairs(text: F64, values: list[F64]) -> F64:
 def _given_pairs(pairs: Any, p: int) -> F64:
     try:
         array = np.asarray(pairs, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         array = np.empty(0)
     if array.ndim != 3 or array.shape[1:] != (2, p) or not len(array):
         raise ShapeError(

@@ -7,7 +7,8 @@ from scipy.optimize import linear_sum_assignment
 
 from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.training import labels_of
-from fairerclip.errors import ParameterError, PromptError
+from fairerclip.checks import check_choice
+from fairerclip.errors import PromptError
 from fairerclip.inputs import unit_rows
 
 GROUPS = ("zero-shot", "kmeans")
@@ -21,8 +22,7 @@ def pseudo_groups(data: Training, how: str, seed: int) -> Ints:
     "kmeans" stands for the published UMAP and k-means: unit rows, projected on at most 16 principal components, are
     put in as many clusters as there are classes, and clusters are matched to classes so that most labels agree.
     """
-    if how not in GROUPS:
-        raise ParameterError(f"groups must be one of {', '.join(map(repr, GROUPS))}; got {how!r}")
+    check_choice("groups", how, GROUPS)
     if how == "zero-shot":
         if data.text is None:
             raise PromptError(

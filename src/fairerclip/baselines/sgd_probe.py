@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ from fairerclip.baselines.training import (
     train,
     uniform,
 )
-from fairerclip.errors import ParameterError
+from fairerclip.checks import check_positive
 from fairerclip.extras import require
 
 UNIT_ROW_SCALE = 10.0
@@ -124,9 +123,8 @@ def row_scale(X: F64, scale: float | str) -> float:
     if isinstance(scale, str) and scale == "auto":
         norms = np.linalg.norm(X, axis=1)
         return UNIT_ROW_SCALE if np.allclose(norms, 1.0, atol=0.01) else 1.0
-    if isinstance(scale, numbers.Real) and not isinstance(scale, bool) and 0 < scale < float("inf"):
-        return float(scale)
-    raise ParameterError(f"scale must be 'auto' or a positive number; got {scale!r}")
+    check_positive("scale, if not 'auto',", scale)
+    return float(scale)
 
 
 class _Linear:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip.baselines.base import F64, Ints, Training, Validation
+from fairerclip.checks import LARGEST, check_choice, check_count, check_number, check_positive, check_within
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError
 from fairerclip.extras import require
 from fairerclip.metrics.cells import cell_accuracies, shrunken_worst_group
@@ -58,14 +59,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            check_size(name, getattr(self, name))
-        check_number("lr", self.lr, 0, math.inf, open_below=True)
+            check_count(name, getattr(self, name))
+        check_positive("lr", self.lr)
         check_number("momentum", self.momentum, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0, math.inf)
+        check_within("weight_decay", self.weight_decay, 0, LARGEST)
         if self.max_steps is not None:
-            check_size("max_steps", self.max_steps)
-        if self.device not in ("auto", "cpu", "cuda"):
-            raise ParameterError(f"device must be one of 'auto', 'cpu', 'cuda'; got {self.device!r}")
+            check_count("max_steps", self.max_steps)
+        check_choice("device", self.device, ("auto", "cpu", "cuda"))
         if self.progress is not None and not callable(self.progress):
             raise ParameterError(f"progress must be callable or None; got {self.progress!r}")
 
@@ -113,10 +113,10 @@ class Momentum:
         recipe = self._recipe
         with self._torch.no_grad():
             for w, v in zip(self._parameters, self._velocities, strict=True):
-                v.mul_(recipe.momentum).add_(w, alpha=recipe.weight_decay)
+                v.mul_(float(recipe.momentum)).add_(w, alpha=float(recipe.weight_decay))
                 if w.grad is not None:
                     v.add_(w.grad)
-                w.sub_(v, alpha=recipe.lr)
+                w.sub_(v, alpha=float(recipe.lr))
                 w.grad = None
 
 
@@ -275,7 +275,7 @@ def device_of(recipe: Recipe) -> str:
 
 def seed_of(random_state: Any) -> int:
     """A seed: the integer itself, or one drawn from what scikit-learn accepts."""
-    if isinstance(random_state, numbers.Integral) and int(random_state) >= 0:
+    if isinstance(random_state, numbers.Integral) and 0 <= int(random_state) < 2**63:
         return int(random_state)
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
@@ -295,21 +295,6 @@ def uniform(rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> F6
     """Start weights within ±1/√fan_in, as torch's linear layers start."""
     bound = 1 / math.sqrt(fan_in)
     return rng.uniform(-bound, bound, size=shape)
-
-
-def check_size(name: str, value: Any) -> None:
-    """Refuse what is not a positive integer."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-        raise ParameterError(f"{name} must be a positive integer; got {value!r}")
-
-
-def check_number(name: str, value: Any, low: float, high: float, *, open_below: bool = False) -> None:
-    """Refuse what is not a number in [low, high), or in (low, high)."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
-    if not low <= number < high or (open_below and number == low):
-        raise ParameterError(
-            f"{name} must be a number in {'(' if open_below else '['}{low}, {high}); got {value!r}"
-        )
 
 
 def _validate(net: Net, rows: Tensor, validation: Validation) -> tuple[float, float]:

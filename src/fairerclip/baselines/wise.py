@@ -8,7 +8,8 @@ import numpy as np
 
 from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
-from fairerclip.baselines.logistic import Probe, check_within
+from fairerclip.baselines.logistic import Probe
+from fairerclip.checks import check_within
 from fairerclip.inputs import unit_rows
 
 
@@ -68,7 +69,9 @@ class WiSE(Baseline):
     @property
     def requirements(self) -> Needs:
         """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
-        return self.needs._replace(sensitive=self.class_weight == "group")
+        return self.needs._replace(
+            sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
+        )
 
     def _learn(self, data: Training) -> None:
         check_within("alpha", self.alpha, 0.0, 1.0)

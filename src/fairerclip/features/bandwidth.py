@@ -8,9 +8,12 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip.checks import as_number
 from fairerclip.errors import NonFiniteError, ParameterError
 from fairerclip.features.base import Float64, RandomState, as_rng, as_training_rows, as_weights
 
+SMALLEST_BANDWIDTH, LARGEST_BANDWIDTH = 1e-15, 1e15
+"""Rows of the magnitudes that are taken, divided by a bandwidth between these, stay within float32."""
 _ZERO = 1e-12
 """Squared distances up to this share of the largest are rounding noise between identical rows."""
 
@@ -128,12 +131,12 @@ def parse_bandwidth(bandwidth: float | str) -> tuple[float, bool]:
         factor, star, rule = bandwidth.replace(" ", "").rpartition("*")
         if rule == "median":
             value = _float_or_none(factor) if star else 1.0
-    elif isinstance(bandwidth, numbers.Real) and not isinstance(bandwidth, bool | np.bool_):
-        value = float(bandwidth)
-    if value is None or not (math.isfinite(value) and value > 0):
+    else:
+        value = as_number(bandwidth)
+    if value is None or not SMALLEST_BANDWIDTH <= value <= LARGEST_BANDWIDTH:
         raise ParameterError(
-            "bandwidth must be a finite number > 0, 'median', or a positive multiple of it such as "
-            f"'3*median' or '0.5*median', got {bandwidth!r}"
+            f"bandwidth must be a number from {SMALLEST_BANDWIDTH:g} to {LARGEST_BANDWIDTH:g}, 'median', or such a "
+            f"multiple of it as in '3*median' or '0.5*median', got {bandwidth!r:.200}"
         )
     return value, isinstance(bandwidth, str)
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip.checks import check_count
 from fairerclip.errors import ModelFileError, ParameterError, ShapeError
 
 Array: TypeAlias = NDArray[Any]
 Float64: TypeAlias = NDArray[np.float64]
 Rng: TypeAlias = np.random.RandomState | np.random.Generator
 RandomState: TypeAlias = int | Rng | None
+
+MAX_FEATURES = 32_768
+"""Their covariance takes 8 GiB."""
+MAX_MAP_BYTES = 8 << 30
+"""What the frequencies or landmarks of a map may take."""
 
 
 class FeatureMap(Protocol):
@@ -90,10 +95,18 @@ def as_rng(random_state: RandomState) -> Rng:
 
 
 def check_n_features(n_features: int) -> int:
-    """D ≥ 1."""
-    if isinstance(n_features, bool) or not isinstance(n_features, numbers.Integral) or n_features < 1:
-        raise ParameterError(f"n_features must be an integer ≥ 1, got {n_features!r}")
+    """1 ≤ D ≤ 32,768."""
+    check_count("n_features", n_features, MAX_FEATURES)
     return int(n_features)
+
+
+def check_map_bytes(n_features: int, width: int) -> None:
+    """Refuse features whose map would take more than 8 GiB, before it is made."""
+    if 8 * n_features * width > MAX_MAP_BYTES:
+        raise ParameterError(
+            f"{n_features:,} features of rows {width:,} wide would take {8 * n_features * width:,} bytes, more than "
+            f"{MAX_MAP_BYTES:,}: lower n_features"
+        )
 
 
 def stored_array(arrays: Mapping[str, Array], name: str, ndim: int | None = None) -> Float64:

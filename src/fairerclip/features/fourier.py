@@ -20,6 +20,7 @@ from fairerclip.features.base import (
     as_rng,
     as_rows,
     as_training_rows,
+    check_map_bytes,
     check_n_features,
     stored_array,
     stored_scalar,
@@ -84,6 +85,7 @@ class FourierFeatures:
         """
         X = as_training_rows(X)
         D = check_n_features(n_features)
+        check_map_bytes(D, X.shape[1])
         parse_bandwidth(bandwidth)
         rng = as_rng(random_state)
         draw = _orthogonal_directions if orthogonal else _gaussian_directions

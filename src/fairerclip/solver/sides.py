@@ -99,7 +99,7 @@ class Side:
     def _root(self) -> F64:
         """R (min(D, K), K) with RᵀR = crossᵀ cross: prices spectral norms without touching D again, where K < D."""
         D, K = self.cross.shape
-        return self.cross if K >= D else np.linalg.qr(self.cross, mode="r")
+        return self.cross if K >= D else np.asarray(np.linalg.qr(self.cross, mode="r"))
 
     def term(self, name: str, A: F64) -> Term:
         """Turn a label map A (K, k) into a reduced term."""

@@ -1,0 +1,68 @@
+"""Checks of single parameters: each refuses what is out of range, saying what is accepted and what came."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fairerclip.errors import ParameterError
+
+LARGEST = 1e30
+"""What a number without a range of its own may be at most: products of a few such numbers stay finite."""
+MAX_COUNT = 2**31 - 1
+"""What a count without a range of its own may be at most."""
+
+
+def as_number(value: Any) -> float:
+    """A number of Python's or numpy's as a float: infinity where it is too large, NaN for anything else, booleans too.
+
+    Examples
+    --------
+    >>> as_number(np.float16(0.5)), as_number(10**400), as_number("1")
+    (0.5, inf, nan)
+    """
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
+    """Refuse a value that is not one of those accepted."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in accepted):
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r:.200}")
+
+
+def check_count(name: str, value: Any, most: int = MAX_COUNT) -> None:
+    """Refuse what is not an integer from 1 to ``most``."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= most:
+        span = f" of at most {most:,}" if most < MAX_COUNT or (whole and value > most) else ""
+        raise ParameterError(f"{name} must be a positive integer{span}; got {value!r:.200}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Refuse what is not a positive number."""
+    if not 0 < as_number(value) <= LARGEST:
+        raise ParameterError(f"{name} must be a positive number of at most {LARGEST:g}; got {value!r:.200}")
+
+
+def check_within(name: str, value: Any, low: float, high: float) -> None:
+    """Refuse what is not a number between two others, both allowed and the upper one finite."""
+    if not low <= as_number(value) <= high:
+        raise ParameterError(f"{name} must be a number from {low:g} to {high:g}; got {value!r:.200}")
+
+
+def check_number(name: str, value: Any, low: float, high: float, *, open_below: bool = False) -> None:
+    """Refuse what is not a number in [low, high), or in (low, high)."""
+    number = as_number(value)
+    if not low <= number < high or (open_below and number == low):
+        raise ParameterError(
+            f"{name} must be a number in {'(' if open_below else '['}{low:g}, {high:g}); got {value!r:.200}"
+        )

@@ -1,0 +1,68 @@
+"""Every parameter of every method with odd values: finite scores, or an error of the package before the work."""
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP, baselines
+from fairerclip.errors import FairerClipError, FairerClipWarning, ParameterError
+from fairerclip.features import make_features
+from fairerclip.features.base import MAX_FEATURES
+
+ODD = (
+    *(1e-300, 1e300, -1e300, 1e308, 1e20, 10**20, 10**400, -1, 0, 0.5, 1.0),
+    *(float("nan"), float("inf"), -float("inf"), True, np.True_, None, Fraction(1, 3), 3 + 0j),
+    *(np.float16(0.3), np.float32(0.3), np.float64(0.3), np.int64(3), np.array(0.3), np.array([0.1, 0.2])),
+    *("", "abc", b"x", "1e-300*median", "1e300*median"),
+    *((), {}, (1e308, -1e308), [float("nan"), 0], ((1e308,) * 2,) * 2, object()),
+)
+METHODS = [FairerCLIP, *(getattr(baselines, name) for name in baselines.__all__)]
+QUICK = {"n_features": 15, "max_iter": 2, "epochs": 1, "n_refits": 1, "C": 1.0, "random_state": 0}
+CASES = [
+    (method, name) for method in METHODS if hasattr(method, "get_params") for name in method().get_params()
+]
+
+
+@pytest.mark.parametrize(("method", "name"), CASES, ids=lambda case: getattr(case, "__name__", case))
+def test_an_odd_value_gives_finite_scores_or_an_error_of_the_package(method, name, embeddings):
+    e = embeddings(n=40, p=6)
+    more = {"validation": (e.X, e.y, e.s)} if method is baselines.DFR else {}
+    quick = {key: value for key, value in QUICK.items() if key in method().get_params()}
+    for value in ODD:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FairerClipWarning)
+            try:
+                model = method(**{**quick, name: value}).fit(
+                    e.X, e.y, sensitive_features=e.s, text=e.text, sensitive_text=e.sensitive_text, **more
+                )
+            except FairerClipError:
+                continue
+            assert np.isfinite(model.scores(e.X)).all(), value
+            assert np.isfinite(model.decision_function(e.X)).all(), value
+
+
+@pytest.mark.parametrize("n_features", [MAX_FEATURES + 1, 10**20, 1e20])
+def test_more_features_than_there_is_room_for_are_refused_before_they_are_drawn(embeddings, n_features):
+    e = embeddings(n=40, p=6)
+    with pytest.raises(ParameterError, match="n_features must be a positive integer of at most 32,768"):
+        FairerCLIP(n_features=n_features).fit(e.X, e.y, sensitive_features=e.s)
+
+
+def test_wide_rows_and_many_features_are_refused_together(tracemalloc_peak):
+    def draw():
+        with pytest.raises(ParameterError, match="would take 9,830,400,000 bytes.*lower n_features"):
+            make_features("rbf", np.ones((1, 40_960)), n_features=30_000, bandwidth=1.0)
+
+    assert tracemalloc_peak(draw)[1] < 10e6
+
+
+def test_linear_features_are_no_more_than_there_is_room_for():
+    X = np.ones((2, MAX_FEATURES + 1), dtype=np.float32)
+    X[0] = 2.0
+    X[1, 0] = 0.0
+    with pytest.raises(
+        ParameterError, match="n_features must be a positive integer of at most 32,768; got 32769"
+    ):
+        FairerCLIP(kernel="linear").fit(X, [0, 1], sensitive_features=[0, 1])
