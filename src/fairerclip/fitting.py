@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -238,7 +239,7 @@ def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
     problem, target, last = prepared.problem, prepared.target, result.last
     return {
         "residual": last.sides.image.residual(last.image),
-        "condition": problem.factor.condition,
+        "condition": problem.factor.condition if math.isfinite(problem.factor.condition) else None,
         "solver": problem.solver,
         "solver_steps": problem.factor.steps,
         "rows": problem.rows.n_rows,

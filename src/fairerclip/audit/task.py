@@ -41,8 +41,8 @@ LIMITS = (
     "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
     "another one may.",
 )
-MAX_VALUES = 250_000
-"""Counts and differences between groups that results may hold; a file of results has room for a few more values."""
+MAX_VALUES = 200_000
+"""Counts and differences between groups that results may hold; a file of results has room for half as many more."""
 DIFFERENCE_VALUES = 6
 """Values that results hold of one pair of groups."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")

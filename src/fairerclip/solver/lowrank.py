@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -86,9 +87,14 @@ class CholeskyFactor:
 
     @cached_property
     def condition(self) -> float:
-        """Estimated condition number of C in the 1-norm."""
+        """Estimated condition number of C in the 1-norm, to three digits; infinity where it is beyond floats.
+
+        An estimate is no better known, and the digits beyond depend on where in memory LAPACK works.
+        """
         reciprocal, _ = lapack.dpocon(self._factor, self._norm, uplo="L")
-        return float(1.0 / reciprocal) if reciprocal > 0 else float("inf")
+        if not reciprocal > 0:
+            return math.inf
+        return round(1 / reciprocal, 2 - math.floor(math.log10(1 / reciprocal)))
 
     def reduce(self, cross: F64) -> Reduced:
         """P = L⁻¹ cross = Q S Vᵀ; E = L⁻ᵀQ, R = S Vᵀ. O(D²K) time.
