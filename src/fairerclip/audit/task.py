@@ -42,7 +42,7 @@ LIMITS = (
     "another one may.",
 )
 MAX_VALUES = 200_000
-"""Counts and differences between groups that results may hold; a file of results has room for half as many more."""
+"""Counts and differences between groups that results may hold; their file has room for half as many other values."""
 DIFFERENCE_VALUES = 6
 """Values that results hold of one pair of groups."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")

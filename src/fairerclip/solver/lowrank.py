@@ -94,7 +94,8 @@ class CholeskyFactor:
         reciprocal, _ = lapack.dpocon(self._factor, self._norm, uplo="L")
         if not reciprocal > 0:
             return math.inf
-        return round(1 / reciprocal, 2 - math.floor(math.log10(1 / reciprocal)))
+        condition = 1 / float(reciprocal)
+        return round(condition, 2 - math.floor(math.log10(condition)))
 
     def reduce(self, cross: F64) -> Reduced:
         """P = L⁻¹ cross = Q S Vᵀ; E = L⁻ᵀQ, R = S Vᵀ. O(D²K) time.
