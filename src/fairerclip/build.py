@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.checks import check_range
 from fairerclip.clip.base import Encoder
 from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
 from fairerclip.data.datasets import DatasetIndex
@@ -22,7 +23,6 @@ from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embed import embed_images
 from fairerclip.errors import JoinError, LabelError, ParameterError, PromptError, StoreError
 from fairerclip.images import ImageItem, ListedImages
-from fairerclip.ranges import check_range
 
 Ints = NDArray[np.int64]
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]

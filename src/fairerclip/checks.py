@@ -16,6 +16,17 @@ LARGEST = 1e30
 MAX_COUNT = 2**31 - 1
 """What a count without a range of its own may be at most."""
 
+RANGES = {
+    "seed": (0, 2**32 - 1),  # what scikit-learn takes
+    "seeds": (1, 1_000),
+    "jobs": (1, 1_024),
+    "workers": (1, 256),
+    "batch_size": (1, 65_536),
+    "max_steps": (1, 10**9),
+    "permutations": (19, 100_000),  # with fewer no p-value can be 0.05
+}
+"""Least and most of whole numbers that commands and functions share; more would be a slip of the hand."""
+
 
 def as_number(value: Any) -> float:
     """A number of Python's or numpy's as a float: infinity where it is too large, NaN for anything else, booleans too.
@@ -65,4 +76,22 @@ def check_number(name: str, value: Any, low: float, high: float, *, open_below: 
     if not low <= number < high or (open_below and number == low):
         raise ParameterError(
             f"{name} must be a number in {'(' if open_below else '['}{low:g}, {high:g}); got {value!r:.200}"
+        )
+
+
+def check_range(name: str, value: Any, shown: str | None = None) -> None:
+    """Refuse a value that is no whole number in the range of ``name``, which the message calls ``shown``.
+
+    Examples
+    --------
+    >>> check_range("jobs", 0)
+    Traceback (most recent call last):
+    ...
+    fairerclip.errors.ParameterError: jobs must be a whole number from 1 to 1,024; got 0
+    """
+    least, most = RANGES[name]
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not (whole and least <= value <= most):
+        raise ParameterError(
+            f"{shown or name} must be a whole number from {least:,} to {most:,}; got {value!r:.60}"
         )

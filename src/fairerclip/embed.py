@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairerclip.checks import check_range
 from fairerclip.data.store_writer import StoreWriter, read_skipped
 from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError
 from fairerclip.images import OTHER_ENDINGS, ImageItem, ImageSource, Refused, open_image, open_source
-from fairerclip.ranges import check_range
 
 if TYPE_CHECKING:
     from fairerclip.clip import Encoder

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from fairerclip.checks import check_range
 from fairerclip.drift import RowSummary
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.base import check_n_features
 from fairerclip.inputs import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.labels import SensitiveColumn, prototypes, row_weights, without_span, zero_shot_scores
-from fairerclip.ranges import check_range
 from fairerclip.sensitive import Sensitive
 from fairerclip.solver.alternation import Alternation
 from fairerclip.solver.problem import Problem, Prompts, choose_solver

@@ -22,13 +22,13 @@ from fairerclip.audit.results_format import FORMAT, VERSION
 from fairerclip.audit.retrieval import retrieval_section
 from fairerclip.audit.verdict import judge
 from fairerclip.audit.wording import audit_wording
+from fairerclip.checks import check_range
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs import unit_rows
 from fairerclip.metrics import seed_spread
 from fairerclip.metrics.groups import SMALL_GROUP, check_confidence
 from fairerclip.model import FairerCLIP
-from fairerclip.ranges import check_range
 from fairerclip.workflow import UNKNOWN, Experiment
 
 LIMITS = (

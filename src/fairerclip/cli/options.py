@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairerclip.ranges import check_range
+from fairerclip.checks import check_range
 
 if TYPE_CHECKING:
     from fairerclip.clip import ModelChoice

@@ -16,6 +16,7 @@ from fairerclip import __version__
 from fairerclip.audit.made import made
 from fairerclip.audit.mitigation import base_name
 from fairerclip.audit.task import digest
+from fairerclip.checks import check_range
 from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.compare.methods import CANDIDATES, SEARCH, Method, chosen_methods
 from fairerclip.compare.run import run_method
@@ -23,7 +24,6 @@ from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data.strict_json import read_strict_json
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ResultsFileError
 from fairerclip.files import check_folder, sole_use, write_folder
-from fairerclip.ranges import check_range
 from fairerclip.workflow import Experiment
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.checks import check_range
 from fairerclip.data.fields import UNNAMED
 from fairerclip.data.geometry import Floats, Geometry, Ints, Space
 from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
 from fairerclip.errors import ParameterError
-from fairerclip.ranges import check_range
 
 Counts = Mapping[tuple[int, int], float]  # (class, sensitive value) -> rows
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from fairerclip.audit.made import made
+from fairerclip.checks import check_range
 from fairerclip.data.strict_json import read_strict_json
 from fairerclip.errors import ResultsFileError
 from fairerclip.files import check_folder, check_free, sole_use, write_folder
 from fairerclip.numbers import significant
-from fairerclip.ranges import check_range
 from fairerclip.report.document import Document, DocumentTable
 from fairerclip.reproduce.context import Context, Outcome, ReproduceOptions
 from fairerclip.reproduce.entries import Entry

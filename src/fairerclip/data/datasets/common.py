@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.checks import check_range
 from fairerclip.data import text
 from fairerclip.data.text import csv_records, text_array
 from fairerclip.errors import DatasetAbsentError, DatasetError, ParameterError
-from fairerclip.ranges import check_range
 
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
