@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import tarfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,11 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
+from fairerclip.audit.models import read_models
 from fairerclip.audit.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.clip import Preprocessing, onnx, open_clip, tokens, transformers, weights
+from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
@@ -33,8 +37,9 @@ from fairerclip.data.store_writer import StoreWriter, read_skipped, read_text
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.tensors import open_tensors, write_tensors
-from fairerclip.errors import StoreError
+from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.images import open_image, open_source
+from fairerclip.reproduce.run import read as read_entry
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,29 @@ def _baseline(folder: Path) -> None:
     LinearProbe().fit(X, y, text=text).save(folder / "model")
 
 
+def _forge(folder: Path, manifest: str, tensors: str) -> None:
+    """Give a changed model digests that fit, as somebody who forges one would."""
+    try:
+        told = json.loads((folder / manifest).read_bytes())
+        told["tensor_bytes"] = (folder / tensors).stat().st_size
+        told["sha256"] = hashlib.sha256((folder / tensors).read_bytes()).hexdigest()
+        told.pop("manifest_sha256", None)
+        told["manifest_sha256"] = hashlib.sha256(json.dumps(told, indent=2).encode()).hexdigest()
+        (folder / manifest).write_text(json.dumps(told, indent=2))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass  # not a manifest any more: it is read as it is
+
+
+def _forged_model(folder: Path) -> Any:
+    _forge(folder / "model", "fairerclip.json", "model.safetensors")
+    return FairerCLIP.load(folder / "model").predict(_fitted()[0])
+
+
+def _forged_baseline(folder: Path) -> Any:
+    _forge(folder / "model", "model.json", "arrays.safetensors")
+    return load_baseline(folder / "model").predict(_fitted()[0])
+
+
 def _results(folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(two_class(taus=2, tau_zs=2)))
 
@@ -250,6 +278,26 @@ def _shards(folder: Path) -> None:
         write_tensors(folder / name, {"x": ROWS}, {}, overwrite=False)
     index = {"metadata": {"total_size": 96}, "weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+REPRODUCTION = {
+    "format": "fairerclip-reproduction",
+    "version": 1,
+    "name": "fits",
+    "failures": [],
+    "made": {"date": "2026-01-01"},
+    "document": {"title": "t"},
+}
+
+
+def _kept_run(folder: Path) -> Any:
+    """A kept run that is damaged is told in a warning, and run again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KeptRunWarning)
+        try:
+            return read_kept(folder / "run.json", {"method": "zero-shot"})
+        except KeptRunWarning as told:
+            raise ResultsFileError(str(told)) from None
 
 
 def _pictures(source: Any) -> list[Any]:
@@ -357,10 +405,29 @@ READERS: dict[str, Reader] = {
     "cfd-csv": Reader(_people_csv, "norming.csv", lambda f: read_norming(f / "norming.csv")),
     "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx")),
     "results": Reader(_results, "results.json", read_results),
+    "kept-run": Reader(
+        lambda f: write_kept(f / "run.json", {"method": "zero-shot"}, {"predicted": [0, 1], "seconds": 0.5}),
+        "run.json",
+        _kept_run,
+    ),
+    "reproduction": Reader(
+        _settings("r.json", REPRODUCTION),
+        "r.json",
+        lambda f: read_entry(f / "r.json"),
+    ),
+    "facts-of-models": Reader(
+        _settings("m.json", {"a": {"label": "A", "parameters": 1e6, "data": "x"}}),
+        "m.json",
+        lambda f: read_models(f / "m.json"),
+    ),
     "model-manifest": Reader(_model, "model/fairerclip.json", lambda f: FairerCLIP.load(f / "model")),
     "model-tensors": Reader(_model, "model/model.safetensors", lambda f: FairerCLIP.load(f / "model")),
     "baseline-manifest": Reader(_baseline, "model/model.json", lambda f: load_baseline(f / "model")),
     "baseline-tensors": Reader(_baseline, "model/arrays.safetensors", lambda f: load_baseline(f / "model")),
+    "forged-model-manifest": Reader(_model, "model/fairerclip.json", _forged_model),
+    "forged-model-tensors": Reader(_model, "model/model.safetensors", _forged_model),
+    "forged-baseline-manifest": Reader(_baseline, "model/model.json", _forged_baseline),
+    "forged-baseline-tensors": Reader(_baseline, "model/arrays.safetensors", _forged_baseline),
     "preprocessing": Reader(
         _settings("p.json", clip_settings.OPENAI), "p.json", lambda f: Preprocessing.from_json(f / "p.json")
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ from fairerclip.data.strict_json import read_strict_json
 from fairerclip.errors import KeptRunWarning, ResultsFileError
 from fairerclip.files import atomic_file
 
-MAX_BYTES = 8 << 20
+MAX_BYTES, MAX_VALUES = 8 << 20, 2_000_000
+"""Of one answer, which may hold the predicted class of every row."""
 
 
 def read_kept(file: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -21,11 +23,10 @@ def read_kept(file: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
     A file that is damaged, or that we did not write, is told in a `KeptRunWarning` and stands for no answer.
     """
-    if not file.exists():
+    if not os.path.lexists(file):
         return None
     try:
-        # An answer may hold the predicted class of every row: as many values as bytes allow.
-        found = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_BYTES)
+        found = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_VALUES)
         if not isinstance(found, dict) or set(found) != {"key", "answer", "sha256"}:
             raise ResultsFileError(f"{file}: expected a key, an answer and its digest")
         if not isinstance(found["answer"], dict) or found["sha256"] != _digest(found["answer"]):
