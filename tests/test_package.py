@@ -1,6 +1,7 @@
 """What importing, installing and the import contract promise."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -79,3 +80,14 @@ def test_the_project_speaks_of_itself_alone():
 def test_the_suite_cannot_open_connections():
     with pytest.raises(AssertionError, match="nothing here may open a connection"):
         socket.create_connection(("192.0.2.1", 80), timeout=0.1)
+
+
+def test_every_promise_of_security_names_tests_that_are_there():
+    rows = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("| **")]
+    targets = (ROOT / "Makefile").read_text()
+    assert len(rows) >= 8
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+)`", row)
+        assert named
+        assert all((ROOT / file).is_file() for file in named), row
+        assert all(f"\n{target}:" in targets for target in re.findall(r"`make ([a-z-]+)`", row)), row
