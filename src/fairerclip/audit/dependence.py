@@ -29,6 +29,10 @@ DRAWS = 999
 """Tables drawn for an interval."""
 JEFFREYS = 0.5
 """Added to each count before tables are drawn: a count of zero is not a probability of zero."""
+MAX_ENTRIES = 1 << 20
+"""Entries of the matrices that are worked on at once."""
+SAME = 1e-12
+"""Shares that differ by less differ by rounding alone."""
 _TIE, _ROUNDING = 1e-9, 1e-15  # permuted values equal to the one found but for rounding count as such
 
 
@@ -206,7 +210,9 @@ def _whitened(tables: Floats) -> Floats:
 
 
 def _inverse_root(shares: Floats, scale: float) -> Floats:
-    """(scale·(diag q − qqᵀ) + κI)^(−1/2), (b, k, k), of shares q (b, k)."""
+    """(scale·(diag q − qqᵀ) + κI)^(−1/2), (b, k, k), of shares q (b, k); (1, k, k) where all q are the same."""
+    if np.ptp(shares, axis=0).max() < SAME:  # as of every order of the same labels
+        shares = shares[:1]
     C = scale * (shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :])
     values, vectors = np.linalg.eigh(C)
     roots = 1 / np.sqrt(np.maximum(values, 0.0) + REGULARIZATION)
@@ -231,7 +237,13 @@ class _Measure:
 
     def __call__(self, tables: Floats) -> Floats:
         """The measure of each of the tables (b, c, k)."""
-        return self.of_norm(self.norm(self.matrix(tables)))
+        return self.of_norm(self._norms(tables))
+
+    def _norms(self, tables: Floats, centre: Floats | float = 0.0) -> Floats:
+        """Norms of the matrices less a centre, (b,); memory: a few matrices c × c, whatever b is."""
+        step = max(1, MAX_ENTRIES // max(tables.shape[1:]) ** 2)
+        blocks = (tables[start : start + step] for start in range(0, len(tables), step))
+        return np.concatenate([self.norm(self.matrix(block) - centre) for block in blocks])
 
     def interval(
         self, table: Floats, n: int, confidence: float, rng: np.random.Generator
@@ -239,9 +251,9 @@ class _Measure:
         """The norm of one table (1, c, k), less and plus the distance within which drawn tables stay."""
         smooth = (table * n + JEFFREYS) / (n + JEFFREYS * table.size)
         drawn = rng.multinomial(n, smooth.ravel(), size=DRAWS).reshape(-1, *table.shape[1:]) / n
-        distances = self.norm(self.matrix(drawn) - self.matrix(smooth))
+        distances = self._norms(drawn, self.matrix(smooth))
         reach = np.quantile(distances, confidence, method="higher")
-        found = self.norm(self.matrix(table))[0]
+        found = self._norms(table)[0]
         low, high = self.of_norm(np.array([max(found - reach, 0.0), found + reach]))
         return float(low), float(high)
 
