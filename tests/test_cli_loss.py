@@ -68,7 +68,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run, task, tm
     given = [str(word).replace("TASK", str(task)).replace("TMP", str(tmp_path)) for word in COMMANDS[name]]
     code, _, err = run(*given, tmp_path / "file" / f"out{ENDINGS.get(name, '')}")
     assert code == 2
-    assert "cannot be written: Not a directory" in err
+    assert f"cannot be written: {tmp_path / 'file'} is not a folder" in err
     assert err.count("\n") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 

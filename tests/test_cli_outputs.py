@@ -33,12 +33,12 @@ GONE = {
 }
 BAD = {
     "": "expected the name of a file or folder; got ''",
-    "/": "which holds all of them",
-    "a\0b": "expected the name of a file or folder; got 'a\\x00b'",
-    "x" * 300: "expected names of at most 230 bytes; got one of 300",
-    "é" * 120: "expected names of at most 230 bytes; got one of 240",
-    "file/new": "but file is a file",
-    "file/new/deeper.npz": "but file is a file",
+    "/": "'/' cannot be written: give the name of a file or folder",
+    "a\0b": "'a\\x00b' cannot be written: give the name of a file or folder",
+    "x" * 300: "names may have 230 bytes, got one of 300",
+    "é" * 120: "names may have 230 bytes, got one of 240",
+    "file/new": "file/new cannot be written: file is not a folder",
+    "file/new/deeper.npz": "cannot be written: file is not a folder",
 }
 
 
@@ -88,7 +88,7 @@ def test_every_path_is_read_or_checked_as_an_output():
     ("command", "word"),
     [
         ("fit gone.npz -o .", ". exists"),
-        ("fit gone.npz -o file", "file exists"),
+        ("fit gone.npz -o file", "file is a file; give the name of a folder"),
         ("path gone.npz -o .", ". is a folder; give the name of a file"),
         ("apply gone gone.npy -o .", "must end in .npz or .csv"),
         ("audit simulated:multiclass -o .", ". is a folder; give the name of a file"),

@@ -7,8 +7,6 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fairerclip.errors import ParameterError
 
 LARGEST = 1e30
@@ -33,15 +31,15 @@ def as_number(value: Any) -> float:
 
     Examples
     --------
-    >>> as_number(np.float16(0.5)), as_number(10**400), as_number("1")
+    >>> as_number(0.5), as_number(10**400), as_number("1")
     (0.5, inf, nan)
     """
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return math.nan
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.copysign(math.inf, 1 if value >= 0 else -1)  # type: ignore[operator]
 
 
 def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:

@@ -31,6 +31,8 @@ from fairerclip.exchange import rename_to_free, swap
 
 _OURS = re.compile(r"\.(?P<of>.+)\.(?P<ending>[0-9a-f]{16}\.tmp|lock)", re.DOTALL)
 """Names of temporaries and locks, with the name of what is written."""
+LONGEST_NAME = 230
+"""Bytes of a name: file systems take 255, and while a file is written its name is longer."""
 
 
 @contextmanager
@@ -93,7 +95,7 @@ def check_folder(path: Path, overwrite: bool) -> None:
 
 
 def _check_file(path: Path, overwrite: bool) -> None:
-    _check_name(path, "file")
+    check_name(path)
     with writing(path):
         if path.is_dir() and not path.is_symlink():
             raise OutputExistsError(f"{path} is a folder; give the name of a file")
@@ -104,7 +106,7 @@ def _check_file(path: Path, overwrite: bool) -> None:
 
 
 def _check_folder(path: Path, overwrite: bool) -> None:
-    _check_name(path, "folder")
+    check_name(path)
     with writing(path):
         if path.exists() and not path.is_dir():
             raise OutputExistsError(f"{path} is a file; give the name of a folder")
@@ -119,9 +121,25 @@ def _check_taken(path: Path, overwrite: bool) -> None:
         raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
 
 
-def _check_name(path: Path, kind: str) -> None:
-    if path.name in ("", "..") or "\0" in str(path):
-        raise OutputError(f"{str(path)!r} cannot be written: give the name of a {kind}")
+def check_name(path: Path) -> None:
+    """Refuse, before anything is read, a name that nothing could be written under."""
+    text = str(path)
+    if "\0" in text or not _named(path).name:
+        raise OutputError(f"{text!r} cannot be written: give the name of a file or folder")
+    longest = max(len(os.fsencode(part)) for part in _named(path).parts)
+    if longest > LONGEST_NAME:
+        raise OutputError(
+            f"{text[:40]}… cannot be written: names may have {LONGEST_NAME} bytes, got one of {longest:,}"
+        )
+    with writing(path):
+        above = next(parent for parent in _named(path).parents if os.path.lexists(parent))
+        if not above.is_dir():
+            raise OutputError(f"{path} cannot be written: {above} is not a folder")
+
+
+def _named(path: Path) -> Path:
+    """The path with the name that ``.`` and ``..`` stand for."""
+    return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
 def _check_writable(path: Path) -> None:
@@ -129,7 +147,7 @@ def _check_writable(path: Path) -> None:
     with writing(path):
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+        folder = next(parent for parent in _named(path).absolute().parents if os.path.lexists(parent))
         tempfile.TemporaryFile(dir=folder).close()
 
 
@@ -179,6 +197,7 @@ def atomic_folder(
     one by one, those called as one of ``last`` after the others, with a `NotOneStepWarning`.
     """
     _check_folder(path, overwrite)
+    path = _named(path)
     with _sole_writer(path) as fresh:
         fresh.mkdir()
         yield fresh
@@ -208,6 +227,7 @@ def sole_use(path: Path) -> Iterator[None]:
     What killed processes left among its files is removed.
     """
     check_folder(path, overwrite=True)
+    path = _named(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
@@ -246,6 +266,7 @@ def _take_name(temporary: Path, path: Path) -> None:
 @contextmanager
 def _sole_writer(path: Path) -> Iterator[Path]:
     """The name of a temporary beside a path, for the one writer that the path has; what is left of it is removed."""
+    path = _named(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock, temporary = _lock(path), _beside(path, f"{secrets.token_hex(8)}.tmp")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.checks import check_range
+from fairerclip.files import check_name
 
 if TYPE_CHECKING:
     from fairerclip.clip import ModelChoice
@@ -23,27 +23,12 @@ def in_range(option: typer.CallbackParam, value: int | None) -> int | None:
     return value
 
 
-LONGEST_NAME = 230
-"""Bytes of a name: file systems take 255, and while a file is written its name is longer."""
-
-
 def output_path(text: str | Path) -> Path:
     """A path to write to, refused before any work if nothing could be written there."""
-    path = Path(text)
-    if not str(text) or "\0" in str(text):
-        raise typer.BadParameter(f"expected the name of a file or folder; got {str(text)!r}")
-    if path.anchor and path == Path(path.anchor):
-        raise typer.BadParameter(
-            f"expected the name of a file or folder; got {path}, which holds all of them"
-        )
-    long = next((part for part in path.parts if len(os.fsencode(part)) > LONGEST_NAME), None)
-    if long is not None:
-        size = len(os.fsencode(long))
-        raise typer.BadParameter(f"expected names of at most {LONGEST_NAME} bytes; got one of {size:,}")
-    above = next((parent for parent in path.parents if parent.exists()), None)
-    if above is not None and not above.is_dir():
-        raise typer.BadParameter(f"expected a name in a folder; got {path}, but {above} is a file")
-    return path
+    if not str(text):  # which a path would take for the folder that we are in
+        raise typer.BadParameter("expected the name of a file or folder; got ''")
+    check_name(Path(text))
+    return Path(text)
 
 
 def as_text(path: Path) -> str:

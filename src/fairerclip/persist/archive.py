@@ -58,8 +58,8 @@ class Archive:
 
     def check(self, path: Path, *, overwrite: bool) -> None:
         """Refuse, before the work, a path that could not be written after it, or holds something else."""
-        self._check_kind(path, overwrite)
         check_folder(path, overwrite)
+        self._check_kind(path, overwrite)
 
     def _check_kind(self, path: Path, overwrite: bool) -> None:
         """Refuse to replace what is there, unless it is such a folder, of plain files."""
