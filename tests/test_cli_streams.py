@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fairerclip.cli import streams
+from fairerclip.cli import show, streams
 from fairerclip.cli.streams import NOT_WRITTEN, READER_GONE, Stream
 from fairerclip.data import save_task, simulate
 
@@ -43,6 +43,7 @@ def rows(file):
 def test_a_terminal_without_our_signs_gets_others(run, task, tmp_path, monkeypatch):
     out = ascii_stream()
     monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(show.out, "width", show.PLAIN_WIDTH)
     assert run("path", task, *PATH, tmp_path / "p.csv")[0] == 0
     text = out.buffer.getvalue().decode("ascii")
     assert "tau" in text

@@ -336,9 +336,9 @@ def test_links_are_refused(models, tmp_path):
 @pytest.mark.parametrize("check", [check_free, check_folder])
 def test_what_could_not_be_written_is_refused_before_the_work(tmp_path, monkeypatch, check):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="cannot be written: Not a directory"):
+    with pytest.raises(OutputError, match="cannot be written: .*file is not a folder"):
         check(tmp_path / "file" / "deep" / "out", False)
-    for path in (Path(), Path(".."), tmp_path / "a\0b"):
+    for path in (Path("/"), tmp_path / "a\0b"):
         with pytest.raises(OutputError, match="give the name of a"):
             check(path, True)
     check(tmp_path / "new" / "out", False)
@@ -424,3 +424,70 @@ def test_a_header_of_more_than_a_megabyte_is_refused(tmp_path):
     (folder / MANIFEST).write_text(json.dumps({**manifest, "manifest_sha256": digest}, indent=2))
     with pytest.raises(ModelFileError, match=f"a header of {len(raw)} bytes, more than 1048576"):
         FairerCLIP.load(folder)
+
+
+# What is the user's ---------------------------------------------------------------------------------
+
+
+def replace_some(folder):
+    with atomic_folder(folder, overwrite=True, ours=["old.csv"]) as fresh:
+        (fresh / "a.csv").write_text("new")
+        (fresh / "sub").mkdir()
+        (fresh / "sub" / "b").write_text("new")
+
+
+@pytest.mark.parametrize("working", [False, True])
+def test_a_folder_or_link_in_the_place_of_a_file_is_not_lost(tmp_path, monkeypatch, working):
+    for name, make in {
+        "a.csv": lambda p: (p.mkdir(), (p / "mine.txt").write_text("mine")),
+        "old.csv": lambda p: (p.mkdir(), (p / "mine.txt").write_text("mine")),
+        "sub": lambda p: p.symlink_to(tmp_path / "elsewhere", target_is_directory=True),
+    }.items():
+        folder = tmp_path / f"{name}-{working}"
+        folder.mkdir()
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        make(folder / name)
+        if working:
+            monkeypatch.chdir(folder)
+        with pytest.raises(OutputExistsError, match="is left alone"):
+            replace_some(folder)
+        assert names(folder) == [name]
+        assert names(tmp_path / "elsewhere") == []
+        if name != "sub":
+            assert (folder / name / "mine.txt").read_text() == "mine"
+
+
+def test_having_a_folder_alone_removes_nothing_but_what_a_writer_left(tmp_path):
+    runs = tmp_path / "runs"
+    (runs / ".data.lock").mkdir(parents=True)
+    for name in (".poetry.lock", ".run.json.0123456789abcdef.tmp", ".run.json.lock", "run.json"):
+        (runs / name).write_text("" if name == ".run.json.lock" else "x")
+    with sole_use(runs):
+        pass
+    assert names(runs) == [".data.lock", ".poetry.lock", "run.json"]
+
+
+def test_a_lock_that_is_none_of_ours_is_told_before_the_work(tmp_path):
+    for name, make in {
+        "pipe": os.mkfifo,
+        "folder": os.mkdir,
+        "link": lambda p: os.symlink("nowhere", p),
+    }.items():
+        make(tmp_path / f".{name}.lock")
+        with pytest.raises(OutputError, match="is not a lock of ours"):
+            check_free(tmp_path / name, overwrite=False)
+
+
+def test_the_folder_that_we_are_in_may_be_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.txt").write_text("mine")
+    check_folder(Path("."), overwrite=True)
+    with pytest.warns(NotOneStepWarning):
+        write_folder(Path("."), {"a": b"1"}, overwrite=True)
+    assert content(tmp_path) == {"a": b"1", "mine.txt": b"mine"}
+
+
+def test_names_too_long_for_a_temporary_are_told_before_the_work(tmp_path):
+    check_free(tmp_path / ("x" * 230), overwrite=False)
+    with pytest.raises(OutputError, match="names may have 230 bytes, got one of 231"):
+        check_free(tmp_path / ("x" * 231), overwrite=False)

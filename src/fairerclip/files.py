@@ -85,13 +85,13 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse, before the work, a file that could not be written after it: taken, or in a folder that is not ours."""
     _check_file(path, overwrite)
-    _check_writable(path)
+    check_writable(path)
 
 
 def check_folder(path: Path, overwrite: bool) -> None:
     """Refuse, before the work, a folder that could not be written after it: taken, or not ours to write into."""
     _check_folder(path, overwrite)
-    _check_writable(path)
+    check_writable(path)
 
 
 def _check_file(path: Path, overwrite: bool) -> None:
@@ -142,9 +142,12 @@ def _named(path: Path) -> Path:
     return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Make a file, without a name where the system can, in the folder that the path or its parents will be made in."""
     with writing(path):
+        lock = _beside(_named(path), "lock")
+        if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
+            raise OutputError(f"{path} cannot be written: {lock} is in the way, and is not a lock of ours")
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         folder = next(parent for parent in _named(path).absolute().parents if os.path.lexists(parent))
@@ -233,11 +236,19 @@ def sole_use(path: Path) -> Iterator[None]:
         lock = _lock(path)
     try:
         for name in os.listdir(path) if path.is_dir() else ():
-            if _OURS.fullmatch(name):
-                _remove(path / name)
+            if name.startswith(".") and is_leftover(path / name, r".+\.json"):
+                (path / name).unlink()
         yield
     finally:
         _unlock(path, lock)
+
+
+def is_leftover(path: Path, written: str) -> bool:
+    """Whether a file was left by a process that was killed while it wrote one whose name matches ``written``."""
+    found = _OURS.fullmatch(path.name)
+    if found is None or not re.fullmatch(written, found["of"]) or path.is_symlink() or not path.is_file():
+        return False
+    return found["ending"] != "lock" or not path.stat().st_size
 
 
 def sync_folder(path: Path) -> None:
@@ -299,7 +310,7 @@ def _lock(path: Path) -> int | None:
         except FileExistsError:
             found = True
             try:
-                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             except FileNotFoundError:
                 continue
         try:
@@ -363,6 +374,10 @@ def _sync_tree(folder: Path) -> None:
 
 def _replace_folder(path: Path, fresh: Path, ours: Sequence[str], last: Sequence[str]) -> None:
     written = {str(file.relative_to(fresh)) for file in fresh.rglob("*")}
+    for name in sorted(
+        written | {*ours}
+    ):  # a folder of the user's in the place of a file would go with all it holds
+        _check_replaced(path / name, folder=(fresh / name).is_dir())
     names = os.listdir(fresh)
     if not _is_working_folder(path):
         _carry(path, fresh, written | {*ours})
@@ -382,6 +397,14 @@ def _replace_folder(path: Path, fresh: Path, ours: Sequence[str], last: Sequence
     for name in sorted(names, key=lambda name: name in last):
         _move(fresh / name, path / name)
     sync_folder(path)
+
+
+def _check_replaced(target: Path, *, folder: bool) -> None:
+    """Refuse to put a file in the place of a folder or a link, or a folder in that of anything else."""
+    if os.path.lexists(target) and (
+        target.is_symlink() or not (target.is_dir() if folder else target.is_file())
+    ):
+        raise OutputExistsError(f"{target} is not a plain {'folder' if folder else 'file'}; it is left alone")
 
 
 def _is_working_folder(path: Path) -> bool:

@@ -36,7 +36,6 @@ UNIT_COPY = 0.25
 """Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
 MAX_LABEL_COLUMNS = 6000
 """Classes × (1 + sensitive values), and as many zero-shot scores as classes: of so many a fit takes about 2 GB."""
-"""What numpy seeds a generator with lies below."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to so many prompts, Nyström beyond."""
 

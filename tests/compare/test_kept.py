@@ -30,7 +30,7 @@ def test_an_answer_is_kept_for_its_key_alone(tmp_path):
         lambda raw: raw.replace(b"[0, 1, 1]", b"[0, 1, 2]"),
         lambda raw: json.dumps({**json.loads(raw), "answer": {}}).encode(),
         lambda raw: json.dumps({**json.loads(raw), "answer": [1]}).encode(),
-        lambda raw: json.dumps({"key": KEY, "run": ANSWER}).encode(),
+        lambda raw: json.dumps({"key": KEY, "run": ANSWER, "more": 1}).encode(),
         lambda raw: raw + b" " * MAX_BYTES,
     ],
     ids=range(9),
@@ -41,6 +41,12 @@ def test_an_answer_that_is_not_as_it_was_written_is_told_of(tmp_path, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.warns(KeptRunWarning, match=r"is run again: .*m\.json"):
         assert read_kept(file, KEY) is None
+
+
+def test_an_answer_as_an_earlier_version_kept_it_is_not_used(tmp_path):
+    file = tmp_path / "m.json"
+    file.write_text(json.dumps({"key": KEY, "run": ANSWER}))
+    assert read_kept(file, KEY) is None
 
 
 DATA = {"digest": "sha256:1", "classes": ["a", "b"], "sensitive": ["s"]}

@@ -135,7 +135,7 @@ def test_a_share_out_of_range_is_refused(tmp_path, share):
 
 @pytest.mark.parametrize("seed", [-1, 0.5, True])
 def test_a_bad_seed_is_refused(tmp_path, seed):
-    with pytest.raises(ParameterError, match="seed must be an integer"):
+    with pytest.raises(ParameterError, match="seed must be a whole number"):
         read(tree(tmp_path), seed=seed)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fairerclip.data import parquet
+from fairerclip.data.label_table import read_labels
 from fairerclip.data.stores import open_store
 from fairerclip.errors import StoreError
 
@@ -47,3 +48,14 @@ def test_rows_after_a_bad_batch_are_not_those_of_the_next_one(tmp_path, monkeypa
         with pytest.raises(StoreError, match="1 nulls"):
             store[25:27]
     assert store[3:5][:, 0].tolist() == [3, 4]
+
+
+def test_a_table_of_long_ids_that_compress_well_is_read(tmp_path):
+    names = [
+        f"gs://my-company/vision/people/2023-11-04/v3/train/images/{i // 1000:05d}/{i:09d}.jpg"
+        for i in range(50_000)
+    ]
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "labels.parquet"
+    pq.write_table(pa.table({"id": names, "y": ["a", "b"] * 25_000}), file, compression="zstd")
+    assert read_labels(file, id_column="id", columns=["y"]).ids.tolist() == names

@@ -91,7 +91,7 @@ def test_half_written_files_are_removed_and_do_not_count(tmp_path):
     with writer(tmp_path / "s") as out:
         out.append(list("abc"), rows(0, 1, 2))
     shards = tmp_path / "s" / "shards"
-    (shards / ".00001.npy.0123.tmp").write_bytes(b"half")
+    (shards / ".00001.npy.0123456789abcdef.tmp").write_bytes(b"half")
     (shards / "00001.ids.txt").write_text('"d"\n"e"\n')
     with (tmp_path / "s" / "skipped.jsonl").open("ab") as handle:
         handle.write(b'{"id": "x", "reason": "y"}\n{"id": "cut')
@@ -241,3 +241,44 @@ def test_killed_at_random_moments_and_resumed_every_id_is_there_once(tmp_path):
     np.testing.assert_array_equal(store[:][:, 0], store.ids.astype(float))
     skipped = [int(name) for name, _ in read_skipped(tmp_path / "s")]
     assert sorted(skipped) == [i for i in range(400) if i % 10 == 7]
+
+
+@pytest.mark.parametrize("part", ["skipped.jsonl", "shards", ".lock", "store.json", "shards/00000.ids.txt"])
+def test_a_store_that_leads_elsewhere_is_refused_before_anything_is_changed(tmp_path, part):
+    with writer(tmp_path / "s") as out:
+        out.append(["a"], rows(0))
+        out.skip("b", "bad")
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "s" / part).rename(elsewhere)
+    if part == "shards":
+        (elsewhere / "mine.ids.txt").write_text("mine")
+    elif part == "skipped.jsonl":
+        elsewhere.write_text("line one\nlast line without an end")
+    before = {f.name: f.read_bytes() for f in [elsewhere, *elsewhere.glob("*")] if f.is_file()}
+    (tmp_path / "s" / part).symlink_to(elsewhere)
+    with pytest.raises(StoreError, match="is a link"):
+        writer(tmp_path / "s")
+    assert {f.name: f.read_bytes() for f in [elsewhere, *elsewhere.glob("*")] if f.is_file()} == before
+
+
+def test_taking_up_a_store_removes_nothing_but_what_a_writer_left(tmp_path):
+    with writer(tmp_path / "s") as out:
+        out.append(["a"], rows(0))
+    ours = ["shards/.00001.npy.0123456789abcdef.tmp", "shards/.00001.npy.lock", "shards/00001.ids.txt"]
+    theirs = [".cargo.lock", ".notes.tmp", "shards/mine.ids.txt", "shards/.00001.npy.tmp", "notes.txt"]
+    for name in ours + theirs:
+        (tmp_path / "s" / name).write_text("" if name.endswith("npy.lock") else "mine")
+    (tmp_path / "s" / ".dir.0123456789abcdef.tmp").mkdir()
+    writer(tmp_path / "s").close()
+    assert not any((tmp_path / "s" / name).exists() for name in ours)
+    assert all((tmp_path / "s" / name).read_text() == "mine" for name in theirs)
+    assert (tmp_path / "s" / ".dir.0123456789abcdef.tmp").is_dir()
+
+
+def test_skipped_lines_that_are_not_ours_are_left_as_they_are(tmp_path):
+    with writer(tmp_path / "s") as out:
+        out.append(["a"], rows(0))
+    (tmp_path / "s" / "skipped.jsonl").write_text("my notes\nwithout an end")
+    with pytest.raises(StoreError, match="skipped.jsonl"):
+        writer(tmp_path / "s")
+    assert (tmp_path / "s" / "skipped.jsonl").read_text() == "my notes\nwithout an end"

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from fairerclip.data import load_task, save_task
+from fairerclip.data import load_task, save_task, tensors
 from fairerclip.data.simulate import waterbirds
+from fairerclip.data.task import Split, Task
 from fairerclip.errors import OutputExistsError, TaskFileError
 
 
@@ -305,3 +306,15 @@ def test_a_task_with_bad_wordings_is_not_written(tmp_path, task):
     with pytest.raises(TaskFileError, match="target_templates"):
         save_task(replace(task, variants=short), tmp_path / "t.npz")
     assert not (tmp_path / "t.npz").exists()
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path, monkeypatch):
+    names = tuple(f"class {i} " + "x" * 100 for i in range(6000))
+    rows = Split(np.eye(2, dtype=np.float32), np.array([0, 1]))
+    wide = Task("t", {"train": rows}, None, names, names)
+    with pytest.raises(TaskFileError, match="task.toml has room for 524,288; write .npz"):
+        save_task(wide, tmp_path / "folder")
+    monkeypatch.setattr(tensors, "MAX_TEXTS", 1000)
+    with pytest.raises(TaskFileError, match="'target_prompts' of at most 1,000 texts, got more; write .npz"):
+        save_task(wide, tmp_path / "t.safetensors")
+    assert list(tmp_path.iterdir()) == []

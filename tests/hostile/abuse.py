@@ -225,6 +225,42 @@ def list_of_images_with_one_long_path(file: Path) -> None:
     file.write_text(f"img_id,img_filename,y,split,place,place_filename\n0,{'x' * 100_000},0,0,0,p\n{rows}")
 
 
+@case("task-labels")
+def label_of_5000_digits(file: Path) -> None:
+    rows = "".join(f"{name},{'9' * 5000 if i else 0},x,train\n" for i, name in enumerate(IDS))
+    file.write_text(f"image,bird,place,split\n{rows}")
+
+
+@case("store-ids")
+def ids_of_a_shard_that_are_empty(file: Path) -> None:
+    file.write_text('""\n' * 5_000_000)
+
+
+@case("store-skipped", harmless=True)
+def many_skipped_lines(file: Path) -> None:
+    file.write_text("".join(f'{{"id": "{i}", "reason": "no image"}}\n' for i in range(100_000)))
+
+
+@case("labels-parquet")
+def parquet_of_millions_of_equal_rows(file: Path) -> None:
+    import pyarrow as pa
+
+    n = 2_000_000
+    short = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, dtype=np.int32)), ["x"])
+    parquet_text(file, short, label=short, place=short)
+
+
+@case("store-parquet")
+def parquet_of_wide_zero_embeddings(file: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, width = 4096, 10_000
+    flat = pa.array(np.zeros(rows * width, dtype=np.float32))
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
+    pq.write_table(pa.table({"embedding": pa.ListArray.from_arrays(offsets, flat)}), file, compression="zstd")
+
+
 # Small files that take long.
 
 
@@ -305,6 +341,17 @@ def names_times_templates(file: Path) -> None:
         json.dumps(
             PROMPTS | {"classes": {f"class {c}": {"names": names, "templates": templates} for c in range(6)}}
         )
+    )
+
+
+@case("prompts-json")
+def names_times_templates_of_many_attributes(file: Path) -> None:
+    from readers import PROMPTS
+
+    names, templates = [f"n {i}" for i in range(90)], [f"{i} {{}} " + "x" * 40 for i in range(80)]
+    values = {"a": {"names": names, "templates": templates}}
+    file.write_text(
+        json.dumps(PROMPTS | {"sensitive": {f"s{k}": values for k in range(60)}, "counterfactual": []})
     )
 
 
@@ -623,6 +670,11 @@ def safetensors_whose_shape_overflows(file: Path) -> None:
 
 
 @case("safetensors")
+def safetensors_with_nothing_of_an_endless_shape(file: Path) -> None:
+    tensors(file, {"a": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [0, 0]}})
+
+
+@case("safetensors")
 def safetensors_with_an_unknown_type(file: Path) -> None:
     tensors(file, {"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"\0")
 
@@ -688,6 +740,16 @@ def workbook_with_entities(file: Path) -> None:
     workbook(file, sheet=body)
 
 
+@case("cfd-xlsx")
+def workbook_that_names_a_sheet_many_times(file: Path) -> None:
+    with zipfile.ZipFile(file) as good:
+        members = {name: good.read(name) for name in good.namelist()}
+    one = members["xl/workbook.xml"]
+    start, end = one.index(b"<sheet "), one.index(b"</sheets>")
+    members["xl/workbook.xml"] = one[:start] + one[start:end] * 1000 + one[end:]
+    archive(file, members)
+
+
 # Images.
 
 
@@ -750,6 +812,12 @@ def task_with_values_that_are_no_numbers(file: Path) -> None:
 
     task = small_task()
     write_npz(file, {"image_train": task.train.X * np.nan, "text_target": task.text_target}, overwrite=True)
+
+
+@case("task-toml")
+def toml_of_many_attributes(file: Path) -> None:
+    more = "".join(f'[sensitive.a{i}]\ntext = "text.npy"\n' for i in range(4900))
+    file.write_text(file.read_text() + more)
 
 
 @case("task-toml")

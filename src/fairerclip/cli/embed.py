@@ -47,7 +47,8 @@ def embed(
     from fairerclip.files import check_folder
     from fairerclip.images import open_source
 
-    check_folder(output, overwrite=True)  # bad input is said before the work
+    # Bad input is said before the work. A store is never replaced, so that it may be a link to another disk.
+    check_folder(output.resolve() if output.is_symlink() else output, overwrite=True)
     source = open_source(images, path_column=path_column, id_column=id_column)
     prompt_set = None if prompts is None else load_prompts(prompts)
     with show.warnings_as_lines() as warned:

@@ -75,8 +75,14 @@ def _line(text: str, style: str = "") -> Text:
     return Text(clean(shorten(text, streams.LONGEST_LINE)), style)
 
 
+LONGEST_TITLE = 240
+"""Characters of a title, which says more than a name; a long name in it is cut."""
 Cell = str | tuple[str, ...]
 """Text in one line, or in several: a line end inside foreign text is none."""
+
+
+def _title(text: str) -> Text:
+    return Text(clean(shorten(text, LONGEST_TITLE)))
 
 
 def _cell(text: Cell) -> Text:
@@ -103,7 +109,7 @@ def plain_table(
     tight : leave no space beside columns.
     """
     table = Table(
-        title=None if title is None else _cell(title),
+        title=None if title is None else _title(title),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 0 if tight else 1),

@@ -26,8 +26,10 @@ BATCH_ROWS = 4096
 """Rows decoded at once: bounds memory whatever the size of a row group."""
 MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
 """Of the footer: one text, and one list such as that of the columns."""
-RATIO, FREE_BYTES = 30, 16 * 1024**2
+RATIO, FREE_BYTES = 80, 16 * 1024**2
 """Unpacked, a row group, ids and embeddings may each take this many times the size of the file, and what is free."""
+ROWS_PER_BYTE, FREE_ROWS = 8, 200_000
+"""Rows that a byte of a file may stand for, and those that any file may have: ids differ, and take room."""
 MATRIX_NAMES = ("embedding", "embeddings")
 ID_NAMES = ("id", "image_path", "path", "key", "uid")
 """Columns taken for ids where none is named, first come first served."""
@@ -77,8 +79,14 @@ def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
         if size > unpacked_limit(file):
             raise error(
                 f"{file}: expected row group {group} to unpack to at most {unpacked_limit(file):,} bytes, got "
-                f"{size:,}; a decompression bomb?"
+                f"{size:,}; if it is not a bomb, write it without compression"
             )
+    most = FREE_ROWS + ROWS_PER_BYTE * file.stat().st_size
+    if footer.num_rows > most:
+        raise error(
+            f"{file}: expected at most {most:,} rows in a file of this size, got {footer.num_rows:,}; if it is not a "
+            "bomb, write it without compression"
+        )
 
 
 def unpacked_limit(file: Path) -> int:
@@ -121,8 +129,17 @@ def text_batches(
                         f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
                         f"{_longest(column):,} bytes"
                     )
-                found.append([None if v is None else str(v) for v in column.to_pylist()])
+                found.append(_texts(column))
             yield found
+
+
+def _texts(column: Any) -> list[str | None]:
+    """Values (rows,) as text; those of a dictionary are shared and not copied."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    if not pa.types.is_dictionary(column.type):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
+    return [None if place is None else words[place] for place in column.indices.to_pylist()]
 
 
 def _longest(column: Any) -> int:
@@ -218,12 +235,21 @@ class ParquetRows:
         self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
         self.width: int | None = None
         if self.rows:
-            self.width = int(self._at(0)[1].shape[1])
+            self.width = self._first_width()
             if (size := self.rows * self.width * self.dtype.itemsize) > unpacked_limit(file):
                 raise StoreError(
                     f"{file}: expected at most {unpacked_limit(file):,} bytes of embeddings from a file of this size, "
                     f"got {size:,}; a decompression bomb?"
                 )
+            self._at(0)  # rows of other widths are told at once if they are among the first
+
+    def _first_width(self) -> int:
+        """Width of the first row, decoded alone: a batch of unknown width may be of any size."""
+        with _damage(self.file, StoreError):
+            batch = next(self._opened.iter_batches(1, columns=[self._column]), None)
+            if batch is None:
+                raise StoreError(f"{self.file}: expected {self.rows} rows, found none")
+            return int(self._matrix(batch.column(0), 0).shape[1])
 
     def ids(self, given: str | None) -> str | None:
         """Name of this file's id column, or None."""

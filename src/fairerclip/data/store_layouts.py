@@ -31,10 +31,7 @@ ENDINGS = (".npy", ".npz", ".parquet", ".safetensors")
 CLIP_RETRIEVAL = {"image": "img_emb", "text": "text_emb"}
 NAMES = ("embeddings", "image_embeddings", "X")
 """Names under which a file of several arrays may hold its embeddings; any name will do for a single matrix."""
-_ID_LINES, _ID_LINE = (
-    1024,
-    7 * MAX_CHARACTERS,
-)  # lines read at once, and the most characters of one: JSON escapes
+_JSON_LINES, _JSON_LINE = 1024, 14 * MAX_CHARACTERS  # lines read at once, and the most characters of one
 DATACOMP = re.compile(r"(b32|l14)_(img|txt)")
 
 
@@ -84,9 +81,9 @@ def _store_errors() -> Iterator[None]:
         raise StoreError(str(error)) from error
 
 
-def _npy(file: Path, ask: Ask, ids: Callable[[], Array] | None = None) -> Part:
+def _npy(file: Path, ask: Ask) -> Part:
     array = map_npy(file)
-    return array_part(str(file), lambda: array, array.shape, array.dtype, ids)
+    return array_part(str(file), lambda: array, array.shape, array.dtype)
 
 
 def _npz(file: Path, ask: Ask) -> Part:
@@ -264,7 +261,8 @@ def _own(path: Path, ask: Ask) -> tuple[list[Part], Provenance | None]:
         )
     parts = []
     for shard, ids in own_shards(path):
-        part = _npy(shard, ask, lambda ids=ids: read_id_file(ids))  # type: ignore[misc]
+        part = _npy(shard, ask)
+        part.ids = lambda ids=ids, rows=part.shape[0]: read_id_file(ids, rows)
         if part.shape[1] != manifest["width"]:
             raise StoreError(f"{shard}: expected width {manifest['width']}, got {part.shape[1]}")
         parts.append(part)
@@ -282,14 +280,25 @@ def own_shards(path: Path) -> list[tuple[Path, Path]]:
     return shards
 
 
-def read_id_file(file: Path) -> Array:
-    """Ids (n,) of one shard: a JSON string per line."""
-    ids = TextColumn(str(file), "an id", StoreError)
-    lines = text_lines(file, StoreError, limit=_ID_LINE)
-    while block := list(itertools.islice(lines, _ID_LINES)):
-        most = _ID_LINES * (_ID_LINE + 1) + 2
-        values = strict_loads("[" + ",".join(block) + "]", str(file), StoreError, limit=most)
-        if len(values) != len(block) or not all(isinstance(value, str) for value in values):
-            raise StoreError(f"{file}: expected one JSON string per line")
+def read_id_file(file: Path, rows: int) -> Array:
+    """Ids (n,) of one shard of so many rows: a JSON string per line."""
+    ids, count = TextColumn(str(file), "an id", StoreError), 0
+    for values in json_lines(file):
+        count += len(values)
+        if count > rows or not all(isinstance(value, str) for value in values):
+            raise StoreError(f"{file}: expected a JSON string per line, one for each of {rows:,} rows")
         ids.add(values)
     return ids.array()
+
+
+def json_lines(file: Path) -> Iterator[list[Any]]:
+    """Values of a file with one on each line, block by block; a last line that was cut short is left out."""
+    lines = text_lines(file, StoreError, limit=_JSON_LINE)
+    while block := list(itertools.islice(lines, _JSON_LINES)):
+        if not block[-1].endswith("\n"):
+            block.pop()
+        most = _JSON_LINES * (_JSON_LINE + 1) + 2
+        values = strict_loads("[" + ",".join(block) + "]", str(file), StoreError, limit=most)
+        if len(values) != len(block):
+            raise StoreError(f"{file}: expected one JSON value per line")
+        yield values

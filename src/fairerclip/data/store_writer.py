@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 from fairerclip.data import store_layouts as layout
 from fairerclip.data.npz_map import map_npy
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.strict_json import strict_loads
 from fairerclip.data.tensors import metadata_texts, open_tensors, write_tensors
-from fairerclip.data.text import MAX_LINE, text_lines
+from fairerclip.data.text import MAX_LINE
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError
-from fairerclip.files import atomic_file, reading, sync_folder, writing
+from fairerclip.files import atomic_file, is_leftover, reading, sync_folder, writing
 
 SKIPPED, LOCK = "skipped.jsonl", ".lock"
 SHARD_ROWS = 4096
 Array = NDArray[Any]
+_IDS = re.compile(r"[0-9]+\.ids\.txt")
+_WRITTEN = r"[0-9]+\.(npy|ids\.txt)|store\.json|[A-Za-z0-9_-]+\.safetensors"
+"""Names of what is written into a store."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -182,6 +184,7 @@ class StoreWriter:
             raise OutputExistsError(f"{self.path} is a file; give the name of a folder")
         if self.path.is_dir() and not manifest.is_file() and not _only_remains(self.path):
             raise OutputExistsError(f"{self.path} exists and is not a fairerclip store; it is left alone")
+        self._refuse_links()
         with writing(self.path):
             (self.path / layout.SHARDS).mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -195,6 +198,15 @@ class StoreWriter:
                 self._lock.close()
                 self._lock = None
             raise
+
+    def _refuse_links(self) -> None:
+        """Refuse a store whose parts are links: what is changed here must not be changed elsewhere."""
+        shards = self.path / layout.SHARDS
+        parts = [self.path / name for name in (layout.MANIFEST, SKIPPED, LOCK)]
+        parts += [shards, *(shards.iterdir() if shards.is_dir() and not shards.is_symlink() else ())]
+        link = next((part for part in parts if part.is_symlink()), None)
+        if link is not None:
+            raise StoreError(f"{link} is a link; a store that is written to holds files of its own")
 
     def _take_lock(self) -> None:
         self._lock = (self.path / LOCK).open("ab")
@@ -223,21 +235,26 @@ class StoreWriter:
                 f"{self.path} is of {manifest['dtype']}, not {self.dtype}; choose another folder"
             )
         shards = self.path / layout.SHARDS
-        for folder in (shards, self.path):
-            for leftover in [*folder.glob(".*.tmp"), *folder.glob(".?*.lock")]:  # not `.lock`, which is ours
-                leftover.unlink()
         committed = layout.own_shards(self.path)
+        skipped = _skipped_lines(self.path / SKIPPED)  # before anything is changed
+        for leftover in [*shards.iterdir(), *self.path.iterdir()]:
+            if is_leftover(leftover, _WRITTEN):
+                leftover.unlink()
         kept = {ids for _, ids in committed}
-        for ids in shards.glob("*.ids.txt"):
-            if ids not in kept:  # its embeddings were never renamed: not committed
+        for ids in shards.iterdir():
+            if (
+                _IDS.fullmatch(ids.name) and ids not in kept
+            ):  # its embeddings were never renamed: not committed
                 ids.unlink()
         for shard, ids in committed:
-            names, rows = layout.read_id_file(ids), map_npy(shard)
+            rows = map_npy(shard)
+            names = layout.read_id_file(ids, len(rows))
             if rows.shape != (len(names), self.width):
                 raise StoreError(f"{shard}: shape {rows.shape}, but {len(names)} ids and width {self.width}")
             self.done.update(names.tolist())
             self._next = int(shard.stem) + 1
-        self.done.update(_mend_skipped(self.path / SKIPPED))
+        _mend_skipped(self.path / SKIPPED)
+        self.done.update(name for name, _ in skipped)
         self.complete = bool(manifest["complete"])
 
     def _reopen(self) -> None:
@@ -286,36 +303,35 @@ def _only_remains(path: Path) -> bool:
     return names <= {LOCK, layout.SHARDS} and not (shards.is_dir() and any(shards.iterdir()))
 
 
-def _mend_skipped(file: Path) -> list[str]:
-    """Ids of the skipped images; a last line that was cut short is removed."""
+def _mend_skipped(file: Path) -> None:
+    """Remove the last line of the skipped images if it was cut short."""
     if not file.is_file():
-        return []
+        return
     with file.open("rb+") as handle:
         size = handle.seek(0, os.SEEK_END)
         handle.seek(max(0, size - MAX_LINE))
         tail = handle.read()
-        whole = tail.rfind(b"\n") + 1
-        if whole or size < MAX_LINE:  # a longer line was never ours; it is an error below
-            handle.truncate(size - len(tail) + whole)
-    return [name for name, _ in _skipped_lines(file)]
+        handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
-def _skipped_lines(file: Path) -> Iterator[tuple[str, str]]:
-    """Id and reason of each skipped image."""
-    for number, line in enumerate(text_lines(file, StoreError)):
-        entry = strict_loads(line, f"{file}, line {number + 1}", StoreError)
+def _skipped_lines(file: Path) -> list[tuple[str, str]]:
+    """Id and reason of each skipped image; a last line that was cut short is left out."""
+    if not os.path.lexists(file):
+        return []
+    entries = [entry for block in layout.json_lines(file) for entry in block]
+    for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict) or not all(
             isinstance(entry.get(key), str) for key in ("id", "reason")
         ):
-            raise StoreError(f"{file}, line {number + 1}: expected an id and a reason, got {line[:80]!r}")
-        yield entry["id"], entry["reason"]
+            raise StoreError(f"{file}, line {number}: expected an id and a reason, got {entry!r:.80}")
+    return [(entry["id"], entry["reason"]) for entry in entries]
 
 
 @reading(StoreError)
 def read_skipped(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Images of a store that have no embedding, with the reason."""
     file = Path(path) / SKIPPED
-    return list(_skipped_lines(file)) if file.exists() else []
+    return _skipped_lines(file)
 
 
 @reading(StoreError)

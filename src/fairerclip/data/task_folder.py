@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.fields import SPLITS, part_key, s_key
+from fairerclip.data.fields import MAX_ATTRIBUTES, SPLITS, part_key, s_key
 from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.npz import read_npy
@@ -151,6 +151,8 @@ class _Folder:
                 self._of(self.spec[section], key, str)
         if "sensitive" in self.spec.get("labels", {}):
             self._strings(self.spec["labels"], "sensitive")
+        if len(self.spec.get("sensitive", {})) > MAX_ATTRIBUTES:
+            raise TaskFileError(f"{self.where}: expected at most {MAX_ATTRIBUTES} sensitive attributes")
         if ("images" in self.spec) == bool(self.spec.get("splits")):
             raise TaskFileError(
                 f"{self.where}: expected [images], split by a column, or [splits.*]; not both"
@@ -226,7 +228,7 @@ class _Folder:
         place = {str(name): i for i, name in enumerate(names)}
         if set(column.names) <= set(place):
             to = [place[name] for name in column.names]
-        elif all(name.isdecimal() and int(name) < len(names) for name in column.names):
+        elif all(_is_place(name, len(names)) for name in column.names):
             to = [int(name) for name in column.names]
         else:
             raise TaskFileError(
@@ -298,6 +300,13 @@ class _Folder:
                 mine = np.where(code == column.names.index(value), rows, -1)
                 if (mine >= 0).any():
                     self._fill(split, store, mine, table, arrays)
+
+
+def _is_place(name: str, count: int) -> bool:
+    """Whether a text is a number below the count; one of thousands of digits is not made one."""
+    return (
+        name.isascii() and name.isdecimal() and len(name.lstrip("0")) <= len(str(count)) and int(name) < count
+    )
 
 
 def _refuse_others(

@@ -15,6 +15,7 @@ from fairerclip.data import fields
 from fairerclip.data.fields import SPLITS, part_key, s_key
 from fairerclip.data.npz import write_npz
 from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
+from fairerclip.data.text import MAX_TOML_BYTES
 from fairerclip.errors import OutputExistsError, TaskFileError
 from fairerclip.files import atomic_folder
 
@@ -43,7 +44,13 @@ def write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
         for split in SPLITS:
             if f"image_{split}" in arrays:
                 lines += ["", f"[splits.{split}]", *_split(folder, split, names, arrays)]
-        (folder / TOML).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = ("\n".join(lines) + "\n").encode()
+        if len(text) > MAX_TOML_BYTES:
+            raise TaskFileError(
+                f"{path}: names and prompts take {len(text):,} bytes, {TOML} has room for {MAX_TOML_BYTES:,}; write "
+                ".npz or .safetensors"
+            )
+        (folder / TOML).write_bytes(text)
     return path
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,10 @@ def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerCli
         raise error(
             f"{where}: expected a shape and two offsets of whole numbers, got {shape!r:.100} {offsets!r:.100}"
         )
-    needed = math.prod(shape) * np.dtype(DTYPES[kind]).itemsize
+    size = np.dtype(DTYPES[kind]).itemsize
+    if math.prod(max(n, 1) for n in shape) * size > sys.maxsize:
+        raise error(f"{where}: expected a shape that fits in memory, got {shape!r:.100}")
+    needed = math.prod(shape) * size
     if offsets[1] - offsets[0] != needed:
         raise error(
             f"{where}: shape {shape} of {kind} needs {needed} bytes, its offsets span {offsets[1] - offsets[0]}"
@@ -192,6 +196,11 @@ def write_tensors(
             "data_offsets": [at, at + array.nbytes],
         }
         at += array.nbytes
+    many = next((key for key, value in metadata.items() if value.count(",") >= MAX_TEXTS), None)
+    if many is not None:
+        raise TaskFileError(
+            f"{path}: expected {many!r} of at most {MAX_TEXTS:,} texts, got more; write .npz or a folder instead"
+        )
     text = json.dumps(header, separators=(",", ":")).encode()
     if len(text) > MAX_HEADER_BYTES:
         raise TaskFileError(

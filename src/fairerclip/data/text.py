@@ -71,7 +71,7 @@ class TextColumn:
         together = "".join(values)
         if not together.isascii() or "\0" in together:
             self._check_characters(values)
-        self._characters += len(together)
+        self._characters += len(together) + len(values)  # a text takes room even if it is empty
         self._longest = max(self._longest, max(map(len, values), default=0))
         if self._limit is not None and self._characters > self._limit:
             raise self._error(

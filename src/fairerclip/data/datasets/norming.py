@@ -24,6 +24,7 @@ SCHEMES = (
 MAX_HEADER_ROW = 40  # version 3 has its title and remarks above the header
 MAX_ROWS = 5_000  # the main set has some 600 people
 MAX_COLUMNS = 256
+MAX_SHEETS = 16
 MAX_SHEET = 16 * 1024**2  # bytes of one sheet, or of the texts of all of them, unpacked
 MAX_PART = 256 * 1024  # bytes of any other part; openpyxl makes an object of every style
 _MODEL = re.compile(r"(?:CFD-)?([A-Z])([A-Z])-(\d{3})(?:-\d+)?")
@@ -86,6 +87,10 @@ def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None
         warnings.simplefilter("ignore", UserWarning)  # styles and validations that openpyxl does not know
         try:
             with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
+                if len(book.worksheets) > MAX_SHEETS:
+                    raise DatasetError(
+                        f"{file}: expected at most {MAX_SHEETS} sheets, got {len(book.worksheets)}"
+                    )
                 for sheet in book.worksheets:
                     cells = enumerate(
                         sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)

@@ -10,7 +10,7 @@ from fairerclip.data.text import nearest
 from fairerclip.errors import PromptFileError
 
 VERSION_FIRST = 1
-MAX_PROMPTS = 100_000  # of all classes, or of all values of an attribute; names times templates grow fast
+MAX_PROMPTS = 100_000  # of all classes and values; names times templates grow fast
 MAX_ALL_CHARACTERS = 16 * 1024**2  # of these prompts together
 MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
 HOLE = "{}"
@@ -32,11 +32,14 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
             f"{where}: version: expected a whole number from {VERSION_FIRST}, got {version!r}"
         )
     templates = check_templates(data.get("templates", []), f"{where}: templates")
-    classes = _named(data.get("classes", {}), templates, f"{where}: classes")
+    room = Room(where)
+    classes = _named(data.get("classes", {}), templates, f"{where}: classes", room)
     if len(classes) == 1:
         raise PromptFileError(f"{where}: classes: expected at least two, got {', '.join(classes)} alone")
     sensitive = {
-        _name(attribute, f"{where}: sensitive"): _named(values, templates, f"{where}: sensitive.{attribute}")
+        _name(attribute, f"{where}: sensitive"): _named(
+            values, templates, f"{where}: sensitive.{attribute}", room
+        )
         for attribute, values in _mapping(data.get("sensitive", {}), f"{where}: sensitive").items()
     }
     for attribute, values in sensitive.items():
@@ -57,13 +60,12 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
     )
 
 
-def _named(value: Any, templates: Prompts, where: str) -> dict[str, Prompts]:
+def _named(value: Any, templates: Prompts, where: str, room: Room) -> dict[str, Prompts]:
     """Names with prompts: ``{name: prompts}``, or a list of names that the file's templates are filled with."""
     if isinstance(value, list):
         names = _sentences(value, where)
         value = {name: {"names": [name]} for name in names}
     prompts: dict[str, Prompts] = {}
-    room = Room(where)
     for name, given in _mapping(value, where).items():
         prompts[_name(name, where)] = _one(given, templates, f"{where}.{name:.60}", room)
     owner: dict[str, str] = {}
