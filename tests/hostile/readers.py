@@ -235,7 +235,7 @@ def _forge(folder: Path, manifest: str, tensors: str) -> None:
         told.pop("manifest_sha256", None)
         told["manifest_sha256"] = hashlib.sha256(json.dumps(told, indent=2).encode()).hexdigest()
         (folder / manifest).write_text(json.dumps(told, indent=2))
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         pass  # not a manifest any more: it is read as it is
 
 

@@ -23,8 +23,12 @@ def read_kept(file: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
 
     A file that is damaged, or that we did not write, is told in a `KeptRunWarning` and stands for no answer.
     """
-    if not os.path.lexists(file):
+    try:
+        os.lstat(file)
+    except FileNotFoundError:
         return None
+    except OSError:
+        pass  # a folder that may not be looked into is told below
     try:
         found = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_VALUES)
         if isinstance(found, dict) and set(found) == {"key", "run"}:

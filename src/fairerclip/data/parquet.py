@@ -138,6 +138,7 @@ def _texts(column: Any) -> list[str | None]:
     pa = require("pyarrow", "parquet", "reading parquet")
     if not pa.types.is_dictionary(column.type):
         return [None if value is None else str(value) for value in column.to_pylist()]
+    column.validate(full=True)  # a damaged file may point beyond its dictionary
     words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
     return [None if place is None else words[place] for place in column.indices.to_pylist()]
 

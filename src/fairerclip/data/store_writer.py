@@ -316,7 +316,9 @@ def _mend_skipped(file: Path) -> None:
 
 def _skipped_lines(file: Path) -> list[tuple[str, str]]:
     """Id and reason of each skipped image; a last line that was cut short is left out."""
-    if not os.path.lexists(file):
+    try:
+        file.lstat()
+    except FileNotFoundError:
         return []
     entries = [entry for block in layout.json_lines(file) for entry in block]
     for number, entry in enumerate(entries, 1):
