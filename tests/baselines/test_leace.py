@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.baselines.leace import erase
 from fairerclip.baselines.logistic import Probe
-from fairerclip.errors import ConstantSensitiveWarning, LabelError, ParameterError, PromptError
+from fairerclip.errors import ConstantSensitiveWarning, LabelError, ParameterError, PromptError, ShapeError
 
 
 def onehot(s):
@@ -186,3 +186,9 @@ def test_a_fit_leaves_its_input_alone(embeddings):
     before = e.X.copy()
     LEACE().fit(e.X, text=e.text, sensitive_features=e.s).transform(e.X)
     assert_array_equal(e.X, before)
+
+
+def test_rows_too_wide_for_their_covariance_are_refused_at_once():
+    X = np.eye(4, 8193)
+    with pytest.raises(ShapeError, match="at most 8,192 wide"):
+        LEACE().fit(X, sensitive_features=[0, 1, 0, 1], text=X[:2])

@@ -10,9 +10,12 @@ from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import Probe
 from fairerclip.checks import check_choice, check_within
+from fairerclip.errors import ShapeError
 from fairerclip.inputs import unit_rows
 
 HEADS = ("zero-shot", "probe")
+MAX_WIDTH = 8192
+"""Of rows: a few square matrices of so many float64 take 2 GB."""
 _NO_EFFECT = 1e-10  # whitened covariances are at most 1: this is rounding
 
 
@@ -122,6 +125,11 @@ class LEACE(Baseline):
 
     def _learn(self, data: Training) -> None:
         check_within("shrinkage", self.shrinkage, 0.0, 1.0)
+        if data.X.shape[1] > MAX_WIDTH:
+            raise ShapeError(
+                f"LEACE takes rows at most {MAX_WIDTH:,} wide, as it decomposes their covariance; got "
+                f"{data.X.shape[1]:,}"
+            )
         probe = Probe(self.C, self.class_weight, self.standardize, self.max_iter, self.tol, self.select)
         if self.head == "probe":
             probe.check()
