@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from fairerclip.errors import DatasetError, ImageError, JoinError
 from fairerclip.extras import require
@@ -53,6 +53,15 @@ MAX_FILE_BYTES = 256 * 1024**2
 _EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"})
 MAX_LIST_BYTES = 256 * 1024**2
 """The longest list or table of images: some four million paths."""
+MAX_TAR_HEADER = 16 * 1024
+"""Bytes of a long name or of extended attributes before a member of a tar, which tarfile reads at once."""
+_TAR_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,19 @@ class ListedImages:
         return iter(self.entries)
 
 
+class _BoundedMember(tarfile.TarInfo):
+    """A member whose header says a size that can be, checked before anything of that size is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or (member.type in _TAR_HEADERS and member.size > MAX_TAR_HEADER):
+            raise tarfile.ReadError(
+                f"expected headers of at most {MAX_TAR_HEADER:,} bytes, got one of {member.size:,}"
+            )
+        return member
+
+
 @dataclass(frozen=True)
 class TarImages:
     """Images of webdataset tars, read as a stream and never extracted; the id is the path without ending."""
@@ -114,7 +136,10 @@ class TarImages:
         seen: set[str] = set()
         for path in self.paths:
             try:
-                with path.open("rb") as handle, tarfile.open(fileobj=handle, mode="r:") as tar:
+                with (
+                    path.open("rb") as handle,
+                    tarfile.open(fileobj=handle, mode="r:", tarinfo=_BoundedMember) as tar,
+                ):
                     for member in tar:
                         item = _member(path, tar, member, seen, done)
                         if item is not None:
@@ -124,8 +149,12 @@ class TarImages:
                         yield Refused(
                             f"{path.name}@{tar.offset}", "the tar is damaged or cut off from here on"
                         )
-            except (tarfile.TarError, OSError, ValueError) as error:
-                yield Refused(f"{path.name}@end", f"the tar cannot be read on: {error}")
+            except RecursionError:
+                yield Refused(f"{path.name}@end", "the tar cannot be read on: too many headers of one member")
+            except (tarfile.TarError, OSError, ValueError, MemoryError) as error:
+                yield Refused(
+                    f"{path.name}@end", f"the tar cannot be read on: {error or type(error).__name__}"
+                )
 
 
 def _member(
@@ -141,6 +170,10 @@ def _member(
         return Refused(place, "its path leads out of the tar")
     if not member.isreg():
         return Refused(place, "it is a link or a device, not a file")
+    if member.issparse():
+        return Refused(
+            place, "it has holes, which a few bytes can make of any size: pack it without --sparse"
+        )
     key = name.with_suffix("").as_posix()
     if not _is_text(key):
         return Refused(_printable(place), "its name is not UTF-8")

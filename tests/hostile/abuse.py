@@ -799,6 +799,54 @@ def tar_with_links_out(file: Path) -> None:
             out.addfile(member, io.BytesIO())
 
 
+def tar_header(kind: bytes, size: int, name: str = "a.png") -> bytes:
+    import tarfile
+
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+@case("image-tar", harmless=True)
+def tar_of_headers_of_headers(file: Path) -> None:
+    file.write_bytes(3000 * (tar_header(b"L", 2) + b"a".ljust(512, b"\0")))
+
+
+@case("image-tar", harmless=True)
+def tar_with_a_name_of_six_gigabytes(file: Path) -> None:
+    sparse(file, 7 << 30, tar_header(b"L", 6 << 30))
+
+
+@case("image-tar", harmless=True)
+def tar_with_attributes_of_six_gigabytes(file: Path) -> None:
+    sparse(file, 7 << 30, tar_header(b"x", 6 << 30))
+
+
+@case("image-tar", harmless=True)
+def tar_with_attributes_of_digits(file: Path) -> None:
+    file.write_bytes(tar_header(b"x", 1 << 20) + b"1" * (1 << 20))
+
+
+@case("image-tar", harmless=True)
+def tar_of_a_negative_size(file: Path) -> None:
+    file.write_bytes(tar_header(b"0", 0, "a.txt") + tar_header(b"0", -512, "b.txt") + bytes(1024))
+
+
+@case("image-tar", harmless=True)
+def tar_with_a_picture_of_holes(file: Path) -> None:
+    size = 250 << 20
+    pax = b"".join(
+        b"%d %b\n" % (len(line) + 4, line)
+        for line in (b"GNU.sparse.major=0", b"GNU.sparse.minor=1", b"GNU.sparse.name=a.png")
+    )
+    for line in (b"GNU.sparse.size=%d" % size, b"GNU.sparse.map=0,512"):
+        pax += b"%d %b\n" % (len(line) + 4, line)
+    body = png(8, 8).ljust(512, b"\0")
+    file.write_bytes(
+        tar_header(b"x", len(pax)) + pax.ljust(512, b"\0") + tar_header(b"0", 512) + body + bytes(1024)
+    )
+
+
 @case("task-npz")
 def task_of_many_attributes(file: Path) -> None:
     from fairerclip.data.npz import write_npz
