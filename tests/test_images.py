@@ -9,6 +9,7 @@ import struct
 import tarfile
 import warnings
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,14 +184,23 @@ def test_the_size_of_a_list_is_checked_before_it_is_read(tmp_path, monkeypatch, 
         open_source(tmp_path / name)
 
 
+def test_the_lines_of_a_list_are_counted_before_they_are_kept(tmp_path, monkeypatch):
+    (tmp_path / "list.txt").write_text("a.png\nb.png\n")
+    monkeypatch.setattr(images, "MAX_LISTED", 2)
+    assert open_source(tmp_path / "list.txt").total == 2
+    monkeypatch.setattr(images, "MAX_LISTED", 1)
+    with pytest.raises(DatasetError, match="expected at most 1 lines, got 2"):
+        open_source(tmp_path / "list.txt")
+
+
 def test_a_list_that_may_not_be_read_is_our_error(tmp_path, monkeypatch):
     (tmp_path / "list.txt").write_text("a.png\n")
 
     def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(DatasetError, match="expected a readable file, got Permission denied"):
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DatasetError, match="expected something that can be read, got Permission denied"):
         open_source(tmp_path / "list.txt")
 
 
@@ -218,14 +228,14 @@ def test_table_columns(tmp_path):
     with pytest.raises(DatasetError, match="no column 'image'; it has path, file, key"):
         open_source(file, path_column="image")
     file.write_text("path,key\na.png,1\n,2\n")
-    with pytest.raises(DatasetError, match="row 3"):
+    with pytest.raises(DatasetError, match="line 3"):
         open_source(file)
 
 
 def test_repeated_ids_and_empty_sources_are_errors(tmp_path):
     file = tmp_path / "l.txt"
     file.write_text("a.png\na.png\n")
-    with pytest.raises(JoinError, match="2 images with the id 'a.png'"):
+    with pytest.raises(JoinError, match="line 2: expected ids that differ, got 'a.png' again"):
         open_source(file)
     file.write_text("\n")
     with pytest.raises(DatasetError, match="names no image"):
@@ -235,7 +245,7 @@ def test_repeated_ids_and_empty_sources_are_errors(tmp_path):
     with pytest.raises(DatasetError, match="for .csv tables"):
         open_source(file, path_column="x")
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DatasetError, match="not UTF-8"):
+    with pytest.raises(DatasetError, match="text in UTF-8"):
         open_source(file)
 
 

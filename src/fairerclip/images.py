@@ -7,22 +7,22 @@ rotate, so neither does this.
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import stat
 import tarfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, Self
 
+from fairerclip.data.text import csv_records, text_lines
 from fairerclip.errors import DatasetError, ImageError, JoinError
 from fairerclip.extras import require
-from fairerclip.files import read_bounded
+from fairerclip.files import reading
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
 """Files that count as images; the content must be one of `FORMATS` all the same."""
@@ -52,7 +52,8 @@ MAX_PIXELS = 50_000_000
 MAX_FILE_BYTES = 256 * 1024**2
 _EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"})
 MAX_LIST_BYTES = 256 * 1024**2
-"""The longest list or table of images: some four million paths."""
+MAX_LISTED = 2_000_000
+"""Lines of one list or table: each takes some microsecond, 100 bytes, and the characters of its path and id."""
 MAX_TAR_HEADER = 16 * 1024
 """Bytes of a long name or of extended attributes before a member of a tar, which tarfile reads at once."""
 _TAR_HEADERS = (
@@ -105,6 +106,23 @@ class ListedImages:
     def items(self, done: frozenset[str] | set[str] = frozenset()) -> Iterator[ImageItem | Refused]:
         """Everything in order."""
         return iter(self.entries)
+
+
+@dataclass(frozen=True)
+class ListedFiles:
+    """Images that a list or table names: ids and files, which are relative to a folder. Memory: see `MAX_LISTED`."""
+
+    folder: Path
+    files: Mapping[str, str]
+
+    @property
+    def total(self) -> int | None:
+        """How many items there are."""
+        return len(self.files)
+
+    def items(self, done: frozenset[str] | set[str] = frozenset()) -> Iterator[ImageItem | Refused]:
+        """Everything in order."""
+        return (ImageItem(key, self.folder / file) for key, file in self.files.items())
 
 
 class _BoundedMember(tarfile.TarInfo):
@@ -239,9 +257,9 @@ def open_source(
         return ListedImages([ImageItem(path.name, path)])
     if path.suffix.lower() in OTHER_ENDINGS:
         raise DatasetError(f"{path}: {not_read(path.suffix.lower())}")
-    pairs = _table(path, path_column or "path", id_column) if table else _lines(path)
-    entries = [ImageItem(name, path.parent / file) for name, file in pairs]
-    return _listed(path, entries)
+    with reading(DatasetError):
+        _check_lines(path)
+    return _listed_files(path, _rows(path, path_column or "path", id_column) if table else _lines(path))
 
 
 def _listed(path: Path, entries: Sequence[ImageItem | Refused]) -> ListedImages:
@@ -293,37 +311,55 @@ def _relative(root: Path, folder: str, name: str) -> str:
     return (Path(folder) / name).relative_to(root).as_posix()
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return read_bounded(path, MAX_LIST_BYTES, DatasetError).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{path} is not a list of images: not UTF-8 at byte {error.start}") from None
+def _check_lines(path: Path) -> None:
+    """Refuse a list of too many bytes or lines before any of them takes memory."""
+    size, ends = os.path.getsize(path), 0
+    if size > MAX_LIST_BYTES:
+        raise DatasetError(f"{path}: expected at most {MAX_LIST_BYTES:,} bytes, got {size:,}; split the file")
+    with path.open("rb") as handle:
+        while block := handle.read(1 << 20):
+            ends += max(block.count(b"\n"), block.count(b"\r"))
+    if ends > MAX_LISTED:
+        raise DatasetError(f"{path}: expected at most {MAX_LISTED:,} lines, got {ends:,}; split the file")
 
 
-def _lines(path: Path) -> list[tuple[str, str]]:
-    lines = [line.strip() for line in _read_text(path).splitlines()]
-    if any("\0" in line for line in lines):
-        raise DatasetError(f"{path} is not a list of images: it holds NUL characters")
-    return [(line, line) for line in lines if line]
-
-
-def _table(path: Path, path_column: str, id_column: str | None) -> list[tuple[str, str]]:
-    wanted = [path_column, id_column or path_column]
-    try:
-        rows = csv.DictReader(io.StringIO(_read_text(path), newline=""), strict=True)
-        missing = [column for column in wanted if column not in (rows.fieldnames or ())]
-        if missing:
+def _listed_files(path: Path, pairs: Iterator[tuple[int, str, str]]) -> ListedFiles:
+    """What a list or table names, with its line, id and file; the first repeated id ends it."""
+    files: dict[str, str] = {}
+    for line, key, file in pairs:
+        if not key or not file or "\0" in key or "\0" in file:
             raise DatasetError(
-                f"{path} has no column {missing[0]!r}; it has {', '.join(rows.fieldnames or ()) or 'none'}: "
+                f"{path}, line {line}: expected a path and an id, got {file!r:.80} and {key!r:.80}"
+            )
+        if key in files:
+            raise JoinError(f"{path}, line {line}: expected ids that differ, got {key!r:.80} again")
+        files[key] = file
+    if not files:
+        raise DatasetError(f"{path} names no image: expected one path per line or row")
+    return ListedFiles(path.parent, files)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, str]]:
+    for number, line in enumerate(text_lines(path, DatasetError), start=1):
+        file = line.strip()
+        if file:
+            yield number, file, file
+
+
+def _rows(path: Path, path_column: str, id_column: str | None) -> Iterator[tuple[int, str, str]]:
+    records = csv_records(path, DatasetError)
+    names = next(records, (0, []))[1]
+    at = []
+    for column in (id_column or path_column, path_column):
+        if column not in names:
+            raise DatasetError(
+                f"{path} has no column {column!r}; it has {', '.join(names)[:300] or 'none'}: "
                 "choose with --path-column and --id-column"
             )
-        pairs = [(row[wanted[1]] or "", row[path_column] or "") for row in rows]
-    except csv.Error as error:
-        raise DatasetError(f"{path} is not a table: {error}") from None
-    for number, pair in enumerate(pairs, start=2):
-        if not all(pair) or "\0" in "".join(pair):
-            raise DatasetError(f"{path}, row {number}: expected a path and an id; got {pair}")
-    return pairs
+        at.append(names.index(column))
+    for number, fields in records:
+        key, file = (fields[i] if i < len(fields) else "" for i in at)
+        yield number, key, file
 
 
 @contextmanager

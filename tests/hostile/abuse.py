@@ -463,6 +463,26 @@ def list_of_images_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30)
 
 
+@case("image-list")
+def list_of_one_image_over_and_over(file: Path) -> None:
+    file.write_text("a\n" * 2_000_000)
+
+
+@case("image-table")
+def table_of_one_image_over_and_over(file: Path) -> None:
+    file.write_text("id,path\n" + "a,b\n" * 1_900_000)
+
+
+@case("image-list")
+def list_of_three_million_images(file: Path) -> None:
+    file.write_text("".join(f"{i:x}\n" for i in range(3_000_000)))
+
+
+@case("image-table")
+def table_of_two_million_images(file: Path) -> None:
+    file.write_text("id,path\n" + "".join(f"b,{i:x}\n" for i in range(2_000_000)))
+
+
 @case("image-table")
 def table_of_images_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30)
