@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import resource
 import shutil
 import struct
 import tracemalloc
@@ -164,14 +166,66 @@ def test_graphs_that_are_not_plain_are_refused(made, message):
     assert "\n" not in str(caught.value)
 
 
-def test_graphs_within_graphs_end_somewhere():
-    def field(number, content):
-        size, length = len(content), b""
-        while size > 127:
-            length += bytes([size & 127 | 128])
-            size >>= 7
-        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+def field(number, content):
+    size, length = len(content), b""
+    while size > 127:
+        length += bytes([size & 127 | 128])
+        size >>= 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
+
+@pytest.mark.parametrize("empty", [field(1, b""), field(5, b""), field(11, b""), field(1, field(5, b""))])
+def test_nodes_and_tensors_are_counted_before_a_graph_is_made(empty):
+    with pytest.raises(EncoderError, match="expected a graph of at most 150,000 fields, got more"):
+        ours.open_session(field(7, empty * 1_000_000), "image.onnx")
+
+
+def test_every_field_of_a_graph_is_counted(monkeypatch):
+    raw = model(INLINE).SerializeToString()
+
+    def fields(message):
+        values = [v for _, v in message.ListFields() for v in (v if hasattr(v, "append") else [v])]
+        return len(values) + sum(fields(v) for v in values if hasattr(v, "ListFields"))
+
+    parsed = onnx.load_model_from_string(raw)
+    packed = 2  # the three values of the constant are one field
+    monkeypatch.setattr(ours, "MAX_FIELDS", fields(parsed) - packed)
+    ours.check_model(raw, "image.onnx")
+    monkeypatch.setattr(ours, "MAX_FIELDS", fields(parsed) - packed - 1)
+    with pytest.raises(EncoderError, match="got more"):
+        ours.check_model(raw, "image.onnx")
+
+
+@pytest.mark.parametrize("raw", [b"\x3a", b"\x3a\x05\x0a", b"\x3b", b"\xff" * 12, field(7, b"\x0a\x05")])
+def test_what_is_no_message_is_refused_when_it_is_counted(raw):
+    with pytest.raises((ValueError, IndexError)):
+        ours.check_fields(raw, onnx.ModelProto.DESCRIPTOR, "image.onnx")
+    with pytest.raises(EncoderError, match="image.onnx is not an ONNX model"):
+        ours.check_model(raw, "image.onnx")
+
+
+@pytest.mark.skipif(not os.path.isfile("/proc/self/statm"), reason="needs /proc")
+def test_a_constant_that_grows_is_not_computed_when_a_model_is_loaded():
+    def resident():
+        with open("/proc/self/statm") as told:
+            return int(told.read().split()[1]) * resource.getpagesize()
+
+    doublings = [h.make_node("Concat", [f"c{i}"] * 2, [f"c{i + 1}"], axis=0) for i in range(25)]
+    graph = h.make_graph(
+        [*doublings, h.make_node("Add", ["x", "c25"], ["y"])],
+        "g",
+        [h.make_tensor_value_info("x", FLOAT, [1])],
+        [h.make_tensor_value_info("y", FLOAT, [2**25])],
+        [h.make_tensor("c0", FLOAT, [1], [1.0])],
+    )
+    raw = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    before = resident()
+    session = ours.open_session(raw, "image.onnx")
+    assert resident() - before < 2**26  # half of what c25 takes
+    assert session.get_inputs()[0].name == "x"
+
+
+def test_graphs_within_graphs_end_somewhere():
     raw = b""
     for _ in range(5000):
         raw = field(1, field(5, field(6, raw)))  # node, attribute, graph

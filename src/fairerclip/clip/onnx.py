@@ -20,7 +20,7 @@ from fairerclip.clip.preprocess import Preprocessing, read_json
 from fairerclip.clip.tokens import Tokens, read_tokenizer
 from fairerclip.clip.weights import member
 from fairerclip.data.provenance import Provenance
-from fairerclip.errors import EncoderError
+from fairerclip.errors import EncoderError, FairerClipError
 from fairerclip.extras import require
 from fairerclip.files import read_bounded
 
@@ -29,6 +29,9 @@ IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
 FORMAT_VERSION = 1
 MAX_ONNX_BYTES = 2**31 - 1
 """An ONNX file is one protobuf message and ends here."""
+MAX_FIELDS = 150_000
+"""Nodes, tensors, names, attributes … of one graph: each can take two bytes of a file, and takes some hundred of
+memory. The image tower of ViT-B/32 has fewer than 20,000."""
 _RANGES = {
     "format_version": (FORMAT_VERSION, FORMAT_VERSION),
     "width": (1, MAX_WIDTH),
@@ -37,6 +40,8 @@ _RANGES = {
 }
 _KEYS = {*_RANGES, "model", "preprocessing"}
 _MAX_NAME = 200
+_WIDTHS = {1: 8, 5: 4}
+"""Bytes of a field of protobuf by its wire type, where that says it."""
 _DOMAINS = ("", "ai.onnx")
 """Operators of ONNX itself. Others are of a library, or, as onnxruntime's own, can read files that the graph names."""
 
@@ -143,7 +148,12 @@ def open_session(raw: bytes, where: str) -> Any:
     try:
         # Without fallback: it would print, and try the same again.
         session = runtime.InferenceSession(
-            raw, options, providers=["CPUExecutionProvider"], enable_fallback=False
+            raw,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Folding computes here what does not depend on the input: a few nodes can make gigabytes of a constant.
+            disabled_optimizers=["ConstantFolding"],
+            enable_fallback=False,
         )
     except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
         raise EncoderError(f"{where} is not a model that onnxruntime can run: {one_line(error)}") from None
@@ -159,7 +169,10 @@ def check_model(raw: bytes, where: str) -> None:
     """
     onnx = require("onnx", "onnx", "checking an ONNX model")
     try:
+        check_fields(raw, onnx.ModelProto.DESCRIPTOR, where)
         model = onnx.load_model_from_string(raw)
+    except FairerClipError:
+        raise
     except Exception as error:  # noqa: BLE001 - protobuf's DecodeError is not importable from one place
         raise EncoderError(f"{where} is not an ONNX model: {one_line(error)}") from None
     if model.functions:
@@ -176,20 +189,76 @@ def check_model(raw: bytes, where: str) -> None:
             )
 
 
+def check_fields(raw: bytes, kind: Any, where: str) -> None:
+    """Refuse a protobuf message of more than `MAX_FIELDS` fields at all levels, before an object is made of any.
+
+    Parameters
+    ----------
+    raw : bytes
+    kind : google.protobuf.descriptor.Descriptor
+        Of the message.
+    where : str
+        The file, for messages.
+
+    Raises
+    ------
+    EncoderError
+        Too many fields.
+    ValueError, IndexError
+        Not such a message.
+    """
+    count, stack = 0, [(kind, 0, len(raw))]
+    below: dict[str, dict[int, Any]] = {}
+    while stack:
+        kind, at, end = stack.pop()
+        if kind.full_name not in below:
+            below[kind.full_name] = {
+                f.number: f.message_type for f in kind.fields if f.message_type is not None
+            }
+        messages = below[kind.full_name]
+        while at < end:
+            count += 1
+            if count > MAX_FIELDS:
+                raise EncoderError(f"{where}: expected a graph of at most {MAX_FIELDS:,} fields, got more")
+            tag, at = _varint(raw, at)
+            wire = tag & 7
+            if wire == 2:  # a length, and as many bytes
+                length, at = _varint(raw, at)
+                if tag >> 3 in messages:
+                    stack.append((messages[tag >> 3], at, at + length))
+                at += length
+            elif wire == 0:
+                at = _varint(raw, at)[1]
+            elif wire in _WIDTHS:
+                at += _WIDTHS[wire]
+            else:
+                raise ValueError(f"wire type {wire}")
+        if at != end:
+            raise ValueError("a field is longer than its message")
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """The integer at a place of a protobuf message, and where it ends."""
+    value = shift = 0
+    while (byte := raw[at]) > 127:
+        value |= (byte & 127) << shift
+        shift, at = shift + 7, at + 1
+        if shift > 63:
+            raise ValueError("an integer of more than ten bytes")
+    return value | byte << shift, at + 1
+
+
 def _messages(root: Any, leaf: type) -> Iterator[Any]:
     """Every message below the root, whatever field holds it; a ``leaf`` is not looked into."""
-    stack = [root]
+    stack = [iter([root])]
     while stack:
-        message = stack.pop()
+        message = next(stack[-1], None)
+        if message is None:
+            stack.pop()
+            continue
         yield message
         if isinstance(message, leaf):
             continue
-        for field in message.DESCRIPTOR.fields:
-            if field.message_type is None:
-                continue
-            value = getattr(message, field.name)
-            if hasattr(value, "DESCRIPTOR"):
-                if message.HasField(field.name):
-                    stack.append(value)
-            else:
-                stack.extend(value)
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                stack.append(iter([value] if hasattr(value, "DESCRIPTOR") else value))
