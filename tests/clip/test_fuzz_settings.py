@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -12,6 +13,7 @@ from clip_settings import CLIP, MANIFEST, OPEN_CLIP, OPENAI, PROCESSOR, TOKENIZE
 
 from fairerclip.clip import Preprocessing, load, onnx, tokens, transformers, weights
 from fairerclip.clip import open_clip as open_clip_loader
+from fairerclip.clip.tokenizer_rules import check_tokenizer
 from fairerclip.errors import EncoderError, FairerClipError
 
 pytest.importorskip("PIL")
@@ -151,6 +153,87 @@ def test_a_panic_of_the_tokenizers_library_is_our_error(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(damaged))
     with pytest.raises(EncoderError, match="tokenizer.json is not a tokenizer"):  # it is a BaseException
         tokens.read_tokenizer(tmp_path / "tokenizer.json")
+
+
+def replace(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def chain(*steps):
+    return {"normalizer": {"type": "Sequence", "normalizers": list(steps)}}
+
+
+def template(single, ids):
+    special = {"e": {"id": "e", "ids": [1] * ids, "tokens": ["e"] * ids}}
+    return {
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": single,
+            "pair": TOKENIZER["post_processor"]["pair"],
+            "special_tokens": special,
+        }
+    }
+
+
+A = {"Sequence": {"id": "A", "type_id": 0}}
+E = {"SpecialToken": {"id": "e", "type_id": 0}}
+CHARSMAP = base64.b64encode(bytes(4) + b"a" * 2000 + b"\0").decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (chain(*[replace({"String": "a"}, "a" * 10)] * 8), "at most 1,000 characters of one"),
+        (chain(*[replace({"Regex": ""}, "aaa")] * 6), "at most 1,000 characters of one"),
+        (chain(*[{"type": "ByteLevel"}] * 6), "at most 1,000 characters of one"),
+        (chain(*[{"type": "Prepend", "prepend": "a" * 40}] * 2), "at most 1,000 characters of one"),
+        (chain({"type": "Precompiled", "precompiled_charsmap": CHARSMAP}), "at most 1,000 characters of one"),
+        (chain(*[{"type": "Lowercase"}] * 100), "at most 64 steps"),
+        (chain({"type": "Python"}), "normalizer of a known type, got 'Python'"),
+        ({"pre_tokenizer": {"type": "Wasm"}}, "pre_tokenizer of a known type, got 'Wasm'"),
+        (template([A, *[E] * 2000], 2000), "adds at most 4,096 ids"),
+        (template([A] * 2000, 1), "the prompt once"),
+        ({"post_processor": {"type": "X"}}, "post_processor of a known type, got 'X'"),
+        (
+            {"added_tokens": [TOKENIZER["added_tokens"][0] | {"content": "a" * 300_000}]},
+            "at most 200,000 characters together",
+        ),
+    ],
+)
+def test_a_tokenizer_that_makes_much_of_little_is_refused(change, message, tmp_path):
+    pytest.importorskip("tokenizers")
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(TOKENIZER | change))
+    with pytest.raises(EncoderError, match=message):
+        tokens.read_tokenizer(file)
+
+
+def test_tokenizers_of_published_models_keep_to_the_rules():
+    siglip = [
+        {"type": "Lowercase"},
+        replace({"Regex": "[!-/:-@\\[-`{-~]"}, ""),
+        replace({"Regex": "\\s+"}, " "),
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Precompiled", "precompiled_charsmap": None},
+        replace({"Regex": " {2,}"}, "\u2581"),
+    ]
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+    clip = [{"type": "NFC"}, replace({"Regex": "\\s+"}, " "), {"type": "Lowercase"}]
+    split = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed", "invert": True},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+        ],
+    }
+    roberta = {"type": "RobertaProcessing", "sep": ["e", 1], "cls": ["e", 1]}
+    gemma = chain(replace({"String": " "}, "\u2581"))
+    for change in (
+        chain(*siglip) | {"pre_tokenizer": metaspace},
+        chain(*clip) | {"pre_tokenizer": split, "post_processor": roberta},
+        gemma | {"pre_tokenizer": None},
+    ):
+        check_tokenizer(TOKENIZER | change, "tokenizer.json")
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -17,15 +17,18 @@ import numpy as np
 from fairerclip.clip.base import check_prompts, one_line
 from fairerclip.clip.config import MAX_VOCABULARY, TOKENIZER, TOKENIZER_IGNORED, checked, is_whole
 from fairerclip.clip.preprocess import read_json
+from fairerclip.clip.tokenizer_rules import check_tokenizer
 from fairerclip.clip.weights import member
+from fairerclip.data.strict_json import strict_loads
 from fairerclip.errors import EncoderError, FairerClipError
 from fairerclip.extras import require
 from fairerclip.files import read_bounded
 
 TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILES = ("tokenizer_config.json", "special_tokens_map.json")
-MAX_TOKENIZER_BYTES = 128 * 1024**2
-"""The largest published ones, of multilingual models, take some 40 MB."""
+MAX_TOKENIZER_BYTES = 64 * 1024**2
+MAX_TOKENIZER_VALUES = 2_500_000
+"""The largest published ones, of multilingual models, take some 40 MB and two million tokens and parts of merges."""
 MAX_SETTINGS_BYTES = 16 * 1024**2
 """``tokenizer_config.json`` repeats every added token."""
 _PADDING = ("[PAD]", "<pad>", "<|endoftext|>")
@@ -72,9 +75,11 @@ class Tokens:
 
 
 def read_tokenizer(path: Path) -> Any:
-    """A ``tokenizer.json`` without padding and truncation of its own."""
+    """A ``tokenizer.json`` without padding and truncation of its own; see `check_tokenizer` for what is refused."""
     library = require("tokenizers", "onnx", "reading a tokenizer")
     raw = read_bounded(path, MAX_TOKENIZER_BYTES, EncoderError)
+    limits = {"limit": MAX_TOKENIZER_BYTES, "values": MAX_TOKENIZER_VALUES}
+    check_tokenizer(strict_loads(raw, str(path), EncoderError, **limits), str(path))
     try:
         tokenizer = library.Tokenizer.from_buffer(raw)
     except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
