@@ -135,6 +135,20 @@ def test_mutated_images_never_raise_anything_else():
                 assert open_image(raw.tobytes()).mode == "RGB"
 
 
+def test_the_scans_of_a_jpeg_are_counted_and_nothing_else(tmp_path):
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(out, "JPEG", progressive=True, comment=b"\xff\xda" * 100)
+    raw = out.getvalue()
+    end, last = raw.rindex(b"\xff\xd9"), raw.rindex(b"\xff\xda")
+    (tmp_path / "a.jpg").write_bytes(raw + b"\xff\xda" * 100)
+    for good in (raw, tmp_path / "a.jpg", raw[:end] + raw[last:end] * 40 + raw[end:]):  # it has ten
+        assert open_image(good).size == (8, 8)
+    (tmp_path / "a.jpg").write_bytes(raw[:end] + raw[last:end] * 41 + raw[end:])
+    for bad in (tmp_path / "a.jpg", (tmp_path / "a.jpg").read_bytes()):
+        with pytest.raises(ImageError, match="more than 50 scans"):
+            open_image(bad)
+
+
 def test_folder_is_recursive_sorted_and_by_ending(tmp_path):
     for name in ("b/2.PNG", "b/1.jpg", "a.webp", "notes.txt", "c.gif", "z/y/x.bmp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

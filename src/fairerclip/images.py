@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import tarfile
 import warnings
@@ -50,6 +51,13 @@ OTHER_ENDINGS = frozenset(
 MAX_PIXELS = 50_000_000
 """The largest image that is decoded; checked from the header, before anything is allocated."""
 MAX_FILE_BYTES = 256 * 1024**2
+MAX_SCANS, MAX_MARKERS = 50, 10_000
+"""Passes over the pixels of a JPEG, of which progressive ones have some ten, and its parts. A pass can take some bytes
+of the file, and takes 50 ms for 50 megapixels."""
+_JPEG = b"\xff\xd8"
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+"""What begins a part of a JPEG: neither a byte of the data nor a restart within it."""
+_SCAN, _END = 0xDA, 0xD9
 _EIGHT_BITS = frozenset({"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr"})
 MAX_LIST_BYTES = 256 * 1024**2
 MAX_LISTED = 2_000_000
@@ -370,8 +378,25 @@ def _quiet_bombs(pillow: Any) -> Iterator[None]:
         yield
 
 
+def _check_parts(raw: bytes) -> None:
+    """Refuse a JPEG of too many parts, which the decoder goes through one by one, before it does."""
+    scans, at = 0, len(_JPEG)
+    for _ in range(MAX_MARKERS):
+        marker = _MARKER.search(raw, at)
+        if marker is None or raw[marker.end() - 1] == _END:
+            return
+        at = marker.end() + int.from_bytes(raw[marker.end() : marker.end() + 2], "big")
+        scans += raw[marker.end() - 1] == _SCAN
+        if scans > MAX_SCANS:
+            raise ImageError(f"it is a JPEG of more than {MAX_SCANS} scans; save it again")
+    raise ImageError(f"it is a JPEG of more than {MAX_MARKERS:,} parts; save it again")
+
+
 def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> Any:
-    """Decode an image into RGB, or say why not. Memory: 4 bytes per pixel.
+    """Decode an image into RGB, or say why not.
+
+    Memory: 8 to 10 bytes per pixel, of WEBP 16, as the image is held as it is stored and in RGB; and the file of a
+    JPEG. The largest image, in WEBP, takes 800 MB.
 
     Parameters
     ----------
@@ -388,7 +413,8 @@ def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> 
     Raises
     ------
     ImageError
-        Not an image of these formats, damaged, cut off, too large, or of more than 8 bits per channel.
+        Not an image of these formats, damaged, cut off, too large, of more than 8 bits per channel, or a JPEG of too
+        many scans.
     """
     pillow = require("PIL.Image", "images", "reading images")
     try:
@@ -398,6 +424,12 @@ def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> 
                 raise ImageError("it is a folder, a pipe or a device, not a file")
             if found.st_size > MAX_FILE_BYTES:
                 raise ImageError(f"it is larger than {MAX_FILE_BYTES} bytes")
+            with open(content, "rb") as handle:
+                if handle.read(len(_JPEG)) == _JPEG:
+                    handle.seek(0)
+                    content = handle.read(found.st_size)
+        if isinstance(content, bytes) and content.startswith(_JPEG):
+            _check_parts(content)
         source = io.BytesIO(content) if isinstance(content, bytes) else content
         with _quiet_bombs(pillow), pillow.open(source, formats=FORMATS) as image:
             width, height = image.size

@@ -798,6 +798,29 @@ def picture_file_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30, png(8, 8)[:60])
 
 
+def jpeg(edge: int, scans: int = 0, parts: bytes = b"") -> bytes:
+    """A progressive picture whose last scan is repeated, with parts at its beginning."""
+    import io
+
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (edge, edge)).save(out, "JPEG", progressive=True)
+    raw = out.getvalue()
+    end = raw.rindex(b"\xff\xd9")
+    return raw[:2] + parts + raw[2:end] + raw[raw.rindex(b"\xff\xda") : end] * scans + raw[end:]
+
+
+@case("image-jpeg")
+def picture_of_many_scans(file: Path) -> None:
+    file.write_bytes(jpeg(3000, scans=200))
+
+
+@case("image-jpeg")
+def picture_of_many_comments(file: Path) -> None:
+    file.write_bytes(jpeg(8, parts=b"\xff\xfe\x00\x02" * 3_000_000))
+
+
 @case("image-tar", harmless=True)
 def tar_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30)
