@@ -302,6 +302,31 @@ def test_tar_is_streamed_and_hostile_members_are_named(tmp_path):
     assert [i.content for i in open_source(file).items({"000"}) if isinstance(i, ImageItem)] == [b"", b"2"]
 
 
+def tar_header(kind, size):
+    member = tarfile.TarInfo("a.png")
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ((tar_header(b"L", 2) + b"a".ljust(512, b"\0")) * 3000, "too many headers of one member"),
+        (tar_header(b"L", 6 << 30), "headers of at most 16,384 bytes, got one of 6,442,450,944"),
+        (tar_header(b"x", 20_000) + b"1" * 20_480, "headers of at most 16,384 bytes, got one of 20,000"),
+        (tar_header(b"0", -512), "got one of -512"),
+        (tar_header(b"S", 0), "it has holes"),
+    ],
+)
+def test_a_hostile_header_of_a_tar_is_refused_with_its_reason(tmp_path, content, reason):
+    make_tar(tmp_path / "s.tar", [("good.png", b"1")])
+    good = (tmp_path / "s.tar").read_bytes()[:1024]
+    (tmp_path / "s.tar").write_bytes(good + content + bytes(1024))
+    first, refused = open_source(tmp_path / "s.tar").items()
+    assert first == ImageItem("good", b"1")
+    assert reason in refused.reason
+
+
 def test_folder_of_tars(tmp_path):
     make_tar(tmp_path / "1.tar", [("b.jpg", b"")])
     make_tar(tmp_path / "0.tar", [("a.jpg", b"")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import shutil
 import struct
 import tracemalloc
@@ -208,7 +207,7 @@ def test_what_is_no_message_is_refused_when_it_is_counted(raw):
 def test_a_constant_that_grows_is_not_computed_when_a_model_is_loaded():
     def resident():
         with open("/proc/self/statm") as told:
-            return int(told.read().split()[1]) * resource.getpagesize()
+            return int(told.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     doublings = [h.make_node("Concat", [f"c{i}"] * 2, [f"c{i + 1}"], axis=0) for i in range(25)]
     graph = h.make_graph(
