@@ -341,7 +341,7 @@ def _clean(value):
     if isinstance(value, ast.Constant):
         return value.value is None
     if isinstance(value, ast.Call):
-        return ast.unparse(value.func) in ("_cell", "_line", "clean")
+        return ast.unparse(value.func) in ("_cell", "_line", "_title", "clean")
     return ast.unparse(value) == "table"
 
 

@@ -206,7 +206,7 @@ def atomic_folder(
         yield fresh
         _sync_tree(fresh)
         _check_folder(path, overwrite)
-        if os.path.lexists(path):
+        if overwrite and os.path.lexists(path):
             _replace_folder(path, fresh, ours, last)
         else:
             _take_name(fresh, path)
