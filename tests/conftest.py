@@ -85,6 +85,14 @@ def run(monkeypatch, capsys):
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk():
+    # What a process has written is there for others at once; only a loss of power would tell the difference.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _one_blas_thread():
     # Small matrices on several workers: BLAS threads would only wait for each other.
     import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited

@@ -403,7 +403,7 @@ def test_what_would_fail_after_the_work_is_said_before_it(run, task, tmp_path, m
     assert refused(run("path", task, "--by", "beauty"), "worst_group")
     assert refused(run("path", no_val), "val")
     assert refused(run("fit", no_val, "-o", tmp_path / "m", "--tune"), "val")
-    assert refused(run("fit", task, "-o", tmp_path / "taken", "--overwrite"), "not a fairerclip model")
+    assert refused(run("fit", task, "-o", tmp_path / "taken", "--overwrite"), "give the name of a folder")
     assert (tmp_path / "taken").read_text() == "mine"
 
 

@@ -38,12 +38,6 @@ def models():
     return [FairerCLIP.load(GOLDEN / "model-4" / name) for name in ("defaults", "named")]
 
 
-@pytest.fixture
-def _unsynced(monkeypatch):
-    """A killed process loses nothing that the system has; to wait for the disk shows nothing."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-
-
 def content(folder):
     return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
@@ -73,7 +67,6 @@ def every_kill(path, before, action, good, *, least):
 
 
 @needs_fork
-@pytest.mark.usefixtures("_unsynced")
 def test_a_model_that_is_replaced_is_old_or_new_whenever_the_process_is_killed(models, tmp_path):
     old, new = (content(model.save(tmp_path / name)) for model, name in zip(models, "ab", strict=True))
     others = {"notes.txt": b"mine", os.path.join("plots", "a.svg"): b"<svg/>"}
@@ -92,7 +85,6 @@ def test_a_model_that_is_replaced_is_old_or_new_whenever_the_process_is_killed(m
 
 
 @needs_fork
-@pytest.mark.usefixtures("_unsynced")
 def test_a_folder_of_tables_is_old_or_new_as_a_whole_whenever_the_process_is_killed(tmp_path):
     path = tmp_path / "tables"
     old, new, other = {"a.csv": b"1", "b.csv": b"2"}, {"b.csv": b"3", "c.csv": b"4"}, {"d.csv": b"mine"}
@@ -108,7 +100,6 @@ def test_a_folder_of_tables_is_old_or_new_as_a_whole_whenever_the_process_is_kil
 
 
 @needs_fork
-@pytest.mark.usefixtures("_unsynced")
 def test_what_is_new_appears_whole_or_not_at_all_whenever_the_process_is_killed(tmp_path):
     path = tmp_path / "new"
 

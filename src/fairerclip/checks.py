@@ -34,7 +34,10 @@ def as_number(value: Any) -> float:
     >>> as_number(0.5), as_number(10**400), as_number("1")
     (0.5, inf, nan)
     """
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole and (
+        not isinstance(value, numbers.Real) or isinstance(value, numbers.Rational)
+    ):  # no Fraction
         return math.nan
     try:
         return float(value)

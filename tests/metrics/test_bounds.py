@@ -16,7 +16,7 @@ from fairerclip.metrics.intervals import clopper_pearson, mover
 from fairerclip.metrics.paired import PairCounts, paired_from_counts
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
-SETS = 500
+SETS = 200
 ERROR = 3 * np.sqrt(0.95 * 0.05 / SETS)  # of a coverage counted over SETS data sets
 
 
