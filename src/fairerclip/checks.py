@@ -42,7 +42,7 @@ def as_number(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, 1 if value >= 0 else -1)  # type: ignore[operator]
+        return math.copysign(math.inf, 1 if value >= 0 else -1)
 
 
 def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
