@@ -12,10 +12,10 @@ from fairerclip.features import make_features
 from fairerclip.features.base import MAX_FEATURES
 
 ODD = (
-    *(1e-300, 1e300, -1e300, 1e308, 1e20, 10**20, 10**400, -1, 0, 0.5, 1.0),
+    *(1e-300, 1e308, -1e300, 10**20, 10**400, -1, 0, 0.5),
     *(float("nan"), float("inf"), -float("inf"), True, np.True_, None, Fraction(1, 3), 3 + 0j),
-    *(np.float16(0.3), np.float32(0.3), np.float64(0.3), np.int64(3), np.array(0.3), np.array([0.1, 0.2])),
-    *("", "abc", b"x", "1e-300*median", "1e300*median"),
+    *(np.float16(0.3), np.int64(3), np.array(0.3), np.array([0.1, 0.2])),
+    *("", "abc", b"x", "1e-300*median"),
     *((), {}, (1e308, -1e308), [float("nan"), 0], ((1e308,) * 2,) * 2, object()),
 )
 METHODS = [FairerCLIP, *(getattr(baselines, name) for name in baselines.__all__)]

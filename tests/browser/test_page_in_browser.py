@@ -225,8 +225,7 @@ def violations(opened):
     return [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in response]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
 def test_axe_finds_nothing(open_page, theme, width):
     # axe injects itself, which the policy rightly forbids: it is lifted here, and here alone.
     results = sample.two_class(taus=3, tau_zs=2)

@@ -175,7 +175,7 @@ def parquet_with_many_zero_embeddings(file: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    n, p = 50_000, 1024
+    n, p = 20_000, 512
     flat = pa.array(np.zeros(n * p, dtype=np.float32))
     pq.write_table(
         pa.table({"embedding": pa.FixedSizeListArray.from_arrays(flat, p)}), file, compression="zstd"
@@ -284,7 +284,7 @@ def a_long_column_name(file: Path) -> None:
 
 @case("task-safetensors")
 def many_keys_of_metadata(file: Path) -> None:
-    tensors(file, {"__metadata__": {f"sensitive_names_{i}": '["a"]' for i in range(300_000)}})
+    tensors(file, {"__metadata__": {f"sensitive_names_{i}": '["a"]' for i in range(120_000)}})
 
 
 @case("task-npz")
@@ -360,12 +360,12 @@ def names_times_templates_of_many_attributes(file: Path) -> None:
 
 @case("safetensors")
 def header_of_empty_lists(file: Path) -> None:
-    tensors(file, b"[" + b"[]," * 33_000_000 + b"[]]")
+    tensors(file, b"[" + b"[]," * 12_000_000 + b"[]]")
 
 
 @case("task-safetensors")
 def header_of_empty_lists_within_the_limit(file: Path) -> None:
-    tensors(file, b"[" + b"[]," * 11_000_000 + b"[]]")
+    tensors(file, b"[" + b"[]," * 5_000_000 + b"[]]")
 
 
 @case("task-safetensors")
@@ -592,7 +592,7 @@ def npz_of_a_later_zip_version_applied(file: Path) -> None:
 
 @case("npz")
 def npz_with_a_long_directory(file: Path) -> None:
-    archive(file, {f"{'n' * 200}{i}.npy": b"" for i in range(20_000)}, zipfile.ZIP_STORED)
+    archive(file, {f"{'n' * 200}{i}.npy": b"" for i in range(6_000)}, zipfile.ZIP_STORED)
 
 
 @case("npz")
