@@ -103,7 +103,8 @@ class Preprocessing:
     def __post_init__(self) -> None:
         problem = _problem(self)
         if problem:
-            raise EncoderError(f"preprocessing cannot be used: {problem}; got {asdict(self)!r:.300}")
+            came = ", ".join(f"{name} {_shown(value):.60}" for name, value in vars(self).items())
+            raise EncoderError(f"preprocessing cannot be used: {problem}; got {came}")
 
     @classmethod
     def openai(cls, size: int) -> Preprocessing:
@@ -250,6 +251,16 @@ def _pair(value: Any) -> bool:
         and len(value) == 2
         and all(is_whole(edge) and 0 < edge <= MAX_IMAGE_EDGE for edge in value)
     )
+
+
+def _shown(value: Any) -> str:
+    """A setting in a message; what is nested is only named, as `repr` fails where it is deep."""
+    plain = (str, int, float, type(None))
+    if isinstance(value, plain) or (
+        isinstance(value, list | tuple) and all(isinstance(v, plain) for v in value)
+    ):
+        return repr(value)
+    return f"a {type(value).__name__}"
 
 
 def _problem(p: Preprocessing) -> str | None:
