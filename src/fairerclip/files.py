@@ -85,13 +85,13 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse, before the work, a file that could not be written after it: taken, or in a folder that is not ours."""
     _check_file(path, overwrite)
-    check_writable(path)
+    _check_writable(path)
 
 
 def check_folder(path: Path, overwrite: bool) -> None:
     """Refuse, before the work, a folder that could not be written after it: taken, or not ours to write into."""
     _check_folder(path, overwrite)
-    check_writable(path)
+    _check_writable(path)
 
 
 def _check_file(path: Path, overwrite: bool) -> None:
@@ -142,7 +142,7 @@ def _named(path: Path) -> Path:
     return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
-def check_writable(path: Path) -> None:
+def _check_writable(path: Path) -> None:
     """Make a file, without a name where the system can, in the folder that the path or its parents will be made in."""
     with writing(path):
         lock = _beside(_named(path), "lock")

@@ -92,3 +92,9 @@ def test_an_image_too_narrow_to_resize_is_refused():
     image = pytest.importorskip("PIL.Image")
     with pytest.raises(ImageError, match="too narrow"):
         Preprocessing.openai(224).apply(image.new("RGB", (2, 100_000)))
+
+
+@pytest.mark.parametrize("value", [10**5000, [10**5000] * 2, [[[]]], {"a": 1}], ids=range(4))
+def test_a_setting_that_cannot_be_written_out_is_named(value):
+    with pytest.raises(EncoderError, match="preprocessing cannot be used"):
+        Preprocessing(value, "shortest", (64, 64), (0.5,) * 3, (0.5,) * 3)

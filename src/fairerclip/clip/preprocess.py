@@ -254,13 +254,12 @@ def _pair(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A setting in a message; what is nested is only named, as `repr` fails where it is deep."""
-    plain = (str, int, float, type(None))
-    if isinstance(value, plain) or (
-        isinstance(value, list | tuple) and all(isinstance(v, plain) for v in value)
-    ):
-        return repr(value)
-    return f"a {type(value).__name__}"
+    """A setting in a message; what is nested or huge is only named, as `repr` fails on it."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    short = all(
+        v.bit_length() <= 64 if isinstance(v, int) else isinstance(v, str | float | None) for v in values
+    )
+    return repr(value) if short else f"a {type(value).__name__}"
 
 
 def _problem(p: Preprocessing) -> str | None:
