@@ -12,10 +12,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from fairerclip.metrics.bounds import group_intervals
-from fairerclip.metrics.figures import evaluate
+from fairerclip.metrics.groups.bounds import group_intervals
+from fairerclip.metrics.groups.group_figures import evaluate
+from fairerclip.metrics.groups.paired import PairCounts, paired_from_counts
 from fairerclip.metrics.names import FIGURES
-from fairerclip.metrics.paired import PairCounts, paired_from_counts
 
 TRAIN = 100
 

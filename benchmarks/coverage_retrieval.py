@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from fairerclip.metrics import _gallery
-from fairerclip.metrics._topk import rankings
+from fairerclip.metrics.retrieval import gallery as _gallery
+from fairerclip.metrics.retrieval.top_rows import rankings
 
 QUERIES = 5
 BOOST, RELEVANT = 0.7, 0.3

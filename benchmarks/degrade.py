@@ -21,11 +21,11 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from fairerclip import FairerCLIP
-from fairerclip.compare.methods import METHODS
-from fairerclip.compare.run import choose_model
 from fairerclip.data import load_task, resplit
+from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import max_skew
-from fairerclip.workflow import UNKNOWN, Experiment
+from fairerclip.study.methods import METHODS
+from fairerclip.study.run_method import choose_model
 
 TASKS = ("celeba_blond", "celeba_cheekbones", "celeba_attractive", "pacs")
 SHARES = (0.0, 0.01, 0.05, 0.2, 1.0)

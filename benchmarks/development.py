@@ -24,7 +24,7 @@ import numpy as np
 from fairerclip import FairerCLIP
 from fairerclip.baselines import OrthProj
 from fairerclip.data import Sensitive, Split, Task, load_task, resplit
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 SHARES = (0.45, 0.2)
 """Of each cell in training and in validation; the rest is held out."""

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fairerclip.clip import Encoder, load
-from fairerclip.embed import embed_images
-from fairerclip.images import open_image
+from fairerclip.encoders import Encoder, load
+from fairerclip.encoders.embed import embed_images
+from fairerclip.encoders.images import open_image
 
 TARGET = 0.85
 SIZE = (500, 375)

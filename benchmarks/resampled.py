@@ -29,15 +29,15 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP
+from fairerclip._util.files import atomic_file
 from fairerclip.baselines import LEACE, OrthCali, OrthProj
-from fairerclip.compare.methods import METHODS
-from fairerclip.compare.run import choose_model
-from fairerclip.compare.workers import Answer, Call, run_calls
 from fairerclip.data import Task, load_task, resplit
-from fairerclip.files import atomic_file
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import max_skew
+from fairerclip.study.methods import METHODS
+from fairerclip.study.run_method import choose_model
+from fairerclip.study.workers import Answer, Call, run_calls
 from fairerclip.tuning.readers import read_sensitive
-from fairerclip.workflow import Experiment
 
 INTRINSIC = ("celeba_cheekbones", "celeba_attractive")
 """Tasks whose target depends on the sensitive attribute by itself: EOD is looked at."""

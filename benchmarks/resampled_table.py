@@ -20,8 +20,8 @@ import numpy as np
 from resampled import BY_KEY, KINDS
 from scipy.stats import t as student
 
-from fairerclip.compare.study import RANK
 from fairerclip.data import Task, load_task, resplit
+from fairerclip.study.compare import RANK
 
 SEES = {"none": "–", "target": "Y", "all": "Y, S", "validation": "validation's Y, S"}
 COMPARED = ("fairerclip", "search", "default", "published")

@@ -16,13 +16,13 @@ import numpy as np
 
 from fairerclip import FairerCLIP
 from fairerclip.data import load_task, resplit
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import shrunken_worst_group
-from fairerclip.path import PRIOR
+from fairerclip.model.path import PRIOR
 from fairerclip.tuning.choose import Choice, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
 from fairerclip.tuning.search import gather
-from fairerclip.workflow import Experiment
 
 
 def judge_of(experiment: Experiment, name: str, shape: tuple[int, int]) -> Judge:

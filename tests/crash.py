@@ -28,15 +28,16 @@ import numpy as np
 import pytest
 
 import fairerclip
-from fairerclip import FairerCLIP, demo
-from fairerclip.audit.task import AuditOptions, audit_task
+from fairerclip import FairerCLIP
+from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.cli.main import main as command_line
 from fairerclip.data import StoreWriter, load_task, save_task, simulate
 from fairerclip.data.stores import open_store
 from fairerclip.errors import FairerClipError, StoreError
-from fairerclip.reproduce import source
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.study import demo
+from fairerclip.study.paper import task_source as source
 from light import few_settings
 
 NAMED = "rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink symlinkat truncate chmod"

@@ -7,7 +7,7 @@ import signal
 import sys
 import warnings
 
-from fairerclip import exchange
+from fairerclip._util import exchange
 
 EVENTS = {
     "os.rename",

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from fairerclip.compare import methods, study
-from fairerclip.compare.workers import guarded
-from fairerclip.reproduce import context
+from fairerclip.study import compare as study
+from fairerclip.study import methods
+from fairerclip.study.paper import context
+from fairerclip.study.workers import guarded
 from fairerclip.tuning import search
 
 

@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP, load_task
-from fairerclip.agreement import agreement
 from fairerclip.baselines import LEACE, ZeroShot
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import (
@@ -17,7 +16,8 @@ from fairerclip.errors import (
     SwappedPromptsWarning,
     UninformativePromptsWarning,
 )
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.inputs.agreement import agreement
 
 NAMES = np.array(["landbird", "waterbird", "seabird", "shorebird"])
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip.build import Labelled, build_task, random_split
 from fairerclip.data import load_task
+from fairerclip.data.build import Labelled, build_task, random_split
 from fairerclip.data.datasets import read_dataset
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.store_writer import StoreWriter
 from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.writer import StoreWriter
 from fairerclip.errors import JoinError, LabelError, ParameterError, StoreError
 
 WIDTH = 8
@@ -309,9 +309,9 @@ def test_prompts_of_another_model_are_refused(run, tmp_path, monkeypatch):
         def encode_text(self, prompts):
             return np.stack([vector(p) for p in prompts])
 
-    import fairerclip.clip
+    import fairerclip.encoders.loading
 
-    monkeypatch.setattr(fairerclip.clip, "load", lambda *a, **k: Other())
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", lambda *a, **k: Other())
     assert refused(run(*files.arguments("--model", "B")), "A", "B")
 
 
@@ -336,7 +336,7 @@ def test_build_task_says_what_is_missing():
 
 
 def test_a_split_column_must_be_whole():
-    from fairerclip.build import _named_split
+    from fairerclip.data.build import _named_split
     from fairerclip.data.label_table import Column
 
     with pytest.raises(LabelError, match="no split for 1 rows"):
@@ -419,9 +419,9 @@ def test_a_dataset_can_be_embedded_on_the_way(run, tmp_path, monkeypatch):
         def encode_text(self, prompts):
             return np.stack([vector(p) for p in prompts]).astype(np.float32)
 
-    import fairerclip.clip
+    import fairerclip.encoders.loading
 
-    monkeypatch.setattr(fairerclip.clip, "load", lambda *a, **k: Tiny())
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", lambda *a, **k: Tiny())
     code, out, err = run(
         "task", "waterbirds", tmp_path / "birds", "--model", "tiny", "-o", tmp_path / "t.npz"
     )

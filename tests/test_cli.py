@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP, __version__
-from fairerclip import model as model_module
+from fairerclip._util.numbers import number
 from fairerclip.data import save_task, simulate
-from fairerclip.numbers import number
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.model import estimator as model_module
 
 FAST = ("--set", "n_features=150")
 
@@ -279,7 +279,7 @@ def test_apply_refuses_rankings_that_cannot_be(run, task, ranking, tmp_path):
 
 def test_demo_tells_the_whole_story_and_leaves_a_model_and_a_page(run, tmp_path, monkeypatch):
     small = simulate("waterbirds", seed=1, scale=0.2, width=64)
-    monkeypatch.setattr("fairerclip.demo.open_task", lambda source: small)
+    monkeypatch.setattr("fairerclip.study.demo.open_task", lambda source: small)
     code, out, _ = run("demo", "-o", tmp_path / "d")
     assert code == 0
     assert "Simulated" in out

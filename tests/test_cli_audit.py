@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.model_facts import model_facts
-from fairerclip.audit.results import read_results
+from fairerclip.auditing.model_facts import model_facts
+from fairerclip.auditing.results_old import read_results
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
 
 QUICK = ("--permutations", 19)

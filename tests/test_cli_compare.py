@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from fairerclip.compare import study
-from fairerclip.compare.methods import METHODS
-from fairerclip.compare.workers import guarded
 from fairerclip.data import save_task, simulate
+from fairerclip.study import compare as study
+from fairerclip.study.methods import METHODS
+from fairerclip.study.workers import guarded
 
 BY_KEY = {method.key: method for method in METHODS}
 

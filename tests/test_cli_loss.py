@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-import fairerclip.audit.task
-import fairerclip.demo
-import fairerclip.reproduce.run
+import fairerclip.auditing.run
+import fairerclip.study.demo
+import fairerclip.study.paper.reproduce
 from fairerclip import FairerCLIP
-from fairerclip.compare import study
-from fairerclip.compare.workers import guarded
+from fairerclip._util.files import atomic_file, atomic_folder
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import LostWorkerError
-from fairerclip.files import atomic_file, atomic_folder
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.study import compare as study
+from fairerclip.study.workers import guarded
 
 
 class Began(Exception):
@@ -61,9 +61,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run, task, tm
     monkeypatch.setattr(FairerCLIP, "load", begin)
     monkeypatch.setattr(Experiment, "tune", begin)
     monkeypatch.setattr(study, "run_calls", begin)
-    monkeypatch.setattr(fairerclip.audit.task, "audit_task", begin)
-    monkeypatch.setattr(fairerclip.demo, "open_task", begin)
-    monkeypatch.setattr(fairerclip.reproduce.run, "run_entry", begin)
+    monkeypatch.setattr(fairerclip.auditing.run, "audit_task", begin)
+    monkeypatch.setattr(fairerclip.study.demo, "open_task", begin)
+    monkeypatch.setattr(fairerclip.study.paper.reproduce, "run_entry", begin)
     (tmp_path / "file").write_text("x")
     given = [str(word).replace("TASK", str(task)).replace("TMP", str(tmp_path)) for word in COMMANDS[name]]
     code, _, err = run(*given, tmp_path / "file" / f"out{ENDINGS.get(name, '')}")
@@ -148,7 +148,7 @@ def test_a_run_whose_process_died_ends_in_failure_although_no_method_was_named(
 def test_a_lost_part_of_a_reproduction_ends_in_failure(run, tmp_path, monkeypatch):
     found = {"name": "heatmaps", "failed": False, "absent": False, "tasks": [1], "failures": []}
     results = [{**found, "failures": ["fit: LostWorkerError: its process ended without an answer"]}]
-    monkeypatch.setattr(fairerclip.reproduce.run, "reproduce", lambda *rest, **options: results)
+    monkeypatch.setattr(fairerclip.study.paper.reproduce, "reproduce", lambda *rest, **options: results)
     code, _, err = run("reproduce", "heatmaps", "-o", tmp_path / "out")
     assert code == 1
     assert err.startswith("fairerclip: 1 parts were lost (first: heatmaps: fit: LostWorkerError")
@@ -164,9 +164,9 @@ def test_a_lost_part_of_a_reproduction_ends_in_failure(run, tmp_path, monkeypatc
     "damage", [{"failures": 3}, {"made": []}, {"made": "today"}, {"format": "x"}], ids=str
 )
 def test_a_damaged_page_of_a_reproduction_is_told_of_in_the_index(tmp_path, damage):
-    from fairerclip.reproduce.source import Source
+    from fairerclip.study.paper.task_source import TaskSource
 
     head = {"format": "fairerclip-reproduction", "version": 1, "failures": [], "made": {}, "document": {}}
     (tmp_path / "heatmaps.json").write_text(json.dumps(head | damage))
-    page = fairerclip.reproduce.run.index_page(tmp_path, Source("simulated"), [])
+    page = fairerclip.study.paper.reproduce.index_page(tmp_path, TaskSource("simulated"), [])
     assert "heatmaps.json" in page.to_markdown().replace("\\", "")

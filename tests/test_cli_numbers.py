@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.checks import RANGES, check_range
+from fairerclip._util.checks import RANGES, check_range
 from fairerclip.cli.app import app
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import ParameterError
-from fairerclip.path import check_plane
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.model.path import check_plane
 from light import few_settings
 from options_of import commands, options
 

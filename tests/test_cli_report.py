@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fairerclip.audit.results import read_results, write_results
-from fairerclip.cli.audit import full_audit
+from fairerclip.auditing.results_old import read_results, write_results
+from fairerclip.cli.command_audit import full_audit
 from fairerclip.cli.options import load_experiment
 from fairerclip.data import save_task, simulate
 

@@ -12,7 +12,7 @@ import pytest
 import fairerclip
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 from foreign_text import FILE_NAME, NAME, forbidden, renamed
 from light import few_settings
 

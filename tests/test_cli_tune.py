@@ -7,8 +7,8 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
+from fairerclip.experiment import Experiment
 from fairerclip.tuning import search
-from fairerclip.workflow import Experiment
 
 SMALL = ("--set", "n_features=150")
 

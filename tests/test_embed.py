@@ -14,19 +14,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fairerclip.clip import Preprocessing
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.store_writer import read_skipped, read_text
 from fairerclip.data.stores import open_store
-from fairerclip.embed import embed_images, embed_prompts
+from fairerclip.data.writer import read_skipped, read_text
+from fairerclip.encoders import Preprocessing
+from fairerclip.encoders.embed import embed_images, embed_prompts
 from fairerclip.errors import DatasetError, OutputExistsError, ParameterError, ProvenanceError
 
 Image = pytest.importorskip("PIL.Image")
 STUB = '''
 import sys, time
 import numpy as np
-from fairerclip.clip import Preprocessing
+from fairerclip.encoders.preprocess import Preprocessing
 from fairerclip.data.provenance import Provenance
 
 class Stub:
@@ -186,7 +186,7 @@ def test_killed_run_is_completed_nothing_twice_nothing_lost(folder, tmp_path):
     (tmp_path / "stub.py").write_text(STUB)
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import fairerclip.embed as embed; from stub import Stub\n"
+        "import fairerclip.encoders.embed as embed; from stub import Stub\n"
         "embed.SHARD_ROWS = 4\n"
         "embed.embed_images(sys.argv[2], Stub(pause=0.05), sys.argv[3], batch_size=3)\n"
     )
@@ -255,8 +255,9 @@ def command(monkeypatch):
     import typer
     from typer.testing import CliRunner
 
-    import fairerclip.clip
-    from fairerclip.cli import embed, show
+    import fairerclip.encoders.loading
+    from fairerclip.cli import command_embed as embed
+    from fairerclip.cli import show
 
     asked = SimpleNamespace(options=None)
 
@@ -264,7 +265,7 @@ def command(monkeypatch):
         asked.options = {"name": name, **options}
         return Stub()
 
-    monkeypatch.setattr(fairerclip.clip, "load", fake_load)
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", fake_load)
     app = typer.Typer()
     app.command()(embed.embed)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip import numbers
-from fairerclip.numbers import (
+from fairerclip._util import numbers
+from fairerclip._util.numbers import (
     bare,
     change,
     gap,
@@ -27,7 +27,7 @@ from fairerclip.numbers import (
     significant,
 )
 
-SOURCE = Path(numbers.__file__).parent
+SOURCE = Path(numbers.__file__).parents[1]
 SCRIPT = SOURCE / "report" / "templates" / "page.js"
 MOST = 400
 
@@ -119,26 +119,26 @@ def test_the_script_writes_every_share_as_python_does():
 
 FLOAT_FORMAT = re.compile(r"[eEfFgG%]$")
 NOT_FIGURES = {
-    "checks.py": "ranges in error messages",
+    "_util/checks.py": "ranges in error messages",
     "features/bandwidth.py": "a range in an error message",
-    "parameters.py": "ranges in error messages",
-    "numbers.py": "the formatter itself",
+    "model/parameters.py": "ranges in error messages",
+    "_util/numbers.py": "the formatter itself",
     "report/document_charts.py": "coordinates of a drawing",
-    "audit/pictures.py": "edges of bins as data",
-    "audit/task.py": "seconds as data",
-    "audit/wording.py": "a cosine in an error message",
+    "auditing/sections/pictures.py": "edges of bins as data",
+    "auditing/run.py": "seconds as data",
+    "auditing/sections/wording.py": "a cosine in an error message",
     "baselines/dfr.py": "a parameter in a warning",
     "baselines/linear_probe.py": "a grid of parameters",
     "baselines/logistic.py": "parameters in error messages",
-    "clip/preprocess.py": "constants of a preprocessing",
+    "encoders/preprocess.py": "constants of a preprocessing",
     "data/datasets/cfd.py": "shares of a split that were asked for",
     "data/datasets/fairface.py": "the share of a split that was asked for",
-    "data/npz.py": "a limit in an error message",
+    "data/io/npz.py": "a limit in an error message",
     "data/preflight.py": "magnitudes of embeddings, no figure of a model",
-    "drift.py": "lengths and cosines of embeddings, no figure of a model",
-    "inputs.py": "magnitudes in an error message",
-    "predicting.py": "a cosine in an error message",
-    "reproduce/figures.py": "a grid of parameters",
+    "inputs/drift.py": "lengths and cosines of embeddings, no figure of a model",
+    "inputs/image_rows.py": "magnitudes in an error message",
+    "model/predictor.py": "a cosine in an error message",
+    "study/paper/paper_figures.py": "a grid of parameters",
     "solver/alternation.py": "parameters in error messages",
     "solver/iterative.py": "residuals in an error message",
     "solver/lowrank.py": "a parameter in an error message",

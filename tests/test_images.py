@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip import images
+from fairerclip.encoders import images
+from fairerclip.encoders.images import ImageItem, Refused, open_image, open_source
 from fairerclip.errors import DatasetError, ImageError, JoinError
-from fairerclip.images import ImageItem, Refused, open_image, open_source
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -231,7 +231,7 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
     e = embeddings()
     m = fitted(e)
     whole = m.transform(e.X)
-    monkeypatch.setattr("fairerclip.predicting.BLOCK_ROWS", 7)
+    monkeypatch.setattr("fairerclip.model.predictor.BLOCK_ROWS", 7)
     assert_allclose(m.transform(e.X), whole, rtol=1e-10, atol=1e-12)
     assert_allclose(np.concatenate([m.transform(e.X[i : i + 1]) for i in range(20)]), whole[:20], atol=1e-10)
 

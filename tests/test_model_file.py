@@ -17,8 +17,8 @@ from safetensors.numpy import save as save_tensors
 import fairerclip
 from fairerclip import FairerCLIP
 from fairerclip.errors import ModelFileError, OutputExistsError, StateError
-from fairerclip.persist import archive
-from fairerclip.persist.model_file import MANIFEST, TENSORS
+from fairerclip.model import archive
+from fairerclip.model.model_file import MANIFEST, TENSORS
 
 
 def small(**parameters):

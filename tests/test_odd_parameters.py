@@ -9,7 +9,7 @@ import pytest
 from fairerclip import FairerCLIP, baselines
 from fairerclip.errors import FairerClipError, FairerClipWarning, ParameterError
 from fairerclip.features import make_features
-from fairerclip.features.base import MAX_FEATURES
+from fairerclip.features.feature_map import MAX_FEATURES
 
 ODD = (
     *(1e-300, 1e308, -1e300, 10**20, 10**400, -1, 0, 0.5),

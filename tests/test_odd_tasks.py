@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.results import write_results
+from fairerclip.auditing.results_old import write_results
 from fairerclip.data import save_task
 from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError, ResultsFileError
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import paired_report
-from fairerclip.solver.terms import Attribute, LabelDesign, LabelTable, target_map
-from fairerclip.workflow import Experiment
+from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments, target_map
 from light import few_settings
 from odd_tasks import EVERY, ODD, edited, plain
 
@@ -132,7 +132,7 @@ def test_moments_of_many_classes_grow_with_rows_and_classes(tracemalloc_peak):
     y = np.arange(2 * c) % c
     rng = np.random.default_rng(0)
     design = LabelDesign(y, c, (Attribute("s", np.eye(2)[y % 2]),), rng.normal(size=(2 * c, c)))
-    table, peak = tracemalloc_peak(lambda: LabelTable.of(design, np.ones(2 * c)))
+    table, peak = tracemalloc_peak(lambda: LabelMoments.of(design, np.ones(2 * c)))
     assert table.variance(target_map(table, 0.0)) == pytest.approx(1 - 1 / c)
     assert peak < 8e6
 
@@ -154,7 +154,7 @@ def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes
 
 
 def test_results_that_could_not_be_read_are_not_written(tmp_path, monkeypatch):
-    from fairerclip.audit import results
+    from fairerclip.auditing import results_file as results
 
     monkeypatch.setattr(results, "check_results", lambda document, exact: document)
     with pytest.raises(ResultsFileError, match="at most 300,000 values"):

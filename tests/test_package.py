@@ -5,11 +5,13 @@ import re
 import socket
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import fairerclip
+from fairerclip.errors import RenamedWarning
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -68,6 +70,40 @@ def test_modules_stay_small():
         if (n := len(f.read_text().splitlines())) > 500
     }
     assert not long
+
+
+SHIMS = {
+    "fairerclip/" + file
+    for file in ("clip.py", "embed.py", "workflow.py", "audit/task.py", "audit/results.py")
+}
+"""Earlier names of modules: they go with the next release."""
+
+
+def test_every_module_and_every_class_has_a_name_of_its_own():
+    files, classes = {}, {}
+    for file in (ROOT / "src").rglob("*.py"):
+        place = file.relative_to(ROOT / "src").as_posix()
+        if file.name != "__init__.py" and place not in SHIMS:
+            files.setdefault(file.name, []).append(place)
+        for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE):
+            classes.setdefault(name, []).append(place)
+    assert {name: places for name, places in (files | classes).items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "new"),
+    [
+        ("fairerclip.clip", "load", "fairerclip.encoders.loading"),
+        ("fairerclip.embed", "embed_images", "fairerclip.encoders.embed"),
+        ("fairerclip.workflow", "Experiment", "fairerclip.experiment"),
+        ("fairerclip.audit.task", "audit_task", "fairerclip.auditing.run"),
+        ("fairerclip.audit.results", "read_results", "fairerclip.auditing.results"),
+    ],
+)
+def test_earlier_names_of_modules_still_import_with_a_warning(old, name, new):
+    with pytest.warns(RenamedWarning, match=re.escape(f"{old} is called fairerclip.")):
+        found = getattr(import_module(old), name)
+    assert found is getattr(import_module(new), name)
 
 
 def test_the_project_speaks_of_itself_alone():

@@ -18,7 +18,7 @@ from fairerclip.errors import (
     ShapeError,
     StateError,
 )
-from fairerclip.path import CHOOSE, PRIOR, encode_groups
+from fairerclip.model.path import CHOOSE, PRIOR, encode_groups
 from paper import PAPER
 
 

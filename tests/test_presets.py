@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.errors import FairerClipWarning, ParameterError, TextCollapseError
-from fairerclip.parameters import PRESETS, preset_name
+from fairerclip.model.presets import PRESETS, preset_name
 
 # dataset: D, τ, τ_z of the paper's implementation table.
 PAPER = {

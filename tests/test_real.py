@@ -5,7 +5,7 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.data import load_task
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 from paper import PAPER
 
 pytestmark = pytest.mark.real

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from fairerclip import FairerCLIP, exchange, files
+from fairerclip import FairerCLIP
+from fairerclip._util import exchange, files
+from fairerclip._util.files import (
+    atomic_file,
+    atomic_folder,
+    check_folder,
+    check_free,
+    sole_use,
+    write_folder,
+)
 from fairerclip.baselines import load_baseline
 from fairerclip.errors import (
     ModelFileError,
@@ -24,8 +33,7 @@ from fairerclip.errors import (
     OutputError,
     OutputExistsError,
 )
-from fairerclip.files import atomic_file, atomic_folder, check_folder, check_free, sole_use, write_folder
-from fairerclip.persist.model_file import MANIFEST, TENSORS
+from fairerclip.model.model_file import MANIFEST, TENSORS
 from faults import killed_before
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import FreeQueryError, IdleParameterWarning, RenamedWarning
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 from paper import PAPER
 
 SETTINGS = {

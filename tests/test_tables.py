@@ -3,9 +3,12 @@ import csv
 import numpy as np
 import pytest
 
+from fairerclip._util.files import atomic_file
+from fairerclip.cli.options import parse_grid
+from fairerclip.data.io.csv_table import csv_bytes, defused, write_table
 from fairerclip.errors import OutputExistsError, ParameterError
-from fairerclip.files import atomic_file
-from fairerclip.tables import csv_bytes, defused, front, parse_grid, write_predictions, write_table
+from fairerclip.model.apply import write_predictions
+from fairerclip.model.path import front
 
 
 def test_a_grid_is_a_range_or_a_list():

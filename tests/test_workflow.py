@@ -6,8 +6,9 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
+from fairerclip.experiment import Experiment, effective_strength
 from fairerclip.metrics import group_report
-from fairerclip.workflow import Experiment, apply_model, effective_strength
+from fairerclip.model.apply import apply_model
 from paper import PAPER
 
 

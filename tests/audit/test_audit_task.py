@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.results import check_results
-from fairerclip.audit.task import STEPS, AuditOptions, audit_task, digest
+from fairerclip.auditing.results_old import check_results
+from fairerclip.auditing.run import STEPS, AuditOptions, audit_task, digest
 from fairerclip.data import Split, Variants, load_task, save_task, simulate
 from fairerclip.errors import LabelError, ParameterError, UntunedRankingWarning
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
 from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
-from fairerclip.workflow import Experiment
 
 FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)

@@ -5,10 +5,10 @@ import copy
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.task import AuditOptions, audit_task
-from fairerclip.audit.verdict import judge
+from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.auditing.verdict import judge
 from fairerclip.data import simulate
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import fairerclip.clip
-from fairerclip.audit.models import audit_tasks, draw, read_models, task_files
-from fairerclip.clip import ModelChoice
+import fairerclip.encoders.loading
+from fairerclip.auditing.many_models import audit_tasks, draw, read_models, task_files
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.store_writer import StoreWriter
+from fairerclip.data.writer import StoreWriter
+from fairerclip.encoders import ModelChoice
 from fairerclip.errors import LabelError, ParameterError, TaskFileError
 
 
@@ -126,7 +126,7 @@ def test_a_dataset_through_several_models_from_the_command_line(run, tmp_path, m
             Z = np.stack([np.random.default_rng(sum(p.encode())).normal(size=6) for p in prompts])
             return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
 
-    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: Random(name))
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", lambda name, **options: Random(name))
     arguments = ("audit", "--dataset", "waterbirds", "--root", root, "--work", tmp_path / "w")
     models = ("--model", "open_clip:A", "--model", "open_clip:BB", "--json")
     code, out, err = run(*arguments, *models)

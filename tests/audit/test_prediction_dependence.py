@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.audit.dependence import MEASURES, audit_dependence, prediction_dependence
+from fairerclip.auditing.sections.dependence import MEASURES, audit_dependence, prediction_dependence
 from fairerclip.data import simulate
 from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import dep, hsic, kcc, permutation_test
-from fairerclip.workflow import Experiment
 
 SLOW = {"dep": dep, "hsic": hsic, "kcc": kcc}
 

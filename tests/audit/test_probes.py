@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.audit.probes import CROSSED, KINDS, audit_probes, probe_sensitive
+from fairerclip.auditing.sections.probes import CROSSED, KINDS, audit_probes, probe_sensitive
 from fairerclip.data import simulate
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.experiment import Experiment
 from fairerclip.metrics.intervals import mover
-from fairerclip.workflow import Experiment
 
 
 def noise(n=300, p=10, seed=3):

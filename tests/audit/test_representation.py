@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.audit import representation
+from fairerclip.auditing.sections import representation
 from fairerclip.data import simulate
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import hsic, kcc
-from fairerclip.workflow import Experiment
 
 
 @pytest.fixture(scope="module")

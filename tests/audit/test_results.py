@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairerclip.audit import results as results_module
-from fairerclip.audit.results import check_results, read_results, write_results
+from fairerclip.auditing import results_old as results_module
+from fairerclip.auditing.results_old import check_results, read_results, write_results
 from fairerclip.errors import OutputExistsError, ResultsFileError
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "report"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.audit.wording import OWN, audit_wording, variants_from_encoder
+from fairerclip.auditing.sections.wording import OWN, audit_wording, variants_from_encoder
 from fairerclip.data import simulate
 from fairerclip.errors import (
     LabelError,
@@ -16,7 +16,7 @@ from fairerclip.errors import (
     ShapeError,
     ZeroRowError,
 )
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, ZeroShot
 from fairerclip.data import load_task
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 pytestmark = pytest.mark.real
 

@@ -289,7 +289,7 @@ def test_wrong_parameters_say_what_is_accepted():
 @pytest.mark.real
 def test_on_real_faces_the_worst_group_gains_over_the_plain_adapter(real_data):
     from fairerclip.data import load_task
-    from fairerclip.workflow import Experiment
+    from fairerclip.experiment import Experiment
 
     task = load_task(real_data / "celeba_blond.npz")
     experiment = Experiment.of(task)

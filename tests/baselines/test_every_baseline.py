@@ -15,7 +15,7 @@ from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, Wi
 from fairerclip.baselines.base import Needs
 from fairerclip.data import simulate
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 MODELS = [
     ZeroShot(),

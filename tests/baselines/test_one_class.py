@@ -7,12 +7,12 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import LEACE, OrthCali, OrthProj, ZeroShot
-from fairerclip.compare.methods import chosen_methods
-from fairerclip.compare.run import run_method
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import LabelError, VanishedLabelWarning
-from fairerclip.reproduce.fairface import pair_skews
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.study.methods import chosen_methods
+from fairerclip.study.paper.fairface_skew import pair_skews
+from fairerclip.study.run_method import run_method
 
 MODELS = [ZeroShot(), OrthProj(), OrthCali(), LEACE()]
 KEYS = ("zero-shot", "orth-proj", "orth-cali", "leace")

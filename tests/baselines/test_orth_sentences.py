@@ -8,12 +8,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import LEACE, OrthCali, OrthProj, ZeroShot, load_baseline
-from fairerclip.compare.methods import chosen_methods
-from fairerclip.compare.run import fit_arguments, run_method
 from fairerclip.data import Sentences, simulate
 from fairerclip.data.prompts import encode_prompts, load_prompts
 from fairerclip.errors import ParameterError, PromptError, ShapeError
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
+from fairerclip.study.methods import chosen_methods
+from fairerclip.study.run_method import fit_arguments, run_method
 
 
 def unit(a):

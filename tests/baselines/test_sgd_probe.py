@@ -101,7 +101,7 @@ def test_a_class_without_rows_and_one_row_batches_are_no_trouble():
 @pytest.mark.real
 def test_on_real_faces_the_probe_beats_zero_shot_on_average(real_data):
     from fairerclip.data import load_task
-    from fairerclip.workflow import Experiment
+    from fairerclip.experiment import Experiment
 
     task = load_task(real_data / "celeba_blond.npz")
     experiment = Experiment.of(task)

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.results import read_results, write_results
-from fairerclip.audit.task import AuditOptions, audit_task
+from fairerclip._util.numbers import number, percent, points, setting, shown, signed
+from fairerclip.auditing.results_old import read_results, write_results
+from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import simulate
-from fairerclip.numbers import number, percent, points, setting, shown, signed
-from fairerclip.workflow import Experiment
+from fairerclip.experiment import Experiment
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.xdist_group("browser")

@@ -5,7 +5,7 @@ import json
 import pytest
 import sample
 
-from fairerclip.numbers import gap, interval, number, percent, setting
+from fairerclip._util.numbers import gap, interval, number, percent, setting
 from fairerclip.report.command import filled
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect

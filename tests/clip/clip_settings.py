@@ -1,6 +1,6 @@
 """Settings of models as their files hold them, each the smallest that is taken."""
 
-from fairerclip.clip import Preprocessing
+from fairerclip.encoders import Preprocessing
 
 OPENAI = Preprocessing.openai(64).as_dict()
 OPEN_CLIP = {

@@ -218,6 +218,6 @@ def onnx_folder(open_clip_folder, tmp_path_factory):
     """The open_clip model as an ONNX folder."""
     for name in ("onnx", "onnxruntime", "tokenizers"):
         pytest.importorskip(name)
-    from fairerclip.clip import export_onnx, load
+    from fairerclip.encoders import export_onnx, load
 
     return export_onnx(load(f"open_clip:{open_clip_folder}"), tmp_path_factory.mktemp("onnx") / "model")

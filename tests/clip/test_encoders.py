@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from clip_inputs import PROMPTS
 
-from fairerclip.clip import Preprocessing, load
+from fairerclip.encoders import Preprocessing, load
 from fairerclip.errors import EncoderError, MissingExtraError, ShapeError
 
 pytest.importorskip("torch")
@@ -229,23 +229,23 @@ def test_the_hub_switch_is_put_back(open_clip_folder):
     ],
 )
 def test_a_missing_library_names_its_extra(name, module, extra, monkeypatch):
-    import fairerclip.extras
+    import fairerclip._util.extras
 
     def missing(wanted):
         raise ImportError(f"No module named {wanted!r}")
 
-    monkeypatch.setattr(fairerclip.extras, "import_module", missing)
+    monkeypatch.setattr(fairerclip._util.extras, "import_module", missing)
     with pytest.raises(MissingExtraError, match=rf'needs {module}.*pip install "fairerclip\[{extra}\]"'):
         load(name)
 
 
 def test_a_torchvision_that_does_not_fit_is_said(monkeypatch):
-    import fairerclip.extras
+    import fairerclip._util.extras
 
     def broken(wanted):
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    monkeypatch.setattr(fairerclip.extras, "import_module", broken)
+    monkeypatch.setattr(fairerclip._util.extras, "import_module", broken)
     with pytest.raises(EncoderError, match="cannot be imported.*torchvision that fits"):
         load("ViT-B/32")
 
@@ -359,7 +359,7 @@ def test_an_architecture_keeps_its_activation_where_the_tag_does_not_say_it(open
     """As laion2b_s12b_b32k of roberta-ViT-B-32."""
     import open_clip
 
-    from fairerclip.clip import open_clip as loader
+    from fairerclip.encoders import open_clip as loader
 
     config = json.loads((open_clip_folder / "open_clip_config.json").read_text())["model_cfg"]
     source = loader._Source("x", config, None, open_clip_folder / "open_clip_model.safetensors", {}, False)

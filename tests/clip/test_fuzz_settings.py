@@ -11,9 +11,10 @@ import random
 import pytest
 from clip_settings import CLIP, MANIFEST, OPEN_CLIP, OPENAI, PROCESSOR, TOKENIZER
 
-from fairerclip.clip import Preprocessing, load, onnx, tokens, transformers, weights
-from fairerclip.clip import open_clip as open_clip_loader
-from fairerclip.clip.tokenizer_rules import check_tokenizer
+from fairerclip.encoders import Preprocessing, load, onnx, tokens, transformers
+from fairerclip.encoders import open_clip as open_clip_loader
+from fairerclip.encoders import weight_files as weights
+from fairerclip.encoders.tokenizer_rules import check_tokenizer
 from fairerclip.errors import EncoderError, FairerClipError
 
 pytest.importorskip("PIL")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from clip_inputs import PROMPTS
 
-from fairerclip.clip import load
-from fairerclip.clip.config import OPEN_CLIP, TRANSFORMERS, TRANSFORMERS_IGNORED, checked
+from fairerclip.encoders import load
+from fairerclip.encoders.config import OPEN_CLIP, TRANSFORMERS, TRANSFORMERS_IGNORED, checked
 from fairerclip.errors import EncoderError
 
 pytest.importorskip("torch")
@@ -318,7 +318,7 @@ def test_a_tokenizer_of_the_hub_gives_the_ids_that_open_clip_gives(
     library = pytest.importorskip("open_clip")
     from huggingface_hub import constants
 
-    from fairerclip.clip import open_clip
+    from fairerclip.encoders import open_clip
 
     cache = tmp_path / "hub" / "models--somebody--words"
     shutil.copytree(words_folder, cache / "snapshots" / ("0" * 40))

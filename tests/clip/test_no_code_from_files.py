@@ -18,19 +18,19 @@ import pytest
 from safetensors.numpy import save_file
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.results import read_results
+from fairerclip.auditing.results_old import read_results
 from fairerclip.baselines import load_baseline
-from fairerclip.clip import Preprocessing, load
 from fairerclip.data import load_task, save_task
+from fairerclip.data.io.npz import read_npy, read_npz
 from fairerclip.data.label_table import read_labels
-from fairerclip.data.npz import read_npy, read_npz
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.simulate import waterbirds
 from fairerclip.data.stores import open_store
-from fairerclip.embed import embed_images
+from fairerclip.encoders import Preprocessing, load
+from fairerclip.encoders.embed import embed_images
+from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import FairerClipError
-from fairerclip.images import open_image, open_source
 
 MARK = "a_mark_that_only_hostile_files_hold"
 PAYLOAD = f"MARK = {MARK!r}\nfrom transformers import CLIPTokenizer as Evil\n"

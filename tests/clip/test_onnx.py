@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from clip_inputs import PROMPTS
 
-from fairerclip.clip import export_onnx, load
+from fairerclip.encoders import export_onnx, load
 from fairerclip.errors import EncoderError, OutputExistsError
 
 pytest.importorskip("torch")

@@ -12,10 +12,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fairerclip.clip import load
-from fairerclip.clip import onnx as ours
+from fairerclip._util.files import read_bounded
+from fairerclip.encoders import load
+from fairerclip.encoders import onnx as ours
 from fairerclip.errors import EncoderError, FairerClipError
-from fairerclip.files import read_bounded
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

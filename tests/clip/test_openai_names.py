@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairerclip.clip import Preprocessing, load
+from fairerclip.encoders import Preprocessing, load
 from fairerclip.errors import EncoderError
 
 torch = pytest.importorskip("torch")

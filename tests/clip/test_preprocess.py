@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairerclip.clip import Preprocessing
+from fairerclip.encoders import Preprocessing
 from fairerclip.errors import EncoderError, ImageError
 
 pytest.importorskip("PIL")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairerclip.data import load_task
-from fairerclip.reproduce.entries import ENTRIES
+from fairerclip.study.paper.entries import ENTRIES
 from light import few_settings
 from trees import birds, celebrities, faces, portraits
 
@@ -29,7 +29,7 @@ def model(tmp_path):
     library = pytest.importorskip("open_clip")
     from safetensors.torch import save_file
 
-    from fairerclip.clip import Preprocessing
+    from fairerclip.encoders import Preprocessing
 
     place = tmp_path / "model"
     place.mkdir()

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.compare import study
-from fairerclip.compare.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
-from fairerclip.compare.render import verdict_sentence
-from fairerclip.compare.run import checkpoints, choose_model, fit_arguments, run_method
-from fairerclip.compare.study import CompareOptions, compare, verdict
 from fairerclip.data import Split, simulate
 from fairerclip.errors import KeptRunWarning, LabelError, NonFiniteError, ParameterError
+from fairerclip.experiment import Experiment
+from fairerclip.study import compare as study
+from fairerclip.study.compare import CompareOptions, compare, verdict
+from fairerclip.study.comparison_page import verdict_sentence
+from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
+from fairerclip.study.run_method import checkpoints, choose_model, fit_arguments, run_method
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
-from fairerclip.workflow import Experiment
 
 BY_KEY = {method.key: method for method in METHODS}
 FAST = ("zero-shot", "orth-proj", "probe")

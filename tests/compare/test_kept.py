@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fairerclip.compare.kept import MAX_BYTES, read_kept, write_kept
-from fairerclip.compare.study import check_comparison
 from fairerclip.errors import KeptRunWarning, OutputExistsError
+from fairerclip.study.compare import check_comparison
+from fairerclip.study.kept import MAX_BYTES, read_kept, write_kept
 
 KEY = {"method": "m", "candidates": [{"C": 1.0}]}
 ANSWER = {"figures": {"1": 0.1 + 0.2, "ä": None}, "predicted": [0, 1, 1]}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairerclip.compare.workers import Call, run_calls
+from fairerclip.study.workers import Call, run_calls
 from interrupts import PROC, Command
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip.data.limits import Limits
-from fairerclip.data.npz import _read_header, read_npy, read_npz, write_npz
+from fairerclip.data.io.limits import Limits
+from fairerclip.data.io.npz import _read_header, read_npy, read_npz, write_npz
 from fairerclip.errors import OutputExistsError, TaskFileError
 
 MEMORY_CAP = 1024**3
@@ -246,7 +246,7 @@ def test_refusal_takes_no_memory(tmp_path, what):
         make_zip(path, [("x.npy", HOSTILE_MEMBERS[what][0])])
     code = (
         "import resource, sys\n"
-        "from fairerclip.data.npz import read_npz\n"
+        "from fairerclip.data.io.npz import read_npz\n"
         "from fairerclip.errors import TaskFileError\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({MEMORY_CAP}, {MEMORY_CAP}))\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -6,7 +6,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from fairerclip.data import parquet
+from fairerclip.data.io import parquet
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.stores import open_store
 from fairerclip.errors import StoreError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.audit.task import digest
+from fairerclip.auditing.run import digest
 from fairerclip.data import Sentences, Split, Task, load_task, save_task, simulate
 from fairerclip.errors import TaskFileError
 

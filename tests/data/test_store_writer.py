@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.store_writer import StoreWriter, read_skipped, read_text
 from fairerclip.data.stores import open_store
+from fairerclip.data.writer import StoreWriter, read_skipped, read_text
 from fairerclip.errors import (
     NonFiniteError,
     OutputExistsError,
@@ -206,7 +206,7 @@ def test_a_damaged_shard_is_refused(tmp_path):
 WORK = """
 import sys, time
 import numpy as np
-from fairerclip.data.store_writer import StoreWriter
+from fairerclip.data.writer import StoreWriter
 with StoreWriter(sys.argv[1], width=4, provenance=None, shard_rows=5) as out:
     print("open", flush=True)
     for i in range(400):

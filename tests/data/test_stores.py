@@ -164,7 +164,7 @@ def test_a_truncated_parquet_file_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_parquet_rows_come_in_any_order_across_row_groups(tmp_path, kind, monkeypatch):
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr("fairerclip.data.parquet.BATCH_ROWS", 3)
+    monkeypatch.setattr("fairerclip.data.io.parquet.BATCH_ROWS", 3)
     X = unit()
     values = pa.array(X.astype(kind).ravel(), getattr(pa, kind)())
     column = pa.FixedSizeListArray.from_arrays(values, 8)
@@ -346,7 +346,7 @@ def fit_peak(folder, n, p):
 
 def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(tmp_path, monkeypatch):
     monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda: 0)
-    monkeypatch.setattr("fairerclip.fitting.FEATURE_FIT_ROWS", 2000)
+    monkeypatch.setattr("fairerclip.model.prepare.FEATURE_FIT_ROWS", 2000)
     p = 256
     growth = fit_peak(tmp_path, 60_000, p) - fit_peak(tmp_path, 30_000, p)
     assert growth < 0.2 * 30_000 * p * 4  # labels and weights only

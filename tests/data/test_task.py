@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
-from fairerclip.data.npz import write_npz
+from fairerclip.data.io.npz import write_npz
 from fairerclip.errors import OutputExistsError, ParameterError, TaskFileError
 
 REAL = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from fairerclip.data import load_task, save_task, tensors
+from fairerclip.data import load_task, save_task
+from fairerclip.data.io import tensors
 from fairerclip.data.simulate import waterbirds
 from fairerclip.data.task import Split, Task
 from fairerclip.errors import OutputExistsError, TaskFileError

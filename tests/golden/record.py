@@ -26,7 +26,7 @@ from fairerclip.baselines import (
     ZeroShot,
 )
 from fairerclip.baselines.file import ARCHIVE as BASELINE
-from fairerclip.persist.model_file import ARCHIVE as MODEL
+from fairerclip.model.model_file import ARCHIVE as MODEL
 
 WIDTH, N_FEATURES = 6, 12
 NAMES = np.array(["cat", "dog", "bird"])

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from fairerclip import FairerCLIP
 from fairerclip.baselines import load_baseline
 from fairerclip.baselines.file import ARCHIVE as BASELINE
-from fairerclip.persist.model_file import ARCHIVE as MODEL
+from fairerclip.model.model_file import ARCHIVE as MODEL
 
 HERE = Path(__file__).parent
 SAVED = sorted(file.parent for file in HERE.glob("*/*/answers.safetensors"))

@@ -289,7 +289,7 @@ def many_keys_of_metadata(file: Path) -> None:
 
 @case("task-npz")
 def many_arrays_that_look_like_others(file: Path) -> None:
-    from fairerclip.data.npz import write_npz
+    from fairerclip.data.io.npz import write_npz
 
     names = [f"sensitive_names_{'ab' * 40}{i}" for i in range(125)] + [
         f"sensitive_namex_{'ab' * 40}{i}" for i in range(125)
@@ -892,14 +892,14 @@ def tar_with_a_picture_of_holes(file: Path) -> None:
 
 @case("task-npz")
 def task_of_many_attributes(file: Path) -> None:
-    from fairerclip.data.npz import write_npz
+    from fairerclip.data.io.npz import write_npz
 
     write_npz(file, {f"sensitive_names_a{i}": np.array(["a", "b"]) for i in range(200)}, overwrite=True)
 
 
 @case("task-npz")
 def task_with_values_that_are_no_numbers(file: Path) -> None:
-    from fairerclip.data.npz import write_npz
+    from fairerclip.data.io.npz import write_npz
 
     task = small_task()
     write_npz(file, {"image_train": task.train.X * np.nan, "text_target": task.text_target}, overwrite=True)

@@ -19,27 +19,28 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.models import read_models
-from fairerclip.audit.results import read_results
+from fairerclip.auditing.many_models import read_models
+from fairerclip.auditing.results_old import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
-from fairerclip.clip import Preprocessing, onnx, open_clip, tokens, transformers, weights
-from fairerclip.compare.kept import read_kept, write_kept
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.io.npz import read_npy, read_npz, write_npz
+from fairerclip.data.io.npz_map import map_npy, npz_members
+from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
-from fairerclip.data.npz import read_npy, read_npz, write_npz
-from fairerclip.data.npz_map import map_npy, npz_members
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
-from fairerclip.data.store_writer import StoreWriter, read_skipped, read_text
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
-from fairerclip.data.tensors import open_tensors, write_tensors
+from fairerclip.data.writer import StoreWriter, read_skipped, read_text
+from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
+from fairerclip.encoders import weight_files as weights
+from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
-from fairerclip.images import open_image, open_source
-from fairerclip.reproduce.run import read as read_entry
+from fairerclip.study.kept import read_kept, write_kept
+from fairerclip.study.paper.reproduce import read as read_entry
 
 
 @dataclass(frozen=True)

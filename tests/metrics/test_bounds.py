@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairerclip.errors import LabelError, ParameterError
-from fairerclip.metrics import FIGURES, group_report, paired, paired_report, resample, seed_spread
-from fairerclip.metrics.bounds import group_intervals, lowest
-from fairerclip.metrics.figures import evaluate
+from fairerclip.metrics import FIGURES, group_report, paired_report, resample, seed_spread
+from fairerclip.metrics.groups import paired
+from fairerclip.metrics.groups.bounds import group_intervals, lowest
+from fairerclip.metrics.groups.group_figures import evaluate
+from fairerclip.metrics.groups.paired import PairCounts, paired_from_counts
 from fairerclip.metrics.intervals import clopper_pearson, mover
-from fairerclip.metrics.paired import PairCounts, paired_from_counts
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
 SETS = 200

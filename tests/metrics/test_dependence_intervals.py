@@ -7,8 +7,8 @@ import pytest
 
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.metrics import dep, dependence_interval, dependence_test, hsic, kcc, permutation_test
-from fairerclip.metrics import dependence_intervals as module
-from fairerclip.metrics._attribute import Attribute
+from fairerclip.metrics.dependence import dependence_intervals as module
+from fairerclip.metrics.dependence.attribute import KernelAttribute
 
 MEASURES = {"dep": dep, "hsic": hsic, "kcc": kcc}
 
@@ -23,11 +23,11 @@ def sample(seed, n=90, categories=3, shift=1.0):
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("target", [1, 2], ids=["categories", "quantity"])
 def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, target, monkeypatch):
-    monkeypatch.setattr("fairerclip.metrics._attribute.BLOCK", 1000)
+    monkeypatch.setattr("fairerclip.metrics.dependence.attribute.BLOCK", 1000)
     data = sample(1)
     X, S = data[0], data[target]
     sigma = {"bandwidth": 1.3}
-    attribute = Attribute.read(S, "auto", "S")
+    attribute = KernelAttribute.read(S, "auto", "S")
     options = module._Options(1.3, 1e-2, 2000)
     whole, without = module._LEAVERS[measure](X, attribute, options, np.random.default_rng(0))
     assert whole == pytest.approx(MEASURES[measure](X, S, **sigma), rel=1e-9)
@@ -41,7 +41,7 @@ def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, 
 def test_kcc_through_features_leaves_parts_out_too(monkeypatch):
     monkeypatch.setattr(module, "EXACT_ROWS", 50)
     X, s, _ = sample(2, n=120)
-    attribute, options = Attribute.read(s, "auto", "S"), module._Options("median", 1e-2, 30)
+    attribute, options = KernelAttribute.read(s, "auto", "S"), module._Options("median", 1e-2, 30)
     whole, without = module._LEAVERS["kcc"](X, attribute, options, np.random.default_rng(0))
     values = without(np.arange(120) % module.FOLDS)
     assert values.shape == (module.FOLDS,)

@@ -8,7 +8,13 @@ from scipy.stats import spearmanr
 
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.metrics import precision_at_k, ranking_drift, recall_at_k
-from fairerclip.metrics._topk import Ranking, as_generator, rankings, resampled_counts, row_weights
+from fairerclip.metrics.retrieval.top_rows import (
+    TopRows,
+    as_generator,
+    rankings,
+    resampled_counts,
+    row_weights,
+)
 
 
 def test_precision_and_recall_are_those_counted_by_hand():
@@ -77,7 +83,7 @@ def test_bad_relevance_is_named():
 def test_weights_down_one_order_equal_sorting_the_resampled_rows(ties, levels, k):
     rng = np.random.default_rng(k)
     scores, members = rng.integers(levels, size=60).astype(float), np.eye(3)[rng.integers(3, size=60)]
-    ranking = Ranking.of(scores, ties)
+    ranking = TopRows.of(scores, ties)
     for weights in row_weights(60, 20, np.random.default_rng(1)):
         assert (weights.sum(axis=1) == 60).all()
         rows, shown = ranking.resampled(weights, k)
@@ -89,7 +95,7 @@ def test_weights_down_one_order_equal_sorting_the_resampled_rows(ties, levels, k
                 naive = members[drawn[np.argsort(-scores[drawn], kind="stable")]][:k].sum(axis=0)
                 assert np.allclose(count, naive)
             else:
-                naive = Ranking.of(scores[drawn], ties).prefix_counts(members[drawn], np.array([k]))[0]
+                naive = TopRows.of(scores[drawn], ties).prefix_counts(members[drawn], np.array([k]))[0]
                 np.testing.assert_allclose(count, naive, atol=1e-9)
 
 
@@ -103,7 +109,7 @@ def test_all_queries_see_the_same_resampled_rows_in_blocks_of_any_size(monkeypat
     np.testing.assert_allclose(top.sum(axis=2), 20)
     np.testing.assert_allclose(every.sum(axis=2), 80)
     assert top[:, 0].std(axis=0).min() > 0.5
-    monkeypatch.setattr("fairerclip.metrics._topk.BLOCK", 80)
+    monkeypatch.setattr("fairerclip.metrics.retrieval.top_rows.BLOCK", 80)
     again, _ = resampled_counts(ranked, [members] * 2, 20, 30, np.random.default_rng(6))
     np.testing.assert_allclose(top, again)
 
@@ -145,16 +151,16 @@ def test_drift_is_spearman_overall_and_inside_groups_and_the_kept_share(levels):
 
 
 def test_resampled_spearman_equals_spearman_of_repeated_rows():
-    from fairerclip.metrics.ranking import _kept, _spearman
+    from fairerclip.metrics.retrieval.rank_quality import _kept, _spearman
 
     before, after, _ = moved(n=60, levels=2)
-    pair = [Ranking.of(x, "expected") for x in (before, after)]
+    pair = [TopRows.of(x, "expected") for x in (before, after)]
     for weights in row_weights(60, 15, np.random.default_rng(8)):
         values, kept = _spearman(weights, *pair), _kept(weights, *pair, 12)
         for weight, value, both in zip(weights, values, kept, strict=True):
             drawn = np.repeat(np.arange(60), weight.astype(int))
             assert value == pytest.approx(spearmanr(before[drawn], after[drawn]).statistic)
-            shown = [Ranking.of(x[drawn], "expected").shown(12) for x in (before, after)]
+            shown = [TopRows.of(x[drawn], "expected").shown(12) for x in (before, after)]
             assert both == pytest.approx(shown[0] @ shown[1])
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.metrics import max_skew, min_skew, ndkl
-from fairerclip.metrics._topk import Ranking
-from fairerclip.metrics.retrieval import one_hot
+from fairerclip.metrics.retrieval.skew import one_hot
+from fairerclip.metrics.retrieval.top_rows import TopRows
 
 RANKED = np.arange(10, 0, -1.0)
 GROUPS = list("ffffmmffmm")  # 6 f and 4 m, in ranked order
@@ -72,10 +72,10 @@ def test_expected_composition_is_the_average_over_random_tie_breaking():
     total, rounds = np.zeros((30, 3)), 4000
     for _ in range(rounds):
         order = rng.permutation(30)
-        total += Ranking.of(scores[order].astype(float), "score").prefix_counts(
+        total += TopRows.of(scores[order].astype(float), "score").prefix_counts(
             one_hot(codes[order], 3), cuts
         )
-    expected = Ranking.of(scores.astype(float), "expected").prefix_counts(one_hot(codes, 3), cuts)
+    expected = TopRows.of(scores.astype(float), "expected").prefix_counts(one_hot(codes, 3), cuts)
     np.testing.assert_allclose(total / rounds, expected, atol=0.1)
     np.testing.assert_allclose(expected.sum(axis=1), cuts)
 

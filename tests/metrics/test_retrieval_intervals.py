@@ -20,7 +20,7 @@ from fairerclip.metrics import (
     retrieval_changes,
     retrieval_report,
 )
-from fairerclip.metrics._extremes import Proportions, difference_limits, sidak
+from fairerclip.metrics.retrieval.extremes import Proportions, difference_limits, sidak
 
 SKEWS = ("max_skew", "min_skew", "ndkl")
 
@@ -277,7 +277,7 @@ def benchmark():
 @pytest.mark.parametrize(("groups", "top", "bias"), [(2, 0.2, "strong"), (7, 0.1, "none")], ids=str)
 def test_intervals_hold_the_truth_as_often_as_they_say(groups, top, bias, monkeypatch):
     module, sets = benchmark(), 60
-    monkeypatch.setattr("fairerclip.metrics._gallery.HALF_SAMPLES", 40)
+    monkeypatch.setattr("fairerclip.metrics.retrieval.gallery.HALF_SAMPLES", 40)
     covered = module.coverage(module.Setting(groups, 1000, top, bias), sets, n_replicates=200, seed=7)
     assert len(covered) == 21
     # Three binomial standard errors of one interval per gallery; five queries per gallery have no larger one.

@@ -2,7 +2,7 @@ import pytest
 import sample
 from rendered import foreign, render, table_with
 
-from fairerclip.numbers import with_interval
+from fairerclip._util.numbers import with_interval
 from fairerclip.report import yaml_text
 from fairerclip.report.card import metadata, render_card
 

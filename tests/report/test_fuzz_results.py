@@ -10,7 +10,7 @@ import warnings
 import pytest
 import sample
 
-from fairerclip.audit.results import read_results
+from fairerclip.auditing.results_old import read_results
 from fairerclip.errors import ResultsFileError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv

@@ -5,7 +5,7 @@ import pytest
 import sample
 from rendered import foreign, numbers, render, table_with
 
-from fairerclip.numbers import bare
+from fairerclip._util.numbers import bare
 from fairerclip.report.card import render_card
 from fairerclip.report.markdown import render_markdown
 from fairerclip.report.markdown_text import block, escape

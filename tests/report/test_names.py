@@ -14,7 +14,9 @@ from rendered import render
 from rich.console import Console
 from test_page import Reader
 
+from fairerclip._util.numbers import percent, significant, with_interval
 from fairerclip.cli.audit_tables import tables as terminal_tables
+from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics import names
 from fairerclip.metrics.names import (
     CHANCE,
@@ -26,12 +28,10 @@ from fairerclip.metrics.names import (
     REPRESENTATION,
     RETRIEVAL,
 )
-from fairerclip.numbers import percent, significant, with_interval
 from fairerclip.report import render_page
 from fairerclip.report.card import metadata, render_card
 from fairerclip.report.csv_tables import tables as csv_tables
 from fairerclip.report.markdown import render_markdown
-from fairerclip.tables import csv_bytes
 
 DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
@@ -170,8 +170,8 @@ def test_names_of_figures_that_nobody_knows_are_those_of_the_file(results):
 
 
 def test_comparisons_and_drawings_have_the_names_of_the_table(results):
-    from fairerclip.compare.render import COLUMNS
-    from fairerclip.reproduce import accuracy
+    from fairerclip.study.comparison_page import COLUMNS
+    from fairerclip.study.paper import accuracy
 
     shown = [FIGURES[name].short for name in ("average", "worst_group", "gap", "eod")]
     assert list(COLUMNS[3:7]) == shown

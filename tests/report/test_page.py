@@ -12,20 +12,10 @@ from pathlib import Path
 import pytest
 import sample
 
-from fairerclip.audit.mitigation import CHOSEN_BY
-from fairerclip.audit.results import check_results
+from fairerclip._util.numbers import gap, interval, measured, number, percent, points, setting, shown, signed
+from fairerclip.auditing.results_old import check_results
+from fairerclip.auditing.sections.mitigation import CHOSEN_BY
 from fairerclip.metrics.names import FIGURES
-from fairerclip.numbers import (
-    gap,
-    interval,
-    measured,
-    number,
-    percent,
-    points,
-    setting,
-    shown,
-    signed,
-)
 from fairerclip.report import render_page
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"

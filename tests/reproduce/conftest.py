@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairerclip.reproduce import source
+from fairerclip.study.paper import task_source as source
 from light import few_settings
 
 

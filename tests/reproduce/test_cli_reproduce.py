@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-import fairerclip.clip
-from fairerclip.clip import ModelChoice
+import fairerclip.encoders.loading
 from fairerclip.data import save_task, simulate
-from fairerclip.reproduce import figures
-from fairerclip.reproduce.entries import ENTRIES
-from fairerclip.reproduce.source import backbone_of, published_backbone
+from fairerclip.encoders import ModelChoice
+from fairerclip.study.paper import paper_figures as figures
+from fairerclip.study.paper.entries import ENTRIES
+from fairerclip.study.paper.task_source import backbone_of, published_backbone
 from trees import RandomEncoder, birds, faces
 
 
@@ -139,7 +139,7 @@ def test_images_in_their_official_layouts_run_end_to_end(run, small, tmp_path, m
     root = tmp_path / "data"
     birds(root / "waterbirds")
     faces(root / "fairface")
-    monkeypatch.setattr(fairerclip.clip, "load", lambda name, **options: RandomEncoder(name))
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", lambda name, **options: RandomEncoder(name))
     arguments = ("--data", root, "--model", "ViT-L-14", "--model", "RN50", "-o", tmp_path / "o", "--quick")
     code, out, err = run("reproduce", "spurious", "fairface", "models", *arguments, "--jobs", "1", "--json")
     assert code == 0, err

@@ -8,21 +8,22 @@ from sklearn.base import clone
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import KeptRunWarning
+from fairerclip.experiment import Experiment
 from fairerclip.report.document import Document
-from fairerclip.reproduce import ablation, accuracy, fits, jobs
-from fairerclip.reproduce.context import Context, ReproduceOptions, job
-from fairerclip.reproduce.entries import ENTRIES, chosen_entries
-from fairerclip.reproduce.run import read, reproduce, run_entry
-from fairerclip.reproduce.source import Source, Unavailable
-from fairerclip.reproduce.source import small as small_task
-from fairerclip.workflow import Experiment
+from fairerclip.study import jobs
+from fairerclip.study.paper import ablation, accuracy, fits
+from fairerclip.study.paper.context import Context, ReproduceOptions, job
+from fairerclip.study.paper.entries import ENTRIES, chosen_entries
+from fairerclip.study.paper.reproduce import read, reproduce, run_entry
+from fairerclip.study.paper.task_source import TaskSource, Unavailable
+from fairerclip.study.paper.task_source import small as small_task
 
 QUICK = ReproduceOptions(quick=True, jobs=1)
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in ENTRIES])
 def test_every_entry_runs_on_the_simulation(name, small, tmp_path):
-    result = reproduce(chosen_entries([name]), Source("simulated"), tmp_path, QUICK)[0]
+    result = reproduce(chosen_entries([name]), TaskSource("simulated"), tmp_path, QUICK)[0]
     assert not result["failures"], result["failures"]
     written = read(tmp_path / f"{name}.json")
     assert next(iter(written)) == "source"
@@ -39,16 +40,16 @@ def test_every_entry_runs_on_the_simulation(name, small, tmp_path):
 
 def test_what_was_run_is_not_run_again(small, tmp_path, monkeypatch):
     entries = chosen_entries(["ablation-no-labels", "spurious"])
-    first = reproduce(entries, Source("simulated"), tmp_path, QUICK)
+    first = reproduce(entries, TaskSource("simulated"), tmp_path, QUICK)
     files = sorted((tmp_path / "runs").rglob("*.json"))
     assert len(files) > 8
 
     def refuse(*arguments, **options):
         raise AssertionError("this was run before")
 
-    monkeypatch.setattr("fairerclip.compare.study.run_method", refuse)
-    monkeypatch.setattr("fairerclip.model.FairerCLIP.fit", refuse)
-    again = reproduce(entries, Source("simulated"), tmp_path, QUICK, overwrite=True)
+    monkeypatch.setattr("fairerclip.study.compare.run_method", refuse)
+    monkeypatch.setattr("fairerclip.model.estimator.FairerCLIP.fit", refuse)
+    again = reproduce(entries, TaskSource("simulated"), tmp_path, QUICK, overwrite=True)
     for one, other in zip(first, again, strict=True):
         assert not other["failures"]
         assert one["document"] == other["document"]
@@ -59,7 +60,7 @@ def test_one_failing_part_is_told_and_does_not_stop_the_rest(small, tmp_path, mo
         raise np.linalg.LinAlgError("no luck")
 
     monkeypatch.setattr(fits, "preset_model", broken)
-    result = reproduce(chosen_entries(["intrinsic"]), Source("simulated"), tmp_path, QUICK)[0]
+    result = reproduce(chosen_entries(["intrinsic"]), TaskSource("simulated"), tmp_path, QUICK)[0]
     assert any("no luck" in text for text in result["failures"])
     table = result["document"]["tables"][0]
     failed = [row for row in table["rows"] if "failed: LinAlgError: no luck" in row]
@@ -74,7 +75,7 @@ def test_an_entry_that_breaks_is_told(tmp_path):
         raise KeyError("gone")
 
     entry = replace(chosen_entries(["implementation"])[0], run=broken)
-    result = run_entry(entry, Source("simulated"), QUICK, tmp_path, "", lambda done, total: None)
+    result = run_entry(entry, TaskSource("simulated"), QUICK, tmp_path, "", lambda done, total: None)
     assert result["failures"] == ["KeyError: 'gone'"]
 
 
@@ -161,7 +162,7 @@ def test_a_suite_runs_and_says_what_is_missing(small, tmp_path):
     suite = tmp_path / "suite"
     suite.mkdir()
     save_task(simulate("celeba", scale=0.002, width=32), suite / "celeba_blond.npz")
-    source = Source("suite", suite)
+    source = TaskSource("suite", suite)
     result = reproduce(chosen_entries(["spurious", "fairface"]), source, tmp_path / "o", QUICK)
     assert result[0]["source"].startswith("Task files of suite/")
     assert result[0]["failures"] == ["waterbirds: there is no waterbirds.npz in the suite"]
@@ -188,7 +189,9 @@ def test_hostile_names_stay_text(small, tmp_path):
         task, name=bad, target_prompts=(bad, "[a](javascript:b)"), class_names=("<b>", "|c|\u202e")
     )
     save_task(task, suite / "celeba_blond.npz")
-    reproduce(chosen_entries(["models", "ablation-no-labels"]), Source("suite", suite), tmp_path / "o", QUICK)
+    reproduce(
+        chosen_entries(["models", "ablation-no-labels"]), TaskSource("suite", suite), tmp_path / "o", QUICK
+    )
     for name in ("models", "ablation-no-labels"):
         page, text = ((tmp_path / "o" / f"{name}.{form}").read_text() for form in ("html", "md"))
         assert "<img" not in page
@@ -199,12 +202,12 @@ def test_hostile_names_stay_text(small, tmp_path):
 
 
 def test_context_caps_and_seeds_follow_the_source(tmp_path):
-    simulated = Context(Source("simulated"), ReproduceOptions(), tmp_path)
+    simulated = Context(TaskSource("simulated"), ReproduceOptions(), tmp_path)
     assert (simulated.seeds, simulated.max_steps) == (2, 500)
-    told = Context(Source("simulated"), ReproduceOptions(seeds=5, max_steps=7), tmp_path)
+    told = Context(TaskSource("simulated"), ReproduceOptions(seeds=5, max_steps=7), tmp_path)
     assert (told.seeds, told.gradient_seeds, told.max_steps) == (5, 5, 7)
     assert simulated.gradient_seeds == 1
-    assert Context(Source("simulated"), QUICK, tmp_path).seeds == 1
+    assert Context(TaskSource("simulated"), QUICK, tmp_path).seeds == 1
 
 
 def asked(monkeypatch, name, source):
@@ -226,7 +229,7 @@ def asked(monkeypatch, name, source):
     ["ablation-labels", "ablation-no-labels", "data-size", "heatmaps", "information", "cfd", "training-time"],
 )
 def test_what_is_about_the_papers_method_is_its_preset(small, monkeypatch, name):
-    found = asked(monkeypatch, name, Source("simulated"))
+    found = asked(monkeypatch, name, TaskSource("simulated"))
     changed = {title: change for _, title, change, _, _ in (*ablation.TERMS, ablation.UPDATE, *ablation.OURS)}
     many = name.startswith(("ablation", "data-size"))
     checked = 0
@@ -279,7 +282,7 @@ def test_the_plane_of_the_papers_method_is_one_curve():
 
 
 def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
-    result = reproduce(chosen_entries(["training-time"]), Source("simulated"), tmp_path, QUICK)[0]
+    result = reproduce(chosen_entries(["training-time"]), TaskSource("simulated"), tmp_path, QUICK)[0]
     table = result["document"]["tables"][0]
     assert table["columns"][:3] == ["method", "D", "seconds, one fit"]
     rows = {row[0]: row for row in table["rows"]}
@@ -292,8 +295,8 @@ def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
 
 
 def test_the_information_page_says_which_published_hsic_is_out_of_reach(small, tmp_path):
-    result = reproduce(chosen_entries(["information"]), Source("simulated"), tmp_path, QUICK)[0]
-    (one,) = Source("simulated").tasks("waterbirds")
+    result = reproduce(chosen_entries(["information"]), TaskSource("simulated"), tmp_path, QUICK)[0]
+    (one,) = TaskSource("simulated").tasks("waterbirds")
     p = np.mean(one.task.test.y)
     bound = 4 * p**2 * (1 - p) ** 2
     assert result["results"][f"waterbirds {one.encoder}"]["bounds"]["hsic_y"] == pytest.approx(bound)

@@ -3,9 +3,9 @@ from importlib.resources import files
 
 import pytest
 
-from fairerclip.compare.methods import METHODS
-from fairerclip.reproduce.entries import ENTRIES
-from fairerclip.reproduce.published import all_published, published
+from fairerclip.study.methods import METHODS
+from fairerclip.study.paper.entries import ENTRIES
+from fairerclip.study.paper.published import all_published, published
 
 
 def test_every_figure_says_where_it_stands():
@@ -59,7 +59,7 @@ def test_the_kind_of_an_average_is_known_where_it_was_derived():
 
 
 def test_the_file_is_plain_json_without_repetition():
-    text = (files("fairerclip.reproduce") / "published.json").read_text(encoding="utf-8")
+    text = (files("fairerclip.study.paper") / "published.json").read_text(encoding="utf-8")
 
     def once(pairs):
         assert len({key for key, _ in pairs}) == len(pairs)

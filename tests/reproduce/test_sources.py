@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import fairerclip.clip
-from fairerclip.clip import ModelChoice, model_choices
+import fairerclip.encoders.loading
 from fairerclip.data import load_task, save_task, simulate
+from fairerclip.encoders import ModelChoice, model_choices
 from fairerclip.errors import DatasetAbsentError, ParameterError, PromptError
-from fairerclip.reproduce.context import Context, ReproduceOptions
-from fairerclip.reproduce.official import OfficialImages, chosen_prompts
-from fairerclip.reproduce.source import Source, Unavailable, whole_training
-from fairerclip.reproduce.task_folder import find_tasks
+from fairerclip.study.paper.context import Context, ReproduceOptions
+from fairerclip.study.paper.official_tasks import OfficialImages, chosen_prompts
+from fairerclip.study.paper.task_finder import find_tasks
+from fairerclip.study.paper.task_source import TaskSource, Unavailable, whole_training
 from trees import RandomEncoder, birds, celebrities, faces
 
 
@@ -32,7 +32,7 @@ def loaded(monkeypatch):
         calls.append((name, options))
         return Counted(name)
 
-    monkeypatch.setattr(fairerclip.clip, "load", load)
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", load)
     return calls, encoded
 
 
@@ -125,7 +125,7 @@ def test_prompts_are_those_that_were_chosen(loaded, tmp_path):
     file = tmp_path / "p.json"
     file.write_text(prompt_file("landbird", "waterbird"))
     chosen = chosen_prompts([f"waterbirds={file}"], ["waterbirds", "blond"])
-    source = Source("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")], chosen))
+    source = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")], chosen))
     assert source.tasks("waterbirds")[0].task.target_prompts == ("mine: landbird.", "mine: waterbird.")
     with pytest.raises(ParameterError, match="twice"):
         chosen_prompts(["cfd=cfd", "cfd=cfd"], ["cfd"])
@@ -140,7 +140,7 @@ def test_targets_of_one_dataset_have_files_of_their_own_and_share_embeddings(loa
     images = OfficialImages(
         tmp_path, tmp_path / "w", [ModelChoice("M")], progress=lambda *arguments: told.append(arguments)
     )
-    source = Source("data", images=images)
+    source = TaskSource("data", images=images)
     tasks = {name: source.tasks(name)[0].task for name in ("blond", "cheekbones", "attractive")}
     for name, task in tasks.items():
         again = load_task(tmp_path / "w" / "tasks" / "M" / f"{name}.npz")
@@ -156,7 +156,7 @@ def test_notes_are_of_the_datasets_of_a_page(loaded, tmp_path):
     birds(tmp_path / "waterbirds", 24)
     celebrities(tmp_path / "celeba", 48)
     (tmp_path / "waterbirds" / "bird" / "3.png").write_bytes(b"no picture")
-    source = Source("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")]))
+    source = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")]))
     first, second = (Context(source, ReproduceOptions(), tmp_path) for _ in range(2))
     (bird,) = first.tasks("waterbirds")
     (blond,) = second.tasks("blond")
@@ -173,11 +173,11 @@ def test_the_margin_of_fairface_is_chosen(loaded, tmp_path, margin):
     for one in ("025", "125"):
         faces(tmp_path / "fairface", 12, f"fairface-img-margin{one}-trainval")
     models = [ModelChoice("M")]
-    unclear = Source("data", images=OfficialImages(tmp_path, tmp_path / "w", models))
+    unclear = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", models))
     assert "both margins" in unclear.why_not("fairface")
     assert not unclear.absent("fairface")
     images = OfficialImages(tmp_path, tmp_path / "w", models, margin=margin)
-    task = Source("data", images=images).tasks("fairface")[0].task
+    task = TaskSource("data", images=images).tasks("fairface")[0].task
     assert margin.replace(".", "") in str(images.index("fairface").root)
     assert (tmp_path / "w" / f"fairface-{margin}" / "M.store").is_dir()
     assert {name: len(split) for name, split in task.splits.items()} == {"train": 12, "test": 12}
@@ -189,7 +189,7 @@ def test_a_dataset_is_absent_only_where_there_is_nothing_of_it(tmp_path):
     (tmp_path / "CelebA").mkdir()
     birds(tmp_path / "waterbirds", 4)
     (tmp_path / "waterbirds" / "metadata.csv").write_text("a,b\n1,2\n")
-    source = Source("data", images=OfficialImages(tmp_path, tmp_path / "w"))
+    source = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w"))
     absent = {name: source.absent(name) for name in ("waterbirds", "blond", "cfd", "fairface", "pacs")}
     assert absent == {"waterbirds": False, "blond": False, "cfd": True, "fairface": True, "pacs": True}
 
@@ -211,7 +211,7 @@ def test_finished_tasks_are_found_by_name_and_encoder(tmp_path):
     assert {name: len(tasks) for name, tasks in find_tasks(tmp_path, encoders=False).items()} == {
         "waterbirds": 1
     }
-    source = Source("data", tmp_path)
+    source = TaskSource("data", tmp_path)
     tasks = source.tasks("waterbirds")
     assert [task.encoder for task in tasks] == ["an encoder without a name", "RN50", "ViT-L-14"]
     assert [task.backbone for task in tasks] == [None, "RN50", "ViT-L/14"]
@@ -219,7 +219,7 @@ def test_finished_tasks_are_found_by_name_and_encoder(tmp_path):
     assert source.absent("cfd")
     save_task(blond, tmp_path / "RN50" / "blond.npz")
     with pytest.raises(ParameterError, match="are both blond by RN50"):
-        Source("data", tmp_path)
+        TaskSource("data", tmp_path)
 
 
 def test_finished_tasks_are_headed_as_real_and_simulated_ones_refused(run, small, tmp_path):
@@ -270,7 +270,7 @@ def test_fairface_is_fitted_on_the_whole_official_training_list(tmp_path):
         folder = tmp_path / kind
         folder.mkdir()
         save_task(named, folder / "fairface.npz")
-        assert len(Source(kind, folder).tasks("fairface")[0].task.train) == n + held
+        assert len(TaskSource(kind, folder).tasks("fairface")[0].task.train) == n + held
 
 
 def test_a_dataset_that_cannot_be_embedded_is_tried_once(tmp_path, monkeypatch):
@@ -279,9 +279,9 @@ def test_a_dataset_that_cannot_be_embedded_is_tried_once(tmp_path, monkeypatch):
         file.write_bytes(b"no picture")
     tried = []
     monkeypatch.setattr(
-        fairerclip.clip, "load", lambda name, **options: tried.append(name) or RandomEncoder(name)
+        fairerclip.encoders, "load", lambda name, **options: tried.append(name) or RandomEncoder(name)
     )
-    source = Source("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")]))
+    source = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")]))
     for _ in range(2):
         with pytest.raises(Unavailable, match="none of 4 images could be embedded"):
             source.tasks("waterbirds")

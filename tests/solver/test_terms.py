@@ -5,7 +5,7 @@ from fairerclip.solver.moments import Moments
 from fairerclip.solver.terms import (
     Attribute,
     LabelDesign,
-    LabelTable,
+    LabelMoments,
     alignment_map,
     conditional_map,
     marginal_map,
@@ -25,7 +25,7 @@ def setup(seed=0, n=80, D=6, c=3, q=(4, 2), scores=None):
     Phi = rng.normal(size=(n, D)) + 3.0
     design = LabelDesign(y, c, attributes, scores)
     moments = Moments(D, design.n_columns).update(Phi, design.rows(slice(0, n)), w).finalise()
-    return Phi, y, w, attributes, moments, LabelTable.of(design, w)
+    return Phi, y, w, attributes, moments, LabelMoments.of(design, w)
 
 
 def with_scores(seed=0, dtype="float64"):
@@ -85,7 +85,7 @@ def test_scores_that_do_not_vary_leave_the_labels():
     rng = np.random.default_rng(0)
     y, w = rng.integers(2, size=40), np.full(40, 1 / 40)
     design = LabelDesign(y, 2, (), np.full((40, 2), 0.3))
-    table = LabelTable.of(design, w)
+    table = LabelMoments.of(design, w)
     assert table.variance(scores_map(table)) == 0
     assert table.variance(target_map(table, 0.5)) == pytest.approx(0.25 * spread(w, np.eye(2)[y]), rel=1e-10)
 
@@ -157,7 +157,7 @@ def test_a_class_in_which_s_is_constant_contributes_nothing():
     y = np.repeat([0, 1], 20)
     s = np.where(y == 0, 0, rng.integers(2, size=40))
     design = LabelDesign(y, 2, (Attribute("s", np.eye(2)[s]),))
-    table = LabelTable.of(design, np.ones(40))
+    table = LabelMoments.of(design, np.ones(40))
     assert conditional_map(table, table.slices[0]).shape == (6, 2)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.compare.methods import METHODS
-from fairerclip.compare.run import run_method
 from fairerclip.data import save_task, simulate
+from fairerclip.experiment import Experiment
+from fairerclip.study.methods import METHODS
+from fairerclip.study.run_method import run_method
 from fairerclip.tuning import search
-from fairerclip.workflow import Experiment
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 BY_KEY = {method.key: method for method in METHODS}

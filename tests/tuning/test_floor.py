@@ -10,11 +10,11 @@ from tuning_inputs import SEARCH, held, labelled, noisy_scores, pool_of, prompts
 from fairerclip import FairerCLIP
 from fairerclip.data import load_task
 from fairerclip.errors import AccuracyFloorWarning
+from fairerclip.experiment import Experiment
 from fairerclip.tuning import tune as module
 from fairerclip.tuning.choose import choose, halves, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import OBJECTIVES, Objective
-from fairerclip.workflow import Experiment
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from tuning_inputs import SEARCH, held, noisy_scores, pool_of, prompts, small, t
 
 from fairerclip import FairerCLIP
 from fairerclip.data import load_task
+from fairerclip.experiment import Experiment
 from fairerclip.tuning import tune as module
 from fairerclip.tuning.choose import choose, halves
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import OBJECTIVES, Objective
-from fairerclip.workflow import Experiment
 
 
 @st.composite

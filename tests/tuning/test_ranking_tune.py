@@ -10,9 +10,9 @@ from tuning_inputs import task
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import FairerClipError, LabelError, ParameterError, PromptError, ShapeError
-from fairerclip.labels import SoftValues
+from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.metrics import max_skew
-from fairerclip.tuning.retrieval import RANK_CORRELATION, TOP_SHARE, _equal_top
+from fairerclip.tuning.ranking import RANK_CORRELATION, TOP_SHARE, _equal_top
 
 
 def portraits():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip.labels import SoftValues
+from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.tuning.readers import read_sensitive
 
 

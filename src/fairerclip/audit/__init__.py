@@ -1,1 +1,5 @@
-"""How a CLIP model treats groups: one task looked at from every side, or many models side by side."""
+"""Earlier name of `fairerclip.auditing`."""
+
+from fairerclip._util.moved import moved
+
+__getattr__ = moved(__name__, "fairerclip.auditing")

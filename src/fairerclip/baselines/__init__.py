@@ -3,8 +3,7 @@
 Each says in ``needs`` what it must be given and whose it is. Names are imported when first used.
 """
 
-from importlib import import_module
-from typing import Any
+from fairerclip._util.lazy import lazy
 
 BASELINES = {
     "Adapter": "adapter",
@@ -22,13 +21,4 @@ BASELINES = {
 _HOMES = {**BASELINES, "Baseline": "base", "load_baseline": "file", "save_baseline": "file"}
 
 __all__ = ["BASELINES", *_HOMES]  # noqa: PLE0604 - kept in one place
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"fairerclip.baselines.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'fairerclip.baselines' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

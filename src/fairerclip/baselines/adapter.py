@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice, check_count, check_number, check_positive
+from fairerclip._util.extras import require
 from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.sgd_probe import shuffled
 from fairerclip.baselines.training import (
@@ -25,10 +27,8 @@ from fairerclip.baselines.training import (
     train,
     uniform,
 )
-from fairerclip.checks import check_choice, check_count, check_number, check_positive
 from fairerclip.errors import PromptError
-from fairerclip.extras import require
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 VARIANTS = ("batchnorm", "clip-adapter")
 BN_EPS = 1e-5

@@ -13,11 +13,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
-from fairerclip.fitting import check_weights
-from fairerclip.inputs import check_rows, sensitive_prompts, unit_rows
-from fairerclip.labels import as_labels, encode, intersect, prototypes, sensitive_columns
-from fairerclip.sensitive import resolve_sensitive
-from fairerclip.targets import Target, resolve_target
+from fairerclip.inputs.encode import as_labels, encode
+from fairerclip.inputs.image_rows import check_rows, unit_rows
+from fairerclip.inputs.prompts import sensitive_prompts
+from fairerclip.inputs.sensitive import resolve_sensitive
+from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
+from fairerclip.inputs.target import ResolvedTarget, resolve_target
+from fairerclip.inputs.zero_shot_scores import prototypes
+from fairerclip.model.prepare import check_weights
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -196,7 +199,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
 
     def _groups(
-        self, X: F64, sensitive_features: Any, sensitive_text: Any, target: Target, missing_label: Any
+        self, X: F64, sensitive_features: Any, sensitive_text: Any, target: ResolvedTarget, missing_label: Any
     ) -> tuple[Ints | None, bool]:
         """Joint group codes (n,), and whether all of them were given."""
         if sensitive_features is None and sensitive_text is None:

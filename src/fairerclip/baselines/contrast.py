@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import as_number, check_choice, check_count, check_number, check_positive
+from fairerclip._util.extras import require
 from fairerclip.baselines.adapter import AdapterNet
 from fairerclip.baselines.base import Ints
 from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, chunks
-from fairerclip.checks import as_number, check_choice, check_count, check_number, check_positive
-from fairerclip.extras import require
 
 REDUCTIONS = ("mean", "sum")
 _BLOCK = 16384

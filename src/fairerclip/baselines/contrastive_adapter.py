@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice, check_count
+from fairerclip._util.extras import require
 from fairerclip.baselines.adapter import Adapted, AdapterNet, hidden_width, recipe_of, start_weights, text_of
 from fairerclip.baselines.base import Ints, Needs, Training
 from fairerclip.baselines.contrast import Pairs, Sizes, contrastive_epoch, count_pairs
@@ -22,10 +24,8 @@ from fairerclip.baselines.training import (
     tensor,
     train,
 )
-from fairerclip.checks import check_choice, check_count
 from fairerclip.errors import VanishedLabelWarning
-from fairerclip.extras import require
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 RESAMPLES = ("cells", "upsample")
 PUBLISHED: dict[str, dict[str, Any]] = {

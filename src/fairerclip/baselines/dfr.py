@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from fairerclip._util.checks import check_choice, check_count, check_positive
 from fairerclip.baselines.base import F64, Ints, Needs, Training, Validation
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import (
@@ -19,7 +20,6 @@ from fairerclip.baselines.logistic import (
     strengths,
     warn_unconverged,
 )
-from fairerclip.checks import check_choice, check_count, check_positive
 from fairerclip.errors import LabelError, ParameterError
 
 VARIANTS = ("validation", "train", "subsample", "upsample")

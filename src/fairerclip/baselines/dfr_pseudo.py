@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice
 from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.pseudo_groups import equalise, pseudo_groups
 from fairerclip.baselines.sgd_probe import fit_linear
 from fairerclip.baselines.training import Progress, Recipe, counted, labels_of, seed_of
-from fairerclip.checks import check_choice
 
 DRAWS = ("subsample", "upsample")
 

@@ -1,6 +1,6 @@
 """A fitted baseline as a folder: ``arrays.safetensors`` and ``model.json``.
 
-The class is looked up among our own; see `fairerclip.persist.archive` for what else such a folder promises.
+The class is looked up among our own; see `fairerclip.model.archive` for what else such a folder promises.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from fairerclip import __version__
 from fairerclip.baselines import BASELINES
 from fairerclip.baselines.base import Baseline
 from fairerclip.errors import FairerClipError, ModelFileError
-from fairerclip.persist.archive import Archive
-from fairerclip.persist.model_file import plain_value
+from fairerclip.model.archive import Archive
+from fairerclip.model.model_file import plain_value
 
 FIRST_WITH_STEPS = 3
 """Until then training by gradient was capped in seconds, which say nothing of steps."""

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice, check_within
 from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import Probe
-from fairerclip.checks import check_choice, check_within
 from fairerclip.errors import ShapeError
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 HEADS = ("zero-shot", "probe")
 MAX_WIDTH = 8192

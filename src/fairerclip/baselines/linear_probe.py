@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairerclip._util.checks import check_choice
 from fairerclip.baselines.base import Needs, Training
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import Probe
-from fairerclip.checks import check_choice
 from fairerclip.errors import ParameterError
 
 SOLVERS = ("newton", "sgd")

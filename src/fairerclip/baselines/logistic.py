@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_positive
 from fairerclip.baselines.base import F64, Ints, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
-from fairerclip.checks import LARGEST, as_number, check_choice, check_count, check_positive
 from fairerclip.errors import NotConvergedWarning, ParameterError
-from fairerclip.labels import row_weights
+from fairerclip.inputs.weights import row_weights
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 
 STANDARDIZE = ("scalar", "column", None)

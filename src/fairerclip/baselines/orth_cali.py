@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairerclip._util.checks import LARGEST, check_within
 from fairerclip.baselines.base import F64, Needs, Training
 from fairerclip.baselines.heads import (
     CosineHead,
@@ -18,9 +19,8 @@ from fairerclip.baselines.heads import (
     unit_prompts,
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
-from fairerclip.checks import LARGEST, check_within
 from fairerclip.errors import ParameterError, PromptError, ShapeError
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 
 class OrthCali(CosineHead):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from fairerclip._util.checks import check_choice
 from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.training import labels_of
-from fairerclip.checks import check_choice
 from fairerclip.errors import PromptError
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 GROUPS = ("zero-shot", "kmeans")
 CLUSTER_WIDTH = 16

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.checks import check_positive
+from fairerclip._util.extras import require
 from fairerclip.baselines.base import F64, Ints, Training
 from fairerclip.baselines.training import (
     Epoch,
@@ -24,8 +26,6 @@ from fairerclip.baselines.training import (
     train,
     uniform,
 )
-from fairerclip.checks import check_positive
-from fairerclip.extras import require
 
 UNIT_ROW_SCALE = 10.0
 """What unit rows are multiplied with: the recipe's step size is made for embeddings that long."""

@@ -18,11 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from fairerclip._util.checks import (
+    LARGEST,
+    check_choice,
+    check_count,
+    check_number,
+    check_positive,
+    check_within,
+)
+from fairerclip._util.extras import require
 from fairerclip.baselines.base import F64, Ints, Training, Validation
-from fairerclip.checks import LARGEST, check_choice, check_count, check_number, check_positive, check_within
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError
-from fairerclip.extras import require
-from fairerclip.metrics.cells import cell_accuracies, shrunken_worst_group
+from fairerclip.metrics.groups.cells import cell_accuracies, shrunken_worst_group
 
 Tensor = Any
 Progress = Callable[[dict[str, Any]], None]

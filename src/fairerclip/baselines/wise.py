@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fairerclip._util.checks import check_within
 from fairerclip.baselines.base import F64, Baseline, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import Probe
-from fairerclip.checks import check_within
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 
 class WiSE(Baseline):

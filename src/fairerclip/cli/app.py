@@ -5,7 +5,17 @@ from __future__ import annotations
 import typer
 
 from fairerclip import __version__
-from fairerclip.cli import apply, audit, compare, demo, embed, fit, path, report, reproduce, streams, task
+from fairerclip.cli import command_apply as apply
+from fairerclip.cli import command_audit as audit
+from fairerclip.cli import command_compare as compare
+from fairerclip.cli import command_demo as demo
+from fairerclip.cli import command_embed as embed
+from fairerclip.cli import command_fit as fit
+from fairerclip.cli import command_path as path
+from fairerclip.cli import command_report as report
+from fairerclip.cli import command_reproduce as reproduce
+from fairerclip.cli import command_task as task
+from fairerclip.cli import streams
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What a wrong option or argument raises; typer brings its own click, so it is reached through typer."""

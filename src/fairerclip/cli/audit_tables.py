@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fairerclip._util.numbers import measured, significant
 from fairerclip.cli.show import Table, plain_table
 from fairerclip.metrics.names import (
     CHANCE,
@@ -16,9 +17,8 @@ from fairerclip.metrics.names import (
     REPRESENTATION,
     RETRIEVAL,
 )
-from fairerclip.numbers import measured, significant
+from fairerclip.report.clean_text import shorten
 from fairerclip.report.estimates import EMBEDDINGS, difference, estimate, estimate_of, stage_names, stages
-from fairerclip.report.text import shorten
 
 Results = Mapping[str, Any]
 Names = Mapping[str, str]

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairerclip.checks import check_range
-from fairerclip.files import check_name
+from fairerclip._util.checks import check_range
+from fairerclip._util.files import check_name
 
 if TYPE_CHECKING:
-    from fairerclip.clip import ModelChoice
-    from fairerclip.model import FairerCLIP
-    from fairerclip.workflow import Experiment
+    from fairerclip.encoders.choice import ModelChoice
+    from fairerclip.experiment import Experiment
+    from fairerclip.model.estimator import FairerCLIP
+
+GRID_VALUES = 10_000
+"""Most values of a grid."""
 
 
 def in_range(option: typer.CallbackParam, value: int | None) -> int | None:
@@ -122,7 +125,7 @@ def chosen_model(
     model: str | None, weights: str | None, preprocessing: str | None, device: str, download: bool
 ) -> ModelChoice | None:
     """The model that these options name; None without ``--model``, which the others need."""
-    from fairerclip.clip import ModelChoice
+    from fairerclip.encoders.choice import ModelChoice
     from fairerclip.errors import ParameterError
 
     if model is not None:
@@ -134,6 +137,37 @@ def chosen_model(
     return None
 
 
+def parse_grid(text: str | None, name: str) -> list[float] | None:
+    """``START:STOP:COUNT`` or comma-separated numbers.
+
+    Examples
+    --------
+    >>> parse_grid("0:1:3", "taus")
+    [0.0, 0.5, 1.0]
+    >>> parse_grid("0.2,0.7", "taus")
+    [0.2, 0.7]
+    """
+    import numpy as np
+
+    from fairerclip.errors import ParameterError
+
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            start, stop, count = text.split(":")
+            values = np.linspace(float(start), float(stop), min(int(count), GRID_VALUES + 1)).tolist()
+        else:
+            values = [float(v) for v in text.split(",")]
+    except ValueError:
+        values = []
+    if not values:
+        raise ParameterError(f"{name} expects START:STOP:COUNT or comma-separated numbers; got {text!r:.60}")
+    if len(values) > GRID_VALUES:
+        raise ParameterError(f"{name} expects at most {GRID_VALUES:,} values; got {text!r:.60}")
+    return [float(v) for v in values]
+
+
 def split_names(value: str | None) -> list[str] | None:
     """Comma-separated names, or None."""
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
@@ -142,7 +176,7 @@ def split_names(value: str | None) -> list[str] | None:
 def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> Experiment:
     """Read the task and choose attributes and classes."""
     from fairerclip.data import open_task
-    from fairerclip.workflow import Experiment
+    from fairerclip.experiment import Experiment
 
     return Experiment.of(open_task(task), split_names(sensitive), split_names(classes))
 
@@ -185,7 +219,7 @@ def build_model(
 ) -> FairerCLIP:
     """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
     from fairerclip.errors import ParameterError
-    from fairerclip.model import FairerCLIP
+    from fairerclip.model.estimator import FairerCLIP
 
     model = FairerCLIP(random_state=0)
     if preset is not None:

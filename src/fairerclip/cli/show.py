@@ -27,11 +27,11 @@ from rich.progress import (
 from rich.table import Table as Table
 from rich.text import Text
 
+from fairerclip._util.numbers import NOTHING, bare, interval, number, setting, with_spread
 from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
-from fairerclip.numbers import NOTHING, bare, interval, number, setting, with_spread
-from fairerclip.report.text import clean, shorten
+from fairerclip.report.clean_text import clean, shorten
 
 PLAIN_WIDTH = 110
 """Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""

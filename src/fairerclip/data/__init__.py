@@ -13,9 +13,9 @@ from fairerclip.data.preflight import Preflight, preflight
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.resplit import resplit
 from fairerclip.data.simulate import open_task, simulate
-from fairerclip.data.store_writer import StoreWriter, read_text
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import Sensitive, Sentences, Split, Task, Variants, load_task, save_task
+from fairerclip.data.writer import StoreWriter, read_text
 
 __all__ = [
     "EmbeddingStore",

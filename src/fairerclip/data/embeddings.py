@@ -7,12 +7,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fairerclip.data.npz_map import npz_members
+from fairerclip._util.files import reading
+from fairerclip.data.io.npz_map import npz_members
+from fairerclip.data.io.tensors import open_tensors
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
-from fairerclip.data.tensors import open_tensors
 from fairerclip.errors import StoreError, TaskFileError
-from fairerclip.files import reading
 
 IMAGE_KEYS = {"image_train", "image_val", "image_test"}
 """What a task file holds and a store does not."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.parquet import open_parquet, text_batches, unpacked_limit
-from fairerclip.data.text import TextColumn, csv_records, nearest
+from fairerclip._util.files import reading
+from fairerclip.data.io.bounded_text import TextColumn, csv_records, nearest
+from fairerclip.data.io.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.errors import JoinError, LabelError
-from fairerclip.files import reading
 
 Ints = NDArray[np.int64]
 MISSING = -1

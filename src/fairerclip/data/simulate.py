@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.checks import check_range
-from fairerclip.data.fields import UNNAMED
+from fairerclip._util.checks import check_range
 from fairerclip.data.geometry import Floats, Geometry, Ints, Space
 from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
+from fairerclip.data.task_fields import UNNAMED
 from fairerclip.errors import ParameterError
 
 Counts = Mapping[tuple[int, int], float]  # (class, sensitive value) -> rows

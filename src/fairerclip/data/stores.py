@@ -1,6 +1,6 @@
 """`EmbeddingStore`: embeddings on disk in the layouts people have, read by blocks and by id.
 
-A store is a list of parts laid end to end. Rows come as float32 whatever the files hold, and nothing is read
+A store is a list of parts laid end to end. StoredRows come as float32 whatever the files hold, and nothing is read
 before it is asked for.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.files import reading
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
-from fairerclip.files import reading
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -27,7 +27,7 @@ UNIT_TOLERANCE = 1e-3
 """A row this near to unit length was normalised before it was rounded: float16 moves norms by up to 1e-4."""
 
 
-class Rows(Protocol):
+class StoredRows(Protocol):
     """What a part is read from."""
 
     def read(self, start: int, stop: int) -> Array:
@@ -43,7 +43,7 @@ class Part:
     def __init__(
         self,
         where: str,
-        source: Rows,
+        source: StoredRows,
         shape: tuple[int, int],
         dtype: str,
         ids: Callable[[], Array] | None = None,
@@ -234,7 +234,7 @@ def _as_stored(part: Part, rows: Array) -> Array:
             f"{part.where}: expected width {part.shape[1]}, got shape {rows.shape}; has it changed?"
         )
     if part.dtype == "bfloat16":
-        from fairerclip.data.tensors import widen_bfloat16
+        from fairerclip.data.io.tensors import widen_bfloat16
 
         return widen_bfloat16(rows)
     return rows
@@ -331,7 +331,7 @@ def open_store(
     EmbeddingStore('...x.npy', shape=(4, 4), on disk float16)
     >>> folder.cleanup()
     """
-    from fairerclip.data import store_layouts
+    from fairerclip.data import layouts as store_layouts
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data import fields
-from fairerclip.data.fields import SPLITS, UNNAMED, part_key, s_key
-from fairerclip.data.limits import DEFAULT_LIMITS, Limits
+from fairerclip._util.files import reading
+from fairerclip.data import task_fields as fields
+from fairerclip.data.io.bounded_text import nearest
+from fairerclip.data.io.limits import DEFAULT_LIMITS, Limits
+from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key
 from fairerclip.data.task_formats import check_suffix, read_arrays, write_arrays
-from fairerclip.data.text import nearest
 from fairerclip.errors import ParameterError, TaskFileError
-from fairerclip.files import reading
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]

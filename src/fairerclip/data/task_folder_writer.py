@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data import fields
-from fairerclip.data.fields import SPLITS, part_key, s_key
-from fairerclip.data.npz import write_npz
+from fairerclip._util.files import atomic_folder
+from fairerclip.data import task_fields as fields
+from fairerclip.data.io.bounded_text import MAX_TOML_BYTES
+from fairerclip.data.io.npz import write_npz
+from fairerclip.data.task_fields import SPLITS, part_key, s_key
 from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
-from fairerclip.data.text import MAX_TOML_BYTES
 from fairerclip.errors import OutputExistsError, TaskFileError
-from fairerclip.files import atomic_folder
 
 Array = NDArray[Any]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.limits import Limits
-from fairerclip.data.npz import read_npz, write_npz
-from fairerclip.data.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
+from fairerclip.data.io.limits import Limits
+from fairerclip.data.io.npz import read_npz, write_npz
+from fairerclip.data.io.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
 from fairerclip.errors import TaskFileError
 
 Array = NDArray[Any]

@@ -5,9 +5,9 @@ Importing this package imports numpy only.
 """
 
 from fairerclip.features.bandwidth import median_bandwidth, resolve_bandwidth
-from fairerclip.features.base import FeatureMap
 from fairerclip.features.exact import ExactFeatures
 from fairerclip.features.factory import KERNELS, features_from_arrays, make_features
+from fairerclip.features.feature_map import FeatureMap
 from fairerclip.features.fourier import FourierFeatures
 from fairerclip.features.landmarks import rbf_kernel
 from fairerclip.features.linear import LinearFeatures

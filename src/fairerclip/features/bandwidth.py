@@ -8,9 +8,9 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairerclip.checks import as_number
+from fairerclip._util.checks import as_number
 from fairerclip.errors import NonFiniteError, ParameterError
-from fairerclip.features.base import Float64, RandomState, as_rng, as_training_rows, as_weights
+from fairerclip.features.feature_map import Float64, RandomState, as_rng, as_training_rows, as_weights
 
 SMALLEST_BANDWIDTH, LARGEST_BANDWIDTH = 1e-15, 1e15
 """Rows of the magnitudes that are taken, divided by a bandwidth between these, stay within float32."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fairerclip.errors import ParameterError
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
-from fairerclip.features.base import RandomState, as_training_rows, as_weights
+from fairerclip.features.feature_map import RandomState, as_training_rows, as_weights
 from fairerclip.features.landmarks import LandmarkFeatures, distinct_rows
 
 MAX_DISTINCT_ROWS = 5000

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from fairerclip.errors import ParameterError
 from fairerclip.features.bandwidth import parse_bandwidth
-from fairerclip.features.base import Array, FeatureMap, RandomState, check_n_features
 from fairerclip.features.exact import ExactFeatures
+from fairerclip.features.feature_map import Array, FeatureMap, RandomState, check_n_features
 from fairerclip.features.fourier import FourierFeatures
 from fairerclip.features.linear import LinearFeatures
 from fairerclip.features.nystroem import NystroemFeatures

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairerclip.errors import ModelFileError
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
-from fairerclip.features.base import (
+from fairerclip.features.feature_map import (
     Array,
     Float64,
     RandomState,

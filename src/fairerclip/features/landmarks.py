@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 
 from fairerclip.errors import ModelFileError, NonFiniteError, ParameterError
 from fairerclip.features.bandwidth import parse_bandwidth, squared_distances
-from fairerclip.features.base import Array, Float64, as_rows, as_training_rows, stored_array, stored_scalar
+from fairerclip.features.feature_map import (
+    Array,
+    Float64,
+    as_rows,
+    as_training_rows,
+    stored_array,
+    stored_scalar,
+)
 
 _RANK = 1e-12
 """Eigenvalues of K_mm up to this share of the largest are rounding noise."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairerclip.errors import ModelFileError, NonFiniteError
-from fairerclip.features.base import (
+from fairerclip.features.feature_map import (
     Array,
     Float64,
     as_rows,

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
-from fairerclip.features.base import RandomState, as_rng, as_training_rows, as_weights, check_n_features
+from fairerclip.features.feature_map import (
+    RandomState,
+    as_rng,
+    as_training_rows,
+    as_weights,
+    check_n_features,
+)
 from fairerclip.features.landmarks import LandmarkFeatures, distinct_rows
 
 

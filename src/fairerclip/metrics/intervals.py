@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from fairerclip.metrics._inputs import FloatArray
+from fairerclip.metrics.label_codes import FloatArray
 
 
 def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray, FloatArray]:

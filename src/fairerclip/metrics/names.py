@@ -15,7 +15,7 @@ class Figure(NamedTuple):
     Attributes
     ----------
     label, short : the name, and a shorter one.
-    kind : how `fairerclip.numbers.measured` writes it; "percent" for a share, "gap" or "points" for a difference.
+    kind : how `fairerclip._util.numbers.measured` writes it; "percent" for a share, "gap" or "points" for a difference.
     better : "higher", "lower", or None where 0 is best.
     """
 
@@ -26,7 +26,7 @@ class Figure(NamedTuple):
 
     @property
     def change_kind(self) -> str:
-        """How `fairerclip.numbers.change` writes a change of it."""
+        """How `fairerclip._util.numbers.change` writes a change of it."""
         return "signed" if self.kind in ("number", "fine") else "points"
 
     @property

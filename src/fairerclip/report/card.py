@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip.audit.model_facts import subject, why_kept
-from fairerclip.audit.model_format import ZERO_SHOT
-from fairerclip.audit.model_words import about_model
+from fairerclip._util.numbers import interval, number, setting
+from fairerclip.auditing.model_facts import subject, why_kept
+from fairerclip.auditing.model_format import ZERO_SHOT
+from fairerclip.auditing.model_words import about_model
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
-from fairerclip.numbers import interval, number, setting
 from fairerclip.report import yaml_text
 from fairerclip.report.estimates import estimate_of, stage_names, stages
 from fairerclip.report.markdown import (
@@ -50,7 +50,7 @@ def render_card(results: Results, *, license_id: str | None = None) -> str:
     Parameters
     ----------
     results : dict
-        As `fairerclip.audit.results.read_results` gives it. Sections that are null are left out. Without a
+        As `fairerclip.auditing.results_old.read_results` gives it. Sections that are null are left out. Without a
         model the card is that of the zero-shot classifier.
     license_id : str, optional
         The license of the model, as the Hub names it (``apache-2.0``). Left out unless given, as only you

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip.numbers import typed
-from fairerclip.report.text import clean
+from fairerclip._util.numbers import typed
+from fairerclip.report.clean_text import clean
 
 MISSING = "The command is missing: what the results hold in its place is not a fairerclip command."
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")

@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fairerclip.files import write_folder
+from fairerclip._util.files import write_folder
+from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics.names import DEPENDENCE, DRIFT, FIGURES, PROBE, REPRESENTATION, RETRIEVAL, figure_of
 from fairerclip.report.estimates import estimate_of, stages
-from fairerclip.tables import csv_bytes
 
 Row = dict[str, Any]
 Results = Mapping[str, Any]
@@ -24,7 +24,7 @@ def tables(results: Results) -> dict[str, list[Row]]:
     Parameters
     ----------
     results : dict
-        As `fairerclip.audit.results.read_results` gives it. Shares stay fractions; null is None.
+        As `fairerclip.auditing.results_old.read_results` gives it. Shares stay fractions; null is None.
     """
     made = {name: make(results) for name, make in TABLES.items()}
     return {name: rows for name, rows in made.items() if rows}
@@ -34,7 +34,7 @@ def write_csv(results: Results, folder: str | Path, overwrite: bool = False) -> 
     """Write each table as ``NAME.csv`` into a folder, which appears whole; returns the files.
 
     Tables of an earlier call go, so that old and new are never taken for one; other files there stay.
-    Text that a spreadsheet would run as a formula gets an apostrophe in front (`fairerclip.tables.defused`).
+    Text that a spreadsheet would run as a formula gets an apostrophe in front (`fairerclip.data.io.csv_table.defused`).
     """
     contents = {f"{name}.csv": csv_bytes(rows) for name, rows in tables(results).items()}
     ours = [f"{name}.csv" for name in TABLES]

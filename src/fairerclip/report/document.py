@@ -15,11 +15,11 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from fairerclip._util.numbers import NOTHING, significant
 from fairerclip.errors import ParameterError
-from fairerclip.numbers import NOTHING, significant
+from fairerclip.report.clean_text import cleaned
 from fairerclip.report.document_charts import curves_svg, heatmap_svg
 from fairerclip.report.markdown_text import escape, table
-from fairerclip.report.text import cleaned
 
 
 @dataclass(frozen=True)

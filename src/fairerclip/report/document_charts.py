@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from fairerclip.numbers import number, significant
+from fairerclip._util.numbers import number, significant
 
 LEFT, TOP, CELL_W, CELL_H = 70, 10, 46, 26
 WIDTH, HEIGHT = 560, 300

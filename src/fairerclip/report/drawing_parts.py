@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairerclip.extras import require
+from fairerclip._util.extras import require
 from fairerclip.report.markdown_text import clean
 
 COLUMN, PAGE = 3.4, 7.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairerclip._util.numbers import setting
 from fairerclip.metrics.names import FIGURES
-from fairerclip.numbers import setting
 from fairerclip.report.drawing_parts import (
     AFTER,
     BEFORE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip.audit.model_facts import after_name
-from fairerclip.numbers import NOTHING, change, significant, with_interval
+from fairerclip._util.numbers import NOTHING, change, significant, with_interval
+from fairerclip.auditing.model_facts import after_name
 
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
 """What predicts at each stage, as a rule; `stage_names` knows what the model of some results is."""

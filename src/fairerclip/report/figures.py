@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairerclip._util.extras import require
+from fairerclip._util.files import check_folder, write_folder
 from fairerclip.errors import ParameterError
-from fairerclip.extras import require
-from fairerclip.files import check_folder, write_folder
 from fairerclip.report.drawings import DRAWINGS
 
 FORMATS = ("pdf", "png", "svg")
@@ -70,7 +70,7 @@ def draw_figures(
     Parameters
     ----------
     results : dict
-        As `fairerclip.audit.results.read_results` gives it.
+        As `fairerclip.auditing.results_old.read_results` gives it.
     folder : path
     formats : sequence of {'pdf', 'png', 'svg'}
         Each figure is written in each of them.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fairerclip.audit.model_words import about_model
+from fairerclip._util.numbers import NOTHING, measured, number, setting, significant, with_interval
+from fairerclip.auditing.model_words import about_model
 from fairerclip.metrics.names import FIGURES, figure_of
-from fairerclip.numbers import NOTHING, measured, number, setting, significant, with_interval
 from fairerclip.report import markdown_sections as sections
+from fairerclip.report.clean_text import cleaned, with_short_names
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.estimates import difference, estimate, estimate_of, stage_names, stages
 from fairerclip.report.markdown_text import block, code, escape, table
 from fairerclip.report.page_parts import fewest_rows, how_chosen, is_given
-from fairerclip.report.text import cleaned, with_short_names
 
 Results = Mapping[str, Any]
 PLANE_FIGURES = ("average", "worst_group", "gap", "eod")
@@ -26,7 +26,7 @@ def render_markdown(results: Results) -> str:
     Parameters
     ----------
     results : dict
-        As `fairerclip.audit.results.read_results` gives it. Sections that are null are left out.
+        As `fairerclip.auditing.results_old.read_results` gives it. Sections that are null are left out.
     """
     results = presentable(results)
     lines = [f"# Audit of {escape(results['task']['name'])}", "", *_opening(results)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+from fairerclip._util.numbers import NOTHING, count, number, percent
 from fairerclip.metrics.names import (
     CHANCE,
     DEPENDENCE,
@@ -16,7 +17,6 @@ from fairerclip.metrics.names import (
     REPRESENTATION,
     RETRIEVAL,
 )
-from fairerclip.numbers import NOTHING, count, number, percent
 from fairerclip.report.estimates import EMBEDDINGS, difference, estimate, stage_names, stages, with_p_value
 from fairerclip.report.markdown_text import escape, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from fairerclip.report import text as words
+from fairerclip.report import clean_text as words
 
 SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 BLOCK_START = re.compile(r"^([-+=#]|\d{1,9}(?=[.)](?:\s|$)))")

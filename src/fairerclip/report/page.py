@@ -17,13 +17,13 @@ from typing import Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
-from fairerclip import numbers
-from fairerclip.audit.model_words import about_model
+from fairerclip._util import numbers
+from fairerclip.auditing.model_words import about_model
 from fairerclip.metrics import names
 from fairerclip.report import page_parts
+from fairerclip.report.clean_text import clean, cleaned, shorten, with_short_names
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.estimates import stage_names
-from fairerclip.report.text import clean, cleaned, shorten, with_short_names
 
 Json = Any
 Results = Mapping[str, Any]

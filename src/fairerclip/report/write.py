@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairerclip.audit.results import write_results
+from fairerclip._util.files import atomic_file, check_folder, check_free
+from fairerclip.auditing.results_old import write_results
 from fairerclip.errors import ParameterError
-from fairerclip.files import atomic_file, check_folder, check_free
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
 from fairerclip.report.markdown import render_markdown
@@ -64,7 +64,7 @@ def write_report(
     Parameters
     ----------
     results : mapping
-        From `fairerclip.audit.task.audit_task` or `fairerclip.audit.results.read_results`.
+        From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results_old.read_results`.
     path : str or Path
         The file, or for CSV the folder; it appears whole or not at all.
     kind : "html", "md", "json", "csv" or "card", optional

@@ -21,7 +21,7 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.features import FourierFeatures
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.solver.decision import Decision
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.inputs import unit_rows
+from fairerclip.inputs.image_rows import unit_rows
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]

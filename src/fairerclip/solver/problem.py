@@ -18,7 +18,7 @@ from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.sides import Side
-from fairerclip.solver.terms import Attribute, LabelDesign, LabelTable
+from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
@@ -151,13 +151,13 @@ class Problem:
         return moments.finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelTable.of(self._design(y), self.weight)
+        table = LabelMoments.of(self._design(y), self.weight)
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
 
 
-def text_side(prompts: Prompts, table: LabelTable, gamma: float) -> Side:
+def text_side(prompts: Prompts, table: LabelMoments, gamma: float) -> Side:
     """The text side on distinct prompts with weights, never on n repeated rows.
 
     A prompt of class y stands for the images of that class: its weight is their share, its labels

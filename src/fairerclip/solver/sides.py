@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.solver.lowrank import Factor, Reduced, solve_reduced
-from fairerclip.solver.terms import LabelTable, alignment_map, scores_map, sensitive_maps, target_map
+from fairerclip.solver.terms import LabelMoments, alignment_map, scores_map, sensitive_maps, target_map
 
 F64 = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class Side:
     cross: F64
     trace: float
     factor: Factor
-    table: LabelTable
+    table: LabelMoments
     _terms: dict[str, list[Term]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property

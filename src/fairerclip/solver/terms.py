@@ -74,7 +74,7 @@ class LabelDesign:
 
 
 @dataclass(frozen=True)
-class LabelTable:
+class LabelMoments:
     """What the terms need to know of the labels: second moments Jᵀ W J of the label columns, not centred.
 
     Those of the labels are block diagonal in y, so that memory is O(c·(1+q)²), and O(c²·(1+q)) with zero-shot scores.
@@ -91,7 +91,7 @@ class LabelTable:
     """Columns of each attribute within 1+q."""
 
     @classmethod
-    def of(cls, design: LabelDesign, weight: F64) -> LabelTable:
+    def of(cls, design: LabelDesign, weight: F64) -> LabelMoments:
         """Sum over rows of weight (n,), class after class. O(n·(1+q)·(1+q+v) + n·v²) time."""
         slices, start = [], 1
         for attribute in design.attributes:
@@ -136,7 +136,7 @@ class LabelTable:
         """Whether there are zero-shot scores."""
         return len(self.scores) > 0
 
-    def without_scores(self) -> LabelTable:
+    def without_scores(self) -> LabelMoments:
         """The same labels alone, which is all that the text side sees."""
         return replace(self, mixed=self.mixed[:, :0], scores=self.scores[:0, :0])
 
@@ -188,14 +188,14 @@ class LabelTable:
         return out
 
 
-def onehot_map(table: LabelTable) -> F64:
+def onehot_map(table: LabelMoments) -> F64:
     """L = one-hot of y (delta kernel). Returns (K, c)."""
     A = table.blank(table.n_classes)
     A[table.class_columns, np.arange(table.n_classes)] = 1.0
     return A
 
 
-def scores_map(table: LabelTable) -> F64:
+def scores_map(table: LabelMoments) -> F64:
     """L = the zero-shot scores, scaled to the total variance that the one-hot of y has. Returns (K, c)."""
     A = table.blank(table.n_classes)
     A[table.n_label_columns :] = np.eye(table.n_classes)
@@ -203,7 +203,7 @@ def scores_map(table: LabelTable) -> F64:
     return A * np.sqrt(table.variance(onehot_map(table)) / variance) if variance > 0 else A
 
 
-def target_map(table: LabelTable, zero_shot: float) -> F64:
+def target_map(table: LabelMoments, zero_shot: float) -> F64:
     """Dep(Z, Y) of Eq. (7), with a share of zero-shot scores in Y; docs/math.md#zero-shot-share.
 
     A share of 0 is the paper's delta kernel on y; 1 takes the scores in place of labels. Returns (K, c).
@@ -213,14 +213,14 @@ def target_map(table: LabelTable, zero_shot: float) -> F64:
     return (1 - zero_shot) * onehot_map(table) + zero_shot * scores_map(table)
 
 
-def marginal_map(table: LabelTable, attribute: slice) -> F64:
+def marginal_map(table: LabelMoments, attribute: slice) -> F64:
     """Dep(Z, S) of Eq. (7): L_S = ψ(s). Returns (K, q_a)."""
     A = np.zeros((table.n_classes, table.width, attribute.stop - attribute.start))
     A[:, attribute, :] = np.eye(attribute.stop - attribute.start)
     return table.labels_map(A)
 
 
-def conditional_map(table: LabelTable, attribute: slice) -> F64:
+def conditional_map(table: LabelMoments, attribute: slice) -> F64:
     """Σ_y Dep(Z, S | Y=y): what equal opportunity and equalized odds ask for.
 
     Features and ψ are centred inside each class, each class counts by its own weight, and its ψ is
@@ -255,7 +255,7 @@ def alignment_map(target: F64, other: F64) -> F64:
     return np.asarray(target @ other)
 
 
-def sensitive_maps(table: LabelTable, criterion: str) -> Sequence[tuple[str, F64]]:
+def sensitive_maps(table: LabelMoments, criterion: str) -> Sequence[tuple[str, F64]]:
     """One (name, map) per sensitive attribute, marginal or conditional on the target."""
     build = conditional_map if criterion == "conditional" else marginal_map
     return [(name, build(table, where)) for name, where in zip(table.names, table.slices, strict=True)]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairerclip.errors import ParameterError
-from fairerclip.metrics.figures import positive_classes
+from fairerclip.metrics.groups.group_figures import positive_classes
 from fairerclip.tuning.judge import N_LEVELS, Judge
 
 F64 = NDArray[np.float64]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.inputs import unit_rows
-from fairerclip.labels import SoftValues
+from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.inputs.sensitive_columns import SoftValues
 
 PENALTIES = (0.1, 1.0, 10.0)
 FOLDS = 3

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.parameters import CHOICES, check_parameters
+from fairerclip.model.parameters import CHOICES, check_parameters
 
 if TYPE_CHECKING:
-    from fairerclip.model import FairerCLIP
+    from fairerclip.model.estimator import FairerCLIP
 
 F32 = NDArray[np.float32]
 Progress = Callable[[int, int], None]

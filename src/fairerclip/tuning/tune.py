@@ -13,21 +13,24 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from fairerclip._util.numbers import number, setting
 from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, ShapeError
-from fairerclip.inputs import check_rows, prompt_groups, sensitive_prompts
-from fairerclip.labels import Encoded, encode, sensitive_columns, zero_shot
+from fairerclip.inputs.encode import Encoded, encode
+from fairerclip.inputs.image_rows import check_rows
+from fairerclip.inputs.prompts import prompt_groups, sensitive_prompts
+from fairerclip.inputs.sensitive_columns import sensitive_columns
+from fairerclip.inputs.target import indexes_prompts, zero_shot_share
+from fairerclip.inputs.zero_shot_scores import zero_shot
 from fairerclip.metrics import group_report
-from fairerclip.numbers import number, setting
-from fairerclip.path import encode_groups
-from fairerclip.targets import indexes_prompts, zero_shot_share
+from fairerclip.model.path import encode_groups
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, Scorer
-from fairerclip.tuning.retrieval import tune_ranking
+from fairerclip.tuning.ranking import tune_ranking
 from fairerclip.tuning.search import Candidate, Pool, gather, neighbours
 
 if TYPE_CHECKING:
-    from fairerclip.model import FairerCLIP
+    from fairerclip.model.estimator import FairerCLIP
 
 SHOWN = ("kernel", "class_weight", "gamma", "tau", "tau_z", "criterion", "zero_shot", "orthogonal")
 """Parameters of a point that a search varies."""

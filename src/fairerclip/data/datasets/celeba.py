@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Ints, Origin, Strings
+from fairerclip.data.io.bounded_text import nearest
 from fairerclip.data.simulate import CELEBA_ROWS, CHEEKBONES, HAIR, SEXES
-from fairerclip.data.text import nearest
 from fairerclip.errors import DatasetError, LabelError
-from fairerclip.files import reading
 
 FOLDERS = ("CelebA", "celeba", "celeba-dataset")
 ATTRIBUTES = "list_attr_celeba"
@@ -35,7 +35,7 @@ ORIGIN = Origin(
 
 
 @dataclass(frozen=True)
-class Target:
+class CelebaTarget:
     """A target that is ready to use: its attribute, the names of -1 and 1, and its prompts."""
 
     attribute: str
@@ -44,9 +44,9 @@ class Target:
 
 
 PRESETS = {
-    "blond": Target("Blond_Hair", (HAIR[0], HAIR[1]), "celeba-blond"),
-    "cheekbones": Target("High_Cheekbones", (CHEEKBONES[0], CHEEKBONES[1]), "celeba-cheekbones"),
-    "attractive": Target("Attractive", ("unattractive", "attractive"), "celeba-attractive"),
+    "blond": CelebaTarget("Blond_Hair", (HAIR[0], HAIR[1]), "celeba-blond"),
+    "cheekbones": CelebaTarget("High_Cheekbones", (CHEEKBONES[0], CHEEKBONES[1]), "celeba-cheekbones"),
+    "attractive": CelebaTarget("Attractive", ("unattractive", "attractive"), "celeba-attractive"),
 }
 
 
@@ -217,11 +217,11 @@ def _notes(split: Strings, y: Ints, target: str, values: dict[str, Ints]) -> tup
     return common.total_notes({name: int((split == name).sum()) for name in PUBLISHED}, PUBLISHED)
 
 
-def _target(column: str) -> Target:
+def _target(column: str) -> CelebaTarget:
     """A target that is no preset by name: one by attribute, or any other, for which no prompts are shipped."""
     ready = next((preset for preset in PRESETS.values() if preset.attribute == column), None)
     positive = column.replace("_", " ").lower()
-    return ready or Target(column, (f"not {positive}", positive), "")
+    return ready or CelebaTarget(column, (f"not {positive}", positive), "")
 
 
 def _named(column: str) -> str:

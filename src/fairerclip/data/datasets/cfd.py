@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
 from fairerclip.data.datasets.norming import Model, read_norming
 from fairerclip.data.simulate import SEXES
 from fairerclip.errors import DatasetError, ParameterError
-from fairerclip.files import reading
 
 NAME = "cfd"
 CLASSES = ("unattractive", "attractive")

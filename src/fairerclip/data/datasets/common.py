@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.checks import check_range
-from fairerclip.data import text
-from fairerclip.data.text import csv_records, text_array
+from fairerclip._util.checks import check_range
+from fairerclip.data.io import bounded_text as text
+from fairerclip.data.io.bounded_text import csv_records, text_array
 from fairerclip.errors import DatasetAbsentError, DatasetError, ParameterError
 
 Ints = NDArray[np.int64]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
 from fairerclip.data.simulate import SEXES
 from fairerclip.errors import DatasetError, ParameterError
-from fairerclip.files import reading
 
 NAME = "fairface"
 LISTS = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}  # official names of the parts

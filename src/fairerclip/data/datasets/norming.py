@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairerclip.data import npz
+from fairerclip._util.extras import require
+from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
+from fairerclip.data.io import npz
 from fairerclip.errors import DatasetError, TaskFileError
-from fairerclip.extras import require
-from fairerclip.files import reading
 
 SCHEMES = (
     ("Model", "EthnicitySelf", "GenderSelf", "Attractive"),  # versions 2.5 and 3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin
 from fairerclip.data.simulate import BIRDS, PLACES, WATERBIRDS_ROWS
 from fairerclip.errors import DatasetError
-from fairerclip.files import reading
 
 NAME = "waterbirds"
 FOLDERS = ("waterbird_complete95_forest2water2", "waterbirds_v1.0")

@@ -1,13 +1,13 @@
 """Prompts: versioned sets with their sources, users' own files of the same form, and their embeddings."""
 
-from fairerclip.data.prompts.encode import (
+from fairerclip.data.prompts.encoded_prompts import (
     EncodedAttribute,
     EncodedCounterfactual,
     EncodedPrompts,
     encode_prompts,
 )
 from fairerclip.data.prompts.loader import available_prompts, load_prompts
-from fairerclip.data.prompts.prompt_set import Counterfactual, PromptSet, Source
+from fairerclip.data.prompts.prompt_set import Counterfactual, PromptSet, PromptSource
 from fairerclip.data.prompts.templates import DEFAULT_TEMPLATES, as_templates, read_templates
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "EncodedCounterfactual",
     "EncodedPrompts",
     "PromptSet",
-    "Source",
+    "PromptSource",
     "as_templates",
     "available_prompts",
     "encode_prompts",

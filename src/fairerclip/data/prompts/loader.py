@@ -9,12 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fairerclip._util.files import read_bounded, reading
+from fairerclip.data.io.bounded_text import read_toml
+from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.prompts.parse import parse_prompts
 from fairerclip.data.prompts.prompt_set import PromptSet, unknown
-from fairerclip.data.strict_json import strict_loads
-from fairerclip.data.text import read_toml
 from fairerclip.errors import PromptFileError
-from fairerclip.files import read_bounded, reading
 
 SUFFIXES = (".json", ".toml")
 MAX_BYTES = 4 * 1024**2

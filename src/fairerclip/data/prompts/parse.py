@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from fairerclip.data.prompts.prompt_set import Counterfactual, Prompts, PromptSet, Source
-from fairerclip.data.text import nearest
+from fairerclip.data.io.bounded_text import nearest
+from fairerclip.data.prompts.prompt_set import Counterfactual, Prompts, PromptSet, PromptSource
 from fairerclip.errors import PromptFileError
 
 VERSION_FIRST = 1
@@ -169,13 +169,13 @@ def _pairs(value: Any, classes: Mapping[str, Prompts], where: str) -> tuple[tupl
     return tuple(pairs)
 
 
-def _source(value: Any, where: str) -> Source:
+def _source(value: Any, where: str) -> PromptSource:
     parts = _mapping(value, where)
     _check_keys(parts, _SOURCE_KEYS, ("kind", "citation"), where)
     note = parts.get("note", "")
     if not isinstance(note, str):
         raise PromptFileError(f"{where}.note: expected text, got {note!r}")
-    return Source(
+    return PromptSource(
         _sentence(parts["kind"], f"{where}.kind"), _sentence(parts["citation"], f"{where}.citation"), note
     )
 

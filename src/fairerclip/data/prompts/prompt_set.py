@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from fairerclip.data.text import nearest
+from fairerclip.data.io.bounded_text import nearest
 from fairerclip.errors import PromptFileError
 
 Prompts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Source:
+class PromptSource:
     """Where the sentences come from, and what is uncertain about them."""
 
     kind: str  # paper, released, debias_vl, ours, …
@@ -39,7 +39,7 @@ class PromptSet:
         For messages and for provenance, with `version`.
     version : int
         Raised whenever a sentence changes.
-    source : Source
+    source : PromptSource
         Who wrote the sentences.
     classes : dict of str to tuple of str
         Class names in the order of the labels 0, 1, …, each with its prompts. Empty in a set that only
@@ -58,7 +58,7 @@ class PromptSet:
 
     name: str
     version: int
-    source: Source
+    source: PromptSource
     classes: dict[str, Prompts]
     sensitive: dict[str, dict[str, Prompts]] = field(default_factory=dict)
     counterfactual: tuple[Counterfactual, ...] = ()
@@ -76,7 +76,7 @@ class PromptSet:
 
         Examples
         --------
-        >>> PromptSet("pets", 1, Source("ours", "-"), {"cat": ("a cat",), "dog": ("a dog",)}).class_prompts()
+        >>> PromptSet("pets", 1, PromptSource("ours", "-"), {"cat": ("a cat",), "dog": ("a dog",)}).class_prompts()
         (('a cat',), ('a dog',))
         """
         return tuple(self.classes.values())
@@ -87,7 +87,7 @@ class PromptSet:
         Examples
         --------
         >>> filled = {"cat": ("a cat", "the cat"), "dog": ("a dog", "the dog")}
-        >>> pets = PromptSet("pets", 1, Source("ours", "-"), filled, templates=("a {}", "the {}"))
+        >>> pets = PromptSet("pets", 1, PromptSource("ours", "-"), filled, templates=("a {}", "the {}"))
         >>> pets.class_prompts_by_template()
         ((('a cat',), ('a dog',)), (('the cat',), ('the dog',)))
         """

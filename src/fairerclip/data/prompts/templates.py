@@ -6,11 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairerclip.data.fields import MAX_VARIANTS
+from fairerclip._util.files import read_bounded
 from fairerclip.data.prompts.parse import HOLE, check_templates
 from fairerclip.data.prompts.prompt_set import Prompts
+from fairerclip.data.task_fields import MAX_VARIANTS
 from fairerclip.errors import PromptFileError
-from fairerclip.files import read_bounded
 
 MAX_BYTES = 1024**2
 DEFAULT_TEMPLATES = (

@@ -1,0 +1,375 @@
+"""One task looked at from every side: the results that pages, tables and cards are made from."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairerclip._util.checks import check_range
+from fairerclip.auditing.findings import attribute_name
+from fairerclip.auditing.results_format import FORMAT, VERSION
+from fairerclip.auditing.results_old import check_results
+from fairerclip.auditing.sections.dependence import audit_dependence
+from fairerclip.auditing.sections.mitigation import (
+    Mitigation,
+    base_name,
+    mitigate,
+    model_section,
+    plane_section,
+)
+from fairerclip.auditing.sections.pictures import picture_section, scores_section
+from fairerclip.auditing.sections.probes import audit_probes
+from fairerclip.auditing.sections.representation import audit_representation
+from fairerclip.auditing.sections.retrieval import retrieval_section
+from fairerclip.auditing.sections.wording import audit_wording
+from fairerclip.auditing.software import made
+from fairerclip.auditing.verdict import judge
+from fairerclip.data import Split, Task
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.metrics import seed_spread
+from fairerclip.metrics.groups.group_report import SMALL_GROUP, check_confidence
+from fairerclip.model.estimator import FairerCLIP
+
+LIMITS = (
+    "It shows this data set, these labels and these prompts. Other images, other words and other groups may fare "
+    "otherwise; groups that nobody labelled are not seen at all.",
+    "An interval is about the rows that happened to be drawn. It knows nothing of wrong labels, of how the rows were "
+    "collected, or of a world that changes.",
+    "Equal figures for groups are not fairness: which errors matter, to whom, and whether the task should be done at "
+    "all are questions that no figure answers.",
+    "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
+    "another one may.",
+)
+MAX_VALUES = 200_000
+"""Counts and differences between groups that results may hold; their file has room for half as many other values."""
+DIFFERENCE_VALUES = 6
+"""Values that results hold of one pair of groups."""
+STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What an audit may be told.
+
+    Attributes
+    ----------
+    split : rows to report on; None for test, else val, else train.
+    labels : labels that a model fitted here may use, as in `Experiment.fit`.
+    k : how many results a search shows; None for 1000, or a quarter of the rows.
+    permutations : for p-values.
+    seeds : how many seeds to fit the chosen model with, for the spread over seeds.
+    confidence : of every interval.
+    seed : of everything random.
+    source : how the command line names the task.
+    wordings : prompt embeddings (m, c, p) and names (m,) of wordings; None for those that the task holds.
+    tune : whether a model fitted here is tuned on the validation split, where that has labels: by its worst group,
+        or by the skew of its rankings where no row of the task has a target label.
+    """
+
+    split: str | None = None
+    labels: str = "target"
+    k: int | None = None
+    permutations: int = 199
+    seeds: int = 3
+    tune: bool = True
+    confidence: float = 0.95
+    seed: int = 0
+    source: str = "TASK.npz"
+    wordings: tuple[Any, tuple[str, ...]] | None = None
+
+
+def audit_task(
+    experiment: Experiment,
+    options: AuditOptions | None = None,
+    *,
+    model: FairerCLIP | None = None,
+    fitted: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[dict[str, Any], FairerCLIP | None]:
+    """Audit one task, before and after mitigation.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The task, its classes and sensitive attributes.
+    options : AuditOptions, optional
+    model : FairerCLIP, optional
+        What to show as "after": a model to fit on the training split, or, if ``fitted``, one to take as it
+        is. None shows the task before mitigation only.
+    progress : called with (steps done, steps in all).
+
+    Returns
+    -------
+    results : dict
+        JSON-ready; `fairerclip.auditing.results_old.write_results` writes them.
+    model : FairerCLIP or None
+        What is shown as "after", fitted.
+    """
+    options = options or AuditOptions()
+    started = time.perf_counter()
+    split_name = options.split or experiment.evaluation_split() or experiment.ranked_split()
+    if split_name is None:
+        raise LabelError(
+            f"{experiment.task.name}: no split has sensitive labels, so there are no groups to look at"
+        )
+    split = experiment.task.split(split_name)
+    if not experiment.has_groups(split):
+        raise LabelError(f"{experiment.task.name}: the {split_name} split has no sensitive labels")
+    if model is not None and not fitted and "train" not in experiment.task.splits:
+        raise LabelError(
+            f"{experiment.task.name} has no training split, which a mitigation is fitted on: audit it without one "
+            "(leave out --mitigate), or give a fitted model (--after)"
+        )
+    _check(options, len(split))
+    _check_size(experiment, stages=1 if model is None else 2)
+    step = _counter(progress)
+    labelled = experiment.is_labelled(split_name)
+    mitigation = _mitigation(experiment, model, fitted, options, split_name if labelled else None)
+    after = None if mitigation is None else mitigation.model
+    step()
+    results: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": _task_section(experiment, options.source),
+        "settings": {
+            "split": split_name,
+            "chosen_on": _chosen_on(mitigation),
+            "confidence": options.confidence,
+            "seed": options.seed,
+            "permutations": options.permutations,
+            "small": SMALL_GROUP,
+        },
+        "model": None if mitigation is None else model_section(experiment, options.source, mitigation),
+        "groups": _groups_section(experiment, split, mitigation, options) if labelled else None,
+    }
+    step()
+    results["scores"] = scores_section(experiment, split, after) if labelled else None
+    results["picture"] = picture_section(experiment, split, after, options.seed) if labelled else None
+    results["plane"] = (
+        None
+        if mitigation is None
+        else plane_section(experiment, options.source, mitigation, options.confidence)
+    )
+    step()
+    results["retrieval"] = _retrieval(experiment, split_name, split, after, options)
+    step()
+    notes: list[str] = []
+    results |= _readable(experiment, split, after, options, notes, step)
+    results["wording"] = _wording(experiment, split_name, options) if labelled else None
+    results["limits"] = list(LIMITS)
+    results |= judge(results, notes)
+    results["made"] = made(seconds=round(time.perf_counter() - started, 3))
+    step()
+    return check_results(results, exact=True), after
+
+
+def _check(options: AuditOptions, n: int) -> None:
+    """Say before the work what would fail after it."""
+    for name in ("seed", "seeds", "permutations"):
+        check_range(name, getattr(options, name))
+    if options.k is not None and not 1 <= options.k <= n:
+        raise ParameterError(f"k must lie between 1 and the number of rows, {n}; got {options.k}")
+    check_confidence(options.confidence)
+
+
+def _check_size(experiment: Experiment, stages: int) -> None:
+    """Refuse more classes and groups than results have room for: |S| tables c × c, and each pair of groups."""
+    c = len(experiment.classes)
+    S = len({value for split in experiment.task.splits.values() for value in _values(experiment, split)})
+    values = stages * (S * c * c + DIFFERENCE_VALUES * c * S * (S - 1) // 2)
+    if values > MAX_VALUES:
+        raise LabelError(
+            f"{experiment.task.name}: an audit of {c} classes and {S} sensitive values would hold {values:,} counts "
+            f"and differences between groups, more than {MAX_VALUES:,}: choose classes (--classes), or join values"
+        )
+
+
+def _counter(progress: Callable[[int, int], None]) -> Callable[[], None]:
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(done, len(STEPS))
+
+    return step
+
+
+def _mitigation(
+    experiment: Experiment, model: FairerCLIP | None, fitted: bool, options: AuditOptions, split: str | None
+) -> Mitigation | None:
+    if model is None:
+        return None
+    if not fitted:
+        return mitigate(experiment, model, options.labels, split, by_hand=not options.tune)
+    strangers = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
+    if strangers:
+        raise LabelError(
+            f"the model was fitted on {', '.join(map(str, model.classes_.tolist()))} and does not know "
+            f"{', '.join(strangers)}: give a model of this task's classes"
+        )
+    return Mitigation(model, None, "given")
+
+
+def _chosen_on(mitigation: Mitigation | None) -> str | None:
+    chosen = mitigation is not None and mitigation.chosen_by not in (None, "given")
+    return mitigation.chosen_on if mitigation is not None and chosen else None
+
+
+def _groups_section(
+    experiment: Experiment, split: Split, mitigation: Mitigation | None, options: AuditOptions
+) -> dict[str, Any]:
+    before = None if experiment.text is None else experiment.zero_shot(split)
+    section: dict[str, Any] = dict.fromkeys(("before", "after", "changes", "group_changes", "seeds"))
+    after = None if mitigation is None else mitigation.model.predict(split.X)
+    if before is not None and after is not None:
+        section |= experiment.paired_report(split, before, after, options.confidence).as_dict()
+    elif before is not None:
+        section["before"] = experiment.report(split, before, options.confidence).as_dict()
+    elif after is not None:
+        section["after"] = experiment.report(split, after, options.confidence).as_dict()
+    if mitigation is not None and mitigation.labels is not None and options.seeds > 1:
+        section["seeds"] = _seeds(experiment, split, mitigation.model, mitigation.labels, options.seeds)
+    return section
+
+
+def _seeds(
+    experiment: Experiment, split: Split, first: FairerCLIP, labels: str, seeds: int
+) -> dict[str, Any]:
+    """The chosen point fitted anew with other seeds, evaluated on the same rows."""
+    reports = [experiment.report(split, first.predict(split.X))]
+    for seed in range(1, seeds):
+        again = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
+        experiment.fit(again, labels)
+        reports.append(experiment.report(split, again.predict(split.X)))
+    return {"n": len(reports), "figures": [spread.as_dict() for spread in seed_spread(reports)]}
+
+
+def _retrieval(
+    experiment: Experiment, name: str, split: Split, model: FairerCLIP | None, options: AuditOptions
+) -> dict[str, Any] | None:
+    found = retrieval_section(
+        experiment, split, model, options.k, seed=options.seed, confidence=options.confidence
+    )
+    return None if found is None else {"split": name, **found}
+
+
+def _readable(
+    experiment: Experiment,
+    split: Split,
+    model: FairerCLIP | None,
+    options: AuditOptions,
+    notes: list[str],
+    step: Callable[[], None],
+) -> dict[str, Any]:
+    """What can be read of S from embeddings and predictions; what could not be tried goes to ``notes``."""
+    embeddings = {"before": unit_rows(split.X)}  # what cosines and a model see of them
+    predictions = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
+    if model is not None:
+        embeddings["after"] = model.transform(split.X)
+        predictions["after"] = model.predict(split.X)
+    probes, left_out = audit_probes(
+        experiment, split, embeddings, random_state=options.seed, confidence=options.confidence
+    )
+    notes += left_out
+    step()
+    common: dict[str, Any] = {
+        "permutations": options.permutations,
+        "random_state": options.seed,
+        "confidence": options.confidence,
+    }
+    dependence = audit_dependence(experiment, split, predictions, **common)
+    step()
+    representation = audit_representation(experiment, split, embeddings, **common)
+    step()
+    return {
+        "probes": _named(probes),
+        "dependence": _named(dependence),
+        "representation": representation,
+    }
+
+
+def _named(rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Rows that name an attribute, by the name that people read."""
+    return rows and [{**row, "attribute": attribute_name(row["attribute"])} for row in rows]
+
+
+def _wording(experiment: Experiment, name: str, options: AuditOptions) -> dict[str, Any] | None:
+    if options.wordings is not None:
+        texts, names = options.wordings
+    elif experiment.task.variants is not None:
+        texts, names = experiment.task.variants.text, experiment.task.variants.templates
+    else:
+        return None
+    return audit_wording(experiment, name, texts, names, confidence=options.confidence)
+
+
+def _task_section(experiment: Experiment, source: str) -> dict[str, Any]:
+    task = experiment.task
+    prompts = dict(zip(task.class_names, task.target_prompts, strict=True))
+    groups = sorted({value for split in task.splits.values() for value in _values(experiment, split)})
+    return {
+        "name": task.name,
+        "file": base_name(source),
+        "simulated": task.simulated,
+        "digest": digest(task),
+        "width": task.width,
+        "rows": {name: len(split) for name, split in task.splits.items()},
+        "classes": list(experiment.classes),
+        "sensitive": [attribute_name(name) for name in experiment.sensitive],
+        "groups": groups,
+        "target_prompts": [prompts[name] for name in experiment.classes],
+        "sensitive_prompts": {
+            attribute_name(name): list(task.sensitive[name].prompts) for name in experiment.sensitive
+        },
+        "counts": {
+            name: counts for name, split in task.splits.items() if (counts := _counts(experiment, split))
+        },
+    }
+
+
+def _values(experiment: Experiment, split: Split) -> set[str]:
+    groups = experiment.groups(split)
+    return set() if groups is None else set(groups[groups != UNKNOWN].tolist())
+
+
+def _counts(experiment: Experiment, split: Split) -> list[dict[str, Any]]:
+    y, groups = experiment.target(split), experiment.groups(split)
+    if y is None or groups is None:
+        return []
+    known = (y != UNKNOWN) & (groups != UNKNOWN)
+    cells, counts = np.unique(np.column_stack([y[known], groups[known]]), axis=0, return_counts=True)
+    return [{"y": str(a), "s": str(b), "n": int(n)} for (a, b), n in zip(cells, counts, strict=True)]
+
+
+def digest(task: Task) -> str:
+    """SHA-256 over all embeddings and labels of a task: the same data have the same digest, whatever the file."""
+    total = hashlib.sha256()
+
+    def add(name: str, array: Any) -> None:
+        if array is not None:
+            flat = np.ascontiguousarray(array)
+            total.update(f"{name} {flat.dtype.str} {flat.shape}\n".encode())
+            total.update(flat.tobytes())
+
+    for name, split in sorted(task.splits.items()):
+        add(f"image_{name}", split.X)
+        add(f"y_{name}", split.y)
+        for attribute, codes in sorted(split.s.items()):
+            add(f"s_{attribute}_{name}", codes)
+    add("text_target", task.text_target)
+    add("text_target_variants", None if task.variants is None else task.variants.text)
+    for name, values in sorted(task.sensitive.items()):
+        add(f"text_sensitive_{name}", values.text)
+    for kind, sentences in (("spurious", task.spurious), ("counterfactual", task.counterfactual)):
+        if sentences is not None:
+            add(f"text_{kind}", sentences.text)
+            add(f"{kind}_classes", sentences.classes)
+    return f"sha256:{total.hexdigest()}"

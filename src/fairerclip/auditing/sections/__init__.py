@@ -1,0 +1,1 @@
+"""The sections of an audit, a file each."""

@@ -1,0 +1,263 @@
+"""The model that an audit shows as "after": fitted and chosen here, or given."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairerclip.auditing.model_facts import model_facts
+from fairerclip.experiment import UNKNOWN, Experiment, effective_strength, warn_untuned_ranking
+from fairerclip.metrics.intervals import clopper_pearson
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.model.path import DEFAULT_TAUS, TauPath, front
+from fairerclip.tuning.ranking import RANKING
+from fairerclip.tuning.search import LEARNED
+
+CHOSEN_BY = "expected worst group"
+PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
+"""What a page fills in for the point that is picked."""
+CRITERIA = ("marginal", "conditional")
+TAU_ZS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
+COARSE_TAUS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
+"""Where labels are refined at every point, that is a pass over the data each: a coarser grid, and one τ_z."""
+
+
+@dataclass(frozen=True)
+class Mitigation:
+    """A fitted model, how it came about, and the plane it was chosen from."""
+
+    model: FairerCLIP
+    labels: str | None
+    source: str
+    seconds: float | None = None
+    plane: TauPath | None = None
+    chosen: int | None = None
+    chosen_on: str | None = None
+    chosen_by: str | None = None
+    untuned: str | None = None
+    """Why the rankings of a gallery were not tuned."""
+
+
+def mitigate(
+    experiment: Experiment,
+    model: FairerCLIP,
+    labels: str,
+    split: str | None,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    by_hand: bool = False,
+) -> Mitigation:
+    """Fit the model that validation rows prefer, and solve the plane around it.
+
+    They choose by their worst group, or by the skew of the rankings where no row of the task has a target label. Where
+    they cannot, or the parameters were set ``by_hand``, the model stays as it was given; without labelled rows the
+    plane is evaluated on ``split``.
+    """
+    start = time.perf_counter()
+    on = "val" if experiment.is_labelled("val") else None
+    why = "its parameters were set by hand" if by_hand else experiment.why_untuned()
+    tune = why is None
+    if tune:
+        experiment.tune(model, labels, experiment.default_objective())
+    else:
+        experiment.fit(model, labels)
+    seconds = time.perf_counter() - start
+    if experiment.is_gallery():
+        if why is not None:
+            warn_untuned_ranking(why)
+        found = Mitigation(model, labels, "fitted here", seconds, untuned=why)
+        return replace(found, chosen_on="val", chosen_by="max_skew") if tune else found
+    if on is None and (split is None or not experiment.is_labelled(split)):
+        return Mitigation(model, labels, "fitted here", seconds)
+    free = model.refine and (labels == "none" or _partly_labelled(experiment))
+    taus = {model.tau, *(COARSE_TAUS if free else DEFAULT_TAUS)}
+    tau_zs = {model.tau_z, *(() if free else TAU_ZS)}
+    plane = model.path(sorted(taus), sorted(tau_zs), criterion=list(CRITERIA), refine=free, progress=progress)
+    experiment.evaluate_path(plane, on or split or "")
+    chosen = _place(plane, model)
+    return Mitigation(
+        model,
+        labels,
+        "fitted here",
+        seconds,
+        plane,
+        chosen,
+        on or split,
+        CHOSEN_BY if tune else "given",
+    )
+
+
+def _partly_labelled(experiment: Experiment) -> bool:
+    """Whether pseudo-labels fill gaps, so that they are refined at every point."""
+    y = experiment.target(experiment.task.train)
+    return y is None or bool((y == UNKNOWN).any())
+
+
+def _place(plane: TauPath, model: FairerCLIP) -> int:
+    wanted = (model.tau, model.tau_z, model.criterion)
+    return next(
+        g
+        for g, point in enumerate(plane.points)
+        if (point.setting.tau, point.setting.tau_z, point.setting.criterion) == wanted
+    )
+
+
+def fit_command(
+    experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
+) -> str:
+    """The shell command that fits this model, with τ, τ_z and criterion as given.
+
+    Rankings are tuned again: their shifts go with sensitive values that validation rows taught to read.
+    """
+    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
+    named = {"tau", "tau_z", "criterion", "random_state"}
+    if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
+        words += ["--objective", "max_skew"]
+        named |= {*RANKING, *LEARNED, "n_components"}
+    else:
+        words.append("--no-tune")
+        words += [
+            word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
+        ]
+    words += ["--seed", str(model.random_state or 0)]
+    if len(experiment.task.sensitive) > 1:
+        words += ["--sensitive", ",".join(experiment.sensitive)]
+    if experiment.classes != tuple(experiment.task.class_names):
+        words += ["--classes", ",".join(experiment.classes)]
+    own = FairerCLIP().get_params()
+    for name, value in sorted(model.get_params().items()):
+        if name not in named and value != own[name]:
+            words += ["--set", f"{name}={_typed(value)}"]
+    return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
+
+
+def _typed(value: Any) -> str:
+    """A parameter's value as ``--set`` reads it."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def base_name(source: str) -> str:
+    """A task as a page may name it: without the folders of somebody's machine."""
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"./{name}" if name.startswith("-") else name
+
+
+def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> dict[str, Any]:
+    """What the results say of the model."""
+    model = mitigation.model
+    strengths = (repr(float(model.tau)), repr(float(model.tau_z)), model.criterion)
+    return {
+        "labels": mitigation.labels,
+        "tau": float(model.tau),
+        "tau_z": float(model.tau_z),
+        "criterion": model.criterion,
+        "n_iter": int(model.n_iter_),
+        "parameters": {name: _plain(value) for name, value in sorted(model.get_params().items())},
+        "command": None
+        if mitigation.labels is None
+        else fit_command(experiment, source, model, mitigation.labels, strengths),
+        "seconds": mitigation.seconds,
+        "source": mitigation.source,
+        "untuned": mitigation.untuned,
+        **model_facts(model),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def plane_section(
+    experiment: Experiment, source: str, mitigation: Mitigation, confidence: float
+) -> dict[str, Any] | None:
+    """The (τ, τ_z) plane with every group's correct rows at every point."""
+    plane, split = mitigation.plane, mitigation.chosen_on
+    if plane is None or plane.table is None or plane.cells is None or split is None:
+        return None
+    if mitigation.labels is None:
+        raise AssertionError("a plane is of a model fitted here, so its labels are known")
+    cells = plane.cells
+    places = np.argwhere(cells.counts)
+    n = cells.counts[tuple(places.T)]
+    correct = cells.hits[:, places[:, 0], places[:, 1]]  # (points, groups)
+    baseline = _baseline(experiment, split, cells.classes, cells.groups, places)
+    points = [
+        _point(experiment, mitigation.model, row, c) for row, c in zip(plane.table, correct, strict=True)
+    ]
+    solved = [point["correct"] for point in points if point["correct"] is not None]
+    seen = [*solved, *([baseline["correct"]] if baseline else [])]
+    command = fit_command(experiment, source, mitigation.model, mitigation.labels, PLACEHOLDERS)
+    settings = [point.setting for point in plane.points]
+    return {
+        "split": split,
+        "taus": list(dict.fromkeys(s.tau for s in settings)),
+        "tau_zs": list(dict.fromkeys(s.tau_z for s in settings)),
+        "criteria": list(dict.fromkeys(s.criterion for s in settings)),
+        "groups": [
+            _group(str(cells.classes[i]), str(cells.groups[j]), int(cells.counts[i, j])) for i, j in places
+        ],
+        "intervals": [_lookup({row[g] for row in seen}, int(size), confidence) for g, size in enumerate(n)],
+        "points": points,
+        "chosen": mitigation.chosen,
+        "chosen_by": mitigation.chosen_by,
+        "front": front(plane.table),
+        "one_curve": points[0]["lambda_eff"] is not None,
+        "baseline": baseline,
+        "command": command,
+    }
+
+
+def _group(y: str, s: str, n: int) -> dict[str, Any]:
+    from fairerclip.metrics.groups.group_report import SMALL_GROUP
+
+    return {"name": f"{y} × {s}", "y": y, "s": s, "n": n, "small": n < SMALL_GROUP}
+
+
+def _point(experiment: Experiment, model: FairerCLIP, row: dict[str, Any], correct: Any) -> dict[str, Any]:
+    kept = (
+        "tau",
+        "tau_z",
+        "criterion",
+        "failure",
+        "average",
+        "worst_group",
+        "shrunken_worst_group",
+        "gap",
+        "eod",
+    )
+    return {
+        **{name: row[name] for name in kept},
+        "lambda_eff": effective_strength(experiment, model, row["tau"], row["tau_z"]),
+        "correct": None if row["failure"] else [int(v) for v in correct],
+    }
+
+
+def _lookup(correct: set[int], n: int, confidence: float) -> dict[str, list[float]]:
+    """Count → exact interval, for the counts that occur."""
+    counts = sorted(correct)
+    low, high = clopper_pearson(np.array(counts), np.full(len(counts), n), confidence)
+    return {str(k): [float(a), float(b)] for k, a, b in zip(counts, low, high, strict=True)}
+
+
+def _baseline(
+    experiment: Experiment, split: str, classes: Any, groups: Any, places: Any
+) -> dict[str, Any] | None:
+    """Zero-shot on the rows of the plane."""
+    if experiment.text is None:
+        return None
+    rows = experiment.task.split(split)
+    report = experiment.report(rows, experiment.zero_shot(rows))
+    correct = {(group.y, group.s): group.correct for group in report.groups}
+    return {
+        "average": report.average,
+        "worst_group": report.worst.accuracy,
+        "gap": report.gap,
+        "eod": report.eod,
+        "correct": [correct[str(classes[i]), str(groups[j])] for i, j in places],
+    }

@@ -1,0 +1,165 @@
+"""Where rows lie, as counts: score distributions by group, and a 2-D picture of the embeddings.
+
+Counts in bins, never rows: a page that is passed on must not hold the embedding of a person.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from fairerclip._util.numbers import worded
+from fairerclip.data import Split
+from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.model.estimator import FairerCLIP
+
+Floats = NDArray[np.floating]
+HISTOGRAM_BINS = 40
+PICTURE_BINS = (44, 32)
+TAILS = 0.5
+"""Per cent of the values at each end that are counted in the outermost bin."""
+
+
+class Cells:
+    """Rows of a split that have both labels, and the number of the group that each belongs to."""
+
+    def __init__(self, experiment: Experiment, split: Split) -> None:
+        y, s = experiment.labels(split)
+        known = (y != UNKNOWN) & (s != UNKNOWN)
+        self.rows = np.flatnonzero(known)
+        self.y = y[known]
+        pairs, self.codes = np.unique(np.column_stack([y[known], s[known]]), axis=0, return_inverse=True)
+        self.codes = self.codes.ravel()
+        sizes = np.bincount(self.codes, minlength=len(pairs))
+        self.groups = [
+            {"name": f"{a} × {b}", "y": str(a), "s": str(b), "n": int(n)}
+            for (a, b), n in zip(pairs, sizes, strict=True)
+        ]
+
+
+def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> dict[str, Any] | None:
+    """Distribution of each group's margin, before and after; None where neither prompts nor a model give scores."""
+    if experiment.text is None and model is None:
+        return None
+    cells = Cells(experiment, split)
+    X = split.X[cells.rows]
+    if len(experiment.classes) == 2:
+        label = f"score of “{experiment.classes[1]}” minus score of “{experiment.classes[0]}”"
+    else:
+        label = "score of the true class minus the best other score"
+    before = None if experiment.text is None else experiment.cosines(X)
+    after = None if model is None else model.scores(X)[:, _columns(model, experiment)]
+    margins = [None if scores is None else _margin(scores, experiment, cells) for scores in (before, after)]
+    return {
+        "label": label,
+        "before": None if margins[0] is None else _histogram(margins[0], cells),
+        "after": None if margins[1] is None else _histogram(margins[1], cells),
+    }
+
+
+def _columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
+    """Places of the experiment's classes among the model's."""
+    order = model.classes_.tolist()
+    return [order.index(name) for name in experiment.classes]
+
+
+def _margin(scores: Floats, experiment: Experiment, cells: Cells) -> Floats:
+    if len(experiment.classes) == 2:
+        return np.asarray(scores[:, 1] - scores[:, 0])
+    place = {name: k for k, name in enumerate(experiment.classes)}
+    own = np.array([place[name] for name in cells.y])
+    rows = np.arange(len(own))
+    others = scores.copy()
+    others[rows, own] = -np.inf
+    return np.asarray(scores[rows, own] - others.max(axis=1))
+
+
+def _edges(values: Floats, bins: int, through_zero: bool) -> Floats:
+    """Bin edges over all but the tails; of equal width, one of them 0 where a threshold lies there."""
+    low, high = np.percentile(values, [TAILS, 100 - TAILS]).astype(np.float64)
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    if not through_zero:
+        return np.linspace(low, high, bins + 1)
+    low, high = min(low, 0.0), max(high, 0.0)
+    width = (high - low) / bins
+    return np.asarray(width * np.arange(np.floor(low / width), np.ceil(high / width) + 1))
+
+
+def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:
+    return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+
+
+def _histogram(values: Floats, cells: Cells) -> dict[str, Any]:
+    edges = _edges(values, HISTOGRAM_BINS, through_zero=True)
+    places = _bins(values, edges)
+    return {
+        "edges": _rounded(edges),
+        "threshold": 0.0,
+        "groups": [
+            {**group, "counts": np.bincount(places[cells.codes == g], minlength=len(edges) - 1).tolist()}
+            for g, group in enumerate(cells.groups)
+        ],
+    }
+
+
+def picture_section(
+    experiment: Experiment, split: Split, model: FairerCLIP | None, seed: int
+) -> dict[str, Any]:
+    """Two dimensions of the embeddings, before and after."""
+    cells = Cells(experiment, split)
+    X = unit_rows(split.X[cells.rows]).astype(np.float64)
+    flat, explained = _principal(X, seed)
+    share = f"{worded(explained)} of the variance"
+    before = _picture(
+        flat, cells, ("first principal component", "second"), f"image embeddings; the two show {share}"
+    )
+    after = None
+    if model is not None:
+        Z = np.asarray(model.transform(split.X[cells.rows]), dtype=np.float64)
+        if Z.shape[1] > 1:
+            two, explained = _principal(Z, seed)
+            note = (
+                f"mitigated embeddings, {Z.shape[1]} wide; the two show {worded(explained)} of the variance"
+            )
+            after = _picture(two, cells, ("first principal component", "second"), note)
+        else:
+            note = (
+                "the mitigated embedding of two classes is one number: it is across; upwards is the first principal "
+                "component of the image embeddings, for spread only"
+            )
+            both = np.column_stack([Z[:, 0], flat[:, 0]])
+            after = _picture(both, cells, ("mitigated embedding", "before: first principal component"), note)
+    return {"groups": cells.groups, "before": before, "after": after}
+
+
+def _principal(X: Floats, seed: int) -> tuple[Floats, float]:
+    """Two principal components (n, 2), zero where there are fewer, and their share of the variance."""
+    width = min(2, *X.shape)
+    pca = PCA(n_components=width, svd_solver="randomized" if min(X.shape) > 50 else "full", random_state=seed)
+    with np.errstate(invalid="ignore", divide="ignore"):  # rows all alike have no variance to share
+        flat = pca.fit_transform(X)
+        share = float(np.nan_to_num(pca.explained_variance_ratio_).sum())
+    return np.pad(flat, ((0, 0), (0, 2 - width))), share
+
+
+def _picture(points: Floats, cells: Cells, labels: tuple[str, str], note: str) -> dict[str, Any]:
+    edges = [_edges(points[:, d], PICTURE_BINS[d], through_zero=False) for d in (0, 1)]
+    places = [_bins(points[:, d], edges[d]) for d in (0, 1)]
+    found, counts = np.unique(np.column_stack([*places, cells.codes]), axis=0, return_counts=True)
+    return {
+        "x_label": labels[0],
+        "y_label": labels[1],
+        "x_edges": _rounded(edges[0]),
+        "y_edges": _rounded(edges[1]),
+        "cells": [[*map(int, cell), int(n)] for cell, n in zip(found, counts, strict=True)],
+        "note": note,
+    }
+
+
+def _rounded(edges: Floats) -> list[float]:
+    return [float(f"{edge:.6g}") for edge in edges]

@@ -1,0 +1,111 @@
+"""`fairerclip apply`: a saved model on new embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairerclip.cli import options
+
+TOP = 10
+"""Rows that are shown of a ranking unless told."""
+
+
+def apply(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")],
+    embeddings: Annotated[
+        Path,
+        typer.Argument(metavar="EMB", help="Image embeddings: .npy, .npz with one matrix, or a task file."),
+    ],
+    output: Annotated[
+        Path,
+        options.writes(
+            "--output", "-o", help="Where to write: .npz (with embeddings) or .csv (a row per image)."
+        ),
+    ],
+    split: Annotated[str, typer.Option(help="Which split of a task file to use.")] = "test",
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K",
+            help="Rank the images by each prompt, write ranks instead of predictions and show the first K. A model "
+            f"fitted with --objective max_skew always ranks; it shows {TOP} unless told.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Rank by this prompt (class) alone; may be repeated. Default: by each."
+        ),
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Write predictions or rankings, scores and mitigated embeddings for new images."""
+    from fairerclip.cli import show
+    from fairerclip.data.embeddings import read_embeddings
+    from fairerclip.errors import ParameterError, ShapeError
+    from fairerclip.model.apply import apply_model, check_predictions_path, is_ranking, write_predictions
+    from fairerclip.model.estimator import FairerCLIP
+
+    check_predictions_path(output, overwrite)
+    fitted = FairerCLIP.load(model)
+    rank = top is not None or is_ranking(fitted)
+    if prompt and not rank:
+        raise ParameterError(
+            f"--prompt says what to rank by, but {model} predicts classes; give --top K to rank"
+        )
+    X, ids = read_embeddings(embeddings, split)
+    if X.shape[1] != fitted.n_features_in_:
+        raise ShapeError(
+            f"{embeddings}: {X.shape[1]} wide, but {model} was fitted on embeddings {fitted.n_features_in_} wide; "
+            "embed with the same CLIP model"
+        )
+    if top is not None and not 1 <= top <= len(X):
+        raise ParameterError(f"--top must be between 1 and {len(X)}, the number of rows; got {top}")
+    with show.warnings_as_lines() as warned:
+        result = apply_model(fitted, X, ids, rank=rank, prompts=prompt or None)
+    write_predictions(result, output, overwrite=overwrite)
+    about = {"rows": len(X), "output": str(output)}
+    if rank:
+        about["top"] = _top(result, min(len(X), top or TOP))
+    else:
+        about["predicted"] = {str(c): int((result["prediction"] == c).sum()) for c in fitted.classes_}
+    if json:
+        show.print_json({**about, "warnings": warned})
+    else:
+        _print(about)
+
+
+def _top(result: Mapping[str, Any], k: int) -> dict[str, list[dict[str, Any]]]:
+    """The first k rows of each prompt, best first."""
+    top: dict[str, list[dict[str, Any]]] = {}
+    for column, name in enumerate(result["names"].tolist()):
+        rows = result["rank"][:, column].argsort()[:k].tolist()
+        ids = {} if "id" not in result else {row: {"id": str(result["id"][row])} for row in rows}
+        top[name] = [
+            {"rank": place, "row": row, **ids.get(row, {}), "score": float(result["score"][row, column])}
+            for place, row in enumerate(rows, 1)
+        ]
+    return top
+
+
+def _print(about: Mapping[str, Any]) -> None:
+    from fairerclip._util.numbers import number
+    from fairerclip.cli import show
+
+    if "predicted" in about:
+        counts = ", ".join(f"{name}: {n}" for name, n in about["predicted"].items())
+        show.say(f"{about['rows']} rows; predicted {counts}; written to {about['output']}")
+        return
+    for name, rows in about["top"].items():
+        kind = "id" if rows and "id" in rows[0] else "row"
+        body = [[str(row["rank"]), str(row[kind]), number(row["score"], 4)] for row in rows]
+        show.say(
+            f"{name}: the first {len(rows)} of {about['rows']} rows"
+        )  # a narrow table would fold its title
+        show.put(show.plain_table(None, ["rank", kind, "score"], body))
+    show.say(f"{about['rows']} rows ranked by {len(about['top'])} prompts; written to {about['output']}")

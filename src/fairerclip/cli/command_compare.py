@@ -1,0 +1,158 @@
+"""`fairerclip compare`: FairerCLIP and every baseline side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairerclip.cli import options
+from fairerclip.cli.signals import kept_when_stopped
+
+WIDE = 120
+SHOWN_REASONS = 3
+
+
+def compare(
+    task: options.TaskFileOrNone = None,
+    output: Annotated[
+        Path | None,
+        options.writes(
+            "--output", "-o", help="Folder for results and runs; a comparison found there is taken up again."
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Methods, comma-separated; `list` shows them, without a TASK too. Default: all that the task allows."
+        ),
+    ] = None,
+    sensitive: options.SensitiveNames = None,
+    classes: options.ClassNames = None,
+    seeds: Annotated[
+        int, typer.Option(callback=options.in_range, help="Seeds, for methods that a seed changes.")
+    ] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(callback=options.in_range, help="Runs at a time. Default: one per core.")
+    ] = None,
+    max_steps: Annotated[
+        int, typer.Option(callback=options.in_range, help="Cap on one training by gradient, in batches.")
+    ] = 20_000,
+    plot: Annotated[
+        Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Tune and test every method on the same rows, with seeds and intervals.
+
+    A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, where
+    one named with --methods lacks one of its runs, or where the process of a run died twice.
+    """
+    from fairerclip._util.files import check_folder
+    from fairerclip.auditing.many_models import check_plot
+    from fairerclip.cli import show
+    from fairerclip.study.compare import CompareOptions, check_comparison, data_of, write_comparison
+    from fairerclip.study.compare import compare as run
+    from fairerclip.study.comparison_page import document, draw_front
+
+    if methods == "list":
+        _list(json)
+        return
+    if task is None:
+        raise typer.BadParameter("Missing argument 'TASK'.")
+    if output is not None:
+        check_folder(output, overwrite=True)
+    if plot is not None:
+        check_plot(plot, overwrite)
+    experiment = options.load_experiment(task, sensitive, classes)
+    if output is not None:
+        check_comparison(output, data_of(experiment), overwrite=overwrite)
+    keys = options.split_names(methods)
+    what = CompareOptions(
+        methods=None if keys is None else tuple(keys),
+        seeds=seeds,
+        jobs=jobs,
+        max_steps=max_steps,
+        source=options.as_text(task),
+    )
+    work = None if output is None else output / "runs"
+    with kept_when_stopped(work):
+        with show.warnings_as_lines(), show.progress("compare") as advance:
+            results = run(experiment, what, work=work, progress=advance)
+            if output is not None:
+                write_comparison(results, document(results), output, overwrite=overwrite)
+        if plot is not None:
+            draw_front(results, plot, overwrite=overwrite)
+    if not json:
+        _print(results, output)
+    _check(results, keys)
+    if json:
+        show.print_json(results)
+
+
+def _list(json: bool) -> None:
+    from fairerclip.cli import show
+    from fairerclip.study.methods import METHODS
+
+    if json:
+        names = ("key", "title", "labels", "gradient", "needs")
+        show.print_json({"methods": [{name: getattr(m, name) for name in names} for m in METHODS]})
+        return
+    for method in METHODS:
+        show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
+
+
+def _check(results: Mapping[str, Any], named: list[str] | None) -> None:
+    """Tell of methods and runs that failed; raise where what was asked for is lost.
+
+    That is where no method has a figure, where one asked for by name lacks a run, or where the process of a run died:
+    another try may succeed, which nobody would make who is told that all is well.
+    """
+    from fairerclip.cli import show
+    from fairerclip.errors import WorkFailedError
+    from fairerclip.study.workers import is_lost
+
+    rows = results["rows"]
+    failed = [row for row in rows if row["figures"] is None]
+    partly = [row for row in rows if row["errors"] and row not in failed]
+    told = [f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"] * bool(failed)
+    told += [f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})"] * bool(
+        partly
+    )
+    lost = any(is_lost(error) for row in rows for error in row["errors"])
+    if told and (named is not None or lost or len(failed) == len(rows)):
+        raise WorkFailedError("; ".join(told), results)
+    for line in told:
+        show.warn(line)
+
+
+def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
+    first = [f"{row['method']}: {row['errors'][0]}" for row in rows[:SHOWN_REASONS]]
+    return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
+
+
+def _in_lines(cell: str) -> tuple[str, ...]:
+    """A figure above its interval."""
+    figure, *ends = cell.split(" [")
+    return figure, *(f"[{end}" for end in ends)
+
+
+def _print(results: Mapping[str, Any], output: Path | None) -> None:
+    from fairerclip.cli import show
+    from fairerclip.metrics.names import FIGURES
+    from fairerclip.study.comparison_page import COLUMNS, document
+
+    shown = document(results)
+    # Memory, parameters and the gap are in the files; a terminal has room for what is looked at first.
+    first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
+    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
+    for table in shown.tables:
+        rows = [[_in_lines(str(row[k])) for k in kept] for row in table.rows]
+        show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
+    for note in shown.notes:
+        show.say(f"• {note}")
+    if output is not None:
+        show.say(f"results written to {output}")

@@ -1,0 +1,156 @@
+"""`fairerclip fit`: train on a task file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.experiment import Experiment
+    from fairerclip.model.estimator import FairerCLIP
+
+
+def fit(
+    task: options.TaskFile,
+    output: Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")],
+    labels: options.Labels = None,
+    sensitive: options.SensitiveNames = None,
+    classes: options.ClassNames = None,
+    tau: options.Tau = None,
+    tau_z: options.TauZ = None,
+    criterion: options.Criterion = None,
+    preset: options.Preset = None,
+    parameters: options.Parameters = None,
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Choose everything that matters on the validation split. Default: where it has labels (sensitive "
+            "ones, where no row has a target) and no strength, preset or parameter is given, or where one of the "
+            "next three is.",
+        ),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="What --tune goes by: worst_group (the default), worst_class, eod, equalized_odds, average, or "
+            "max_skew for rankings by prompt (the default where no row has a target label).",
+        ),
+    ] = None,
+    accuracy_floor: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of right predictions, 0 to 1, that the model has to reach on the validation split. If none "
+            "reaches it, the most accurate one is taken, with a warning."
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Stop the search of --tune before a fit that would end later.")
+    ] = None,
+    seed: options.Seed = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Train FairerCLIP on a task and compare it with zero-shot."""
+    from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
+    from fairerclip.experiment import warn_untuned_ranking
+    from fairerclip.model.model_file import ARCHIVE, check_class_names
+
+    ARCHIVE.check(output, overwrite=overwrite)  # said before the work, not after it
+    experiment = options.load_experiment(task, sensitive, classes)
+    check_class_names(experiment.classes)
+    search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
+    asked = [name for name, value in search.items() if value is not None]
+    if tune is False and asked:
+        raise ParameterError(
+            f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
+        )
+    if tune is None:
+        by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
+        tune = bool(asked) or (not by_hand and experiment.why_untuned() is None)
+    goal = objective or experiment.default_objective()
+    chosen = options.default_labels(labels, experiment)
+    model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
+    with show.warnings_as_lines() as warned:
+        if tune:
+            with show.progress(f"searching by {goal}") as progress:
+                experiment.tune(
+                    model,
+                    chosen,
+                    goal,
+                    accuracy_floor=accuracy_floor,
+                    max_seconds=max_seconds,
+                    progress=progress,
+                )
+        else:
+            experiment.fit(model, chosen)
+            if experiment.is_gallery():
+                warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
+        result = _result(experiment, model, chosen, output)
+    model.save(output, overwrite=overwrite)  # last, so that nothing is left behind where something fails
+    if json:
+        show.print_json({**_plain(result), "warnings": warned})
+    else:
+        _print(result)
+
+
+def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
+    from fairerclip.auditing.model_facts import method_of
+
+    split = experiment.evaluation_split()
+    by_prompt = (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew"
+    if by_prompt:
+        split = None  # it ranks, and where its boundaries lie means nothing
+    ranked = experiment.ranked_split() if split is None else None
+    return {
+        "task": experiment.task.name,
+        "simulated": experiment.task.simulated,
+        "labels": labels,
+        "model": str(output),
+        "tau": model.tau,
+        "tau_z": model.tau_z,
+        "criterion": model.criterion,
+        "n_iter": model.n_iter_,
+        "split": split or ranked,
+        "reports": dict(experiment.before_after(model, split)) if split else {},
+        "skews": experiment.skews(model, ranked) if ranked else [],
+        "method": method_of(model),
+        "tuning": model.diagnostics_.get("tuning"),
+        "diagnostics": model.diagnostics_,
+    }
+
+
+def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result, "reports": {name: report.as_dict() for name, report in result["reports"].items()}}
+
+
+def _print(result: dict[str, Any]) -> None:
+    from fairerclip._util.numbers import setting
+    from fairerclip.auditing.model_facts import after_name, model_tuning, why_kept
+    from fairerclip.cli import show
+
+    seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
+    title = f"{result['task']}, {result['split']} split{seen}"
+    if result["reports"]:
+        rows = [
+            (after_name(result) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
+        ]
+        show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
+    elif result["skews"]:
+        show.put(show.skew_table(title, result["skews"], after_name(result)))
+    else:
+        show.say("No split has sensitive labels: nothing to evaluate on.")
+    if result["tuning"]:
+        show.say_tuning(result["tuning"])
+    kept = why_kept({**result, "tuning": model_tuning(result["diagnostics"])}, whole=True)
+    if kept is not None:
+        show.say(kept)
+    show.say(
+        f"τ={setting(result['tau'])}, τ_z={setting(result['tau_z'])}, {result['criterion']}; "
+        f"rounds: {result['n_iter']}; written to {result['model']}"
+    )

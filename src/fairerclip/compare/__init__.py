@@ -1,1 +1,0 @@
-"""FairerCLIP and every baseline on the same rows, tuned alike."""

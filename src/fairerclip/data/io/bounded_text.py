@@ -1,0 +1,191 @@
+"""Text that comes from files, bounded before memory or time is spent on it: arrays, lines, CSV, TOML, near names.
+
+An array of text has the width of its longest entry in every row, so that a single id of a file can ask for gigabytes;
+two long names take difflib minutes; a dotted key of a thousand parts takes tomllib a million entries.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.files import read_bounded
+from fairerclip.errors import FairerClipError
+
+Strings = NDArray[np.str_]
+
+MAX_CHARACTERS = 4096
+"""Of one id or name: as long as a path may be."""
+PADDED_FREE_BYTES = 64 * 1024**2
+PADDED_RATIO = 16
+"""An array of text may take this many times the bytes of its characters, once it is larger than what is free."""
+MAX_LINE = 1024**2
+"""Characters of one line of a table or list, or of one record that quotes line ends."""
+MAX_TOML_BYTES = 512 * 1024
+MAX_KEY_PARTS, MAX_BRACKETS = 5, 10_000
+"""Parts of a dotted key of TOML, of which tomllib keeps every beginning, and lines that begin with a bracket."""
+COMPARED_CHARACTERS, COMPARED_NAMES = 100, 2000
+"""Names that are longer, or beyond the first so many, are not compared when a name is not found."""
+_PART = rb"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
+_LONG_KEY = re.compile(rb"(?:%b){%d}" % (_PART, MAX_KEY_PARTS))
+
+
+class TextColumn:
+    """Text that comes block by block and becomes one array, refused before that would take too much memory.
+
+    ``limit`` bounds the characters of all rows where a file may be compressed.
+
+    Examples
+    --------
+    >>> from fairerclip.errors import StoreError
+    >>> column = TextColumn("a.csv", "an id", StoreError)
+    >>> column.add(["a", "b"])
+    >>> column.add(["cc"])
+    >>> column.array().tolist()
+    ['a', 'b', 'cc']
+    """
+
+    def __init__(
+        self, where: str, what: str, error: type[FairerClipError], *, limit: int | None = None
+    ) -> None:
+        self._where, self._what, self._error, self._limit = where, what, error, limit
+        self._values: list[str] = []
+        self._longest = self._characters = 0
+
+    def add(self, values: Sequence[str]) -> None:
+        """Take a block of text; one that is too long, or cannot be kept in an array, is an error with its row."""
+        for number, value in enumerate(values):
+            if len(value) > MAX_CHARACTERS:
+                raise self._error(
+                    f"{self._where}: expected {self._what} of at most {MAX_CHARACTERS} characters, row "
+                    f"{len(self._values) + number} has {len(value):,}: {value[:40]!r}…"
+                )
+        together = "".join(values)
+        if not together.isascii() or "\0" in together:
+            self._check_characters(values)
+        self._characters += len(together) + len(values)  # a text takes room even if it is empty
+        self._longest = max(self._longest, max(map(len, values), default=0))
+        if self._limit is not None and self._characters > self._limit:
+            raise self._error(
+                f"{self._where}: expected at most {self._limit:,} characters from a file of this size, got more; a "
+                "decompression bomb?"
+            )
+        rows = len(self._values) + len(values)
+        padded = 4 * rows * self._longest
+        if padded > max(PADDED_FREE_BYTES, 4 * PADDED_RATIO * self._characters):
+            raise self._error(
+                f"{self._where}: expected texts of like length, got {self._what} of {self._longest:,} characters among "
+                f"{rows:,} rows of {self._characters // rows:,} on average, which would take "
+                f"{padded:,} bytes; shorten the long ones"
+            )
+        self._values += values
+
+    def _check_characters(self, values: Sequence[str]) -> None:
+        """Refuse what numpy would drop or change without a word: NUL at the end, and half a surrogate pair."""
+        for number, value in enumerate(values):
+            if value.endswith("\0") or any("\ud800" <= c <= "\udfff" for c in value):
+                raise self._error(
+                    f"{self._where}: expected {self._what} in Unicode that does not end in NUL, row "
+                    f"{len(self._values) + number} is "
+                    f"{value[:40]!r}"
+                )
+
+    def array(self) -> Strings:
+        """All of it, (n,)."""
+        return np.array(self._values, dtype=np.str_) if self._values else np.empty(0, dtype="<U1")
+
+
+def text_array(values: Sequence[str], where: str, what: str, error: type[FairerClipError]) -> Strings:
+    """Text (n,) as an array; ``what`` names an entry in messages.
+
+    Examples
+    --------
+    >>> from fairerclip.errors import StoreError
+    >>> text_array(["a", "b" * 5000], "ids.csv", "an id", StoreError)
+    Traceback (most recent call last):
+    ...
+    fairerclip.errors.StoreError: ids.csv: expected an id of at most 4096 characters, row 1 has 5,000: ...
+    """
+    column = TextColumn(where, what, error)
+    column.add(values)
+    return column.array()
+
+
+def text_lines(file: Path, error: type[FairerClipError], *, limit: int = MAX_LINE) -> Iterator[str]:
+    """Lines of a text file in UTF-8, with their ends; one of more than ``limit`` characters is ``error``."""
+    try:
+        if not file.is_file():  # a pipe would be waited for
+            raise error(f"{file}: expected a regular file, found nothing or something else at this path")
+        with file.open(encoding="utf-8-sig", newline="") as handle:
+            while line := handle.readline(limit + 1):
+                if len(line) > limit:
+                    raise error(f"{file}: expected lines of at most {limit:,} characters, got a longer one")
+                yield line
+    except (OSError, ValueError) as problem:  # ValueError: not UTF-8, or a NUL in the name
+        if isinstance(problem, error):
+            raise
+        raise error(
+            f"{file}: expected readable text in UTF-8, got {getattr(problem, 'strerror', None) or problem}"
+        ) from None
+
+
+def csv_records(
+    file: Path, error: type[FairerClipError], *, delimiter: str = ",", strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and fields of a table; blank lines are left out, and damage is ``error``."""
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for line in text_lines(file, error):
+            taken += len(line)
+            if taken > MAX_LINE:
+                raise error(
+                    f"{file}: expected records of at most {MAX_LINE:,} characters, got a longer one; is a quote open?"
+                )
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=strict)
+    try:
+        for fields in reader:
+            taken = 0
+            if fields:
+                yield reader.line_num, fields
+    except csv.Error as problem:
+        raise error(f"{file}, line {reader.line_num}: expected a table, got {problem}") from None
+
+
+def read_toml(file: Path, error: type[FairerClipError]) -> dict[str, Any]:
+    """Content of a small TOML file; anything else is ``error``."""
+    raw = read_bounded(file, MAX_TOML_BYTES, error)
+    if _LONG_KEY.search(raw):
+        raise error(f"{file}: expected keys of at most {MAX_KEY_PARTS} parts, got a longer one")
+    if sum(line.lstrip().startswith(b"[") for line in raw.split(b"\n")) > MAX_BRACKETS:
+        raise error(f"{file}: expected at most {MAX_BRACKETS:,} tables, got more")
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{file}: expected TOML, got {type(problem).__name__}: {problem}") from None
+
+
+def nearest(name: str, there: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:
+    """Names that a misspelled one may stand for, the nearest first; case does not matter.
+
+    Examples
+    --------
+    >>> nearest("Sexx", ["age", "sex"])
+    ['sex']
+    """
+    if len(name) > COMPARED_CHARACTERS:
+        return []
+    short = [other for other in there if len(other) <= COMPARED_CHARACTERS][:COMPARED_NAMES]
+    lower = {other.lower(): other for other in short}
+    return [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), count, cutoff)]

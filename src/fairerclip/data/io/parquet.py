@@ -1,0 +1,333 @@
+"""Parquet through pyarrow: one matrix column in blocks, and columns of text.
+
+pyarrow is imported here only, when a file is opened, and what it raises on damage becomes our error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.extras import require
+from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn
+from fairerclip.errors import FairerClipError, StoreError
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+BATCH_ROWS = 4096
+"""Rows decoded at once: bounds memory whatever the size of a row group."""
+MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
+"""Of the footer: one text, and one list such as that of the columns."""
+RATIO, FREE_BYTES = 80, 16 * 1024**2
+"""Unpacked, a row group, ids and embeddings may each take this many times the size of the file, and what is free."""
+ROWS_PER_BYTE, FREE_ROWS = 8, 200_000
+"""Rows that a byte of a file may stand for, and those that any file may have: ids differ, and take room."""
+MATRIX_NAMES = ("embedding", "embeddings")
+ID_NAMES = ("id", "image_path", "path", "key", "uid")
+"""Columns taken for ids where none is named, first come first served."""
+
+
+@contextmanager
+def _damage(file: Path, error: type[FairerClipError]) -> Iterator[None]:
+    pa = require("pyarrow", "parquet", "reading parquet")
+    try:
+        yield
+    except FairerClipError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as problem:
+        raise error(
+            f"{file}: expected a readable parquet file, got {type(problem).__name__}: {problem}"
+        ) from problem
+
+
+def open_parquet(
+    file: Path, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
+) -> Any:
+    """A ``pyarrow.parquet.ParquetFile`` whose footer was readable; ``dictionaries`` are columns left as such."""
+    pq = require("pyarrow.parquet", "parquet", "reading parquet")
+    if not file.is_file():
+        raise error(f"{file}: expected a regular file, found nothing or something else at this path")
+    with _damage(file, error):
+        # memory_map and no pre_buffer: a row group is read page by page and not held as a whole.
+        found = pq.ParquetFile(
+            file,
+            memory_map=True,
+            pre_buffer=False,
+            read_dictionary=list(dictionaries),
+            thrift_string_size_limit=MAX_FOOTER_BYTES,
+            thrift_container_size_limit=MAX_FOOTER_ITEMS,
+        )
+        _check_size(file, found.metadata, error)
+        return found
+
+
+def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
+    """Refuse row groups that unpack to far more than the file holds: a page is unpacked as a whole.
+
+    What the footer says of single columns is not asked for: pyarrow ends the process where that is damaged.
+    """
+    for group in range(footer.num_row_groups):
+        size = footer.row_group(group).total_byte_size
+        if size > unpacked_limit(file):
+            raise error(
+                f"{file}: expected row group {group} to unpack to at most {unpacked_limit(file):,} bytes, got "
+                f"{size:,}; if it is not a bomb, write it without compression"
+            )
+    most = FREE_ROWS + ROWS_PER_BYTE * file.stat().st_size
+    if footer.num_rows > most:
+        raise error(
+            f"{file}: expected at most {most:,} rows in a file of this size, got {footer.num_rows:,}; if it is not a "
+            "bomb, write it without compression"
+        )
+
+
+def unpacked_limit(file: Path) -> int:
+    """Bytes that may come of a file: text and numbers in it are compressed, but only so far."""
+    return FREE_BYTES + RATIO * file.stat().st_size
+
+
+def is_text_or_integer(kind: Any) -> bool:
+    """Whether a column can hold ids or categories: text, integers, booleans, or a dictionary of those."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def text_batches(
+    file: Path, columns: Sequence[str], error: type[FairerClipError]
+) -> Iterator[list[list[str | None]]]:
+    """Columns as text, block by block; null is None. Only text, integers and booleans are taken."""
+    opened = open_parquet(file, error)
+    check_once(file, opened, columns, error)
+    for name in columns:
+        kind = opened.schema_arrow.field(name).type
+        if not is_text_or_integer(kind):
+            raise error(f"{file}: expected column {name!r} to hold text or integers, got {kind}")
+    # Dictionaries stay dictionaries: a text that a file holds once and means a million times is not repeated here.
+    lazy = open_parquet(file, error, dictionaries=columns)
+    with _damage(file, error):
+        for batch in lazy.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
+            found = []
+            for name in columns:
+                column = batch.column(batch.schema.get_field_index(name))
+                if _longest(column) > 4 * MAX_CHARACTERS:
+                    raise error(
+                        f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
+                        f"{_longest(column):,} bytes"
+                    )
+                found.append(_texts(column))
+            yield found
+
+
+def _texts(column: Any) -> list[str | None]:
+    """Values (rows,) as text; those of a dictionary are shared and not copied."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    if not pa.types.is_dictionary(column.type):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    column.validate(full=True)  # a damaged file may point beyond its dictionary
+    words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
+    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+
+
+def _longest(column: Any) -> int:
+    """Bytes of the longest text of a column; numbers and truth values are short."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    pc = require("pyarrow.compute", "parquet", "reading parquet")
+    words = column.dictionary if pa.types.is_dictionary(column.type) else column
+    if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
+        return 0
+    return int(pc.max(pc.binary_length(words)).as_py() or 0)
+
+
+def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
+    """Refuse a file in which one of these columns is absent, or there twice."""
+    names = opened.schema_arrow.names
+    for name in columns:
+        if names.count(name) != 1:
+            raise error(
+                f"{file}: expected one column {name!r}, got {names.count(name)}; it has {', '.join(names[:20])}"
+            )
+
+
+def read_ids(file: Path, column: str) -> Array:
+    """One column as ids (n,) of str; null is a `StoreError`."""
+    ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
+    row = 0
+    for (values,) in text_batches(file, [column], StoreError):
+        if None in values:
+            raise StoreError(
+                f"{file}: expected an id in every row of {column!r}, got none in row {row + values.index(None)}"
+            )
+        ids.add([str(value) for value in values])
+        row += len(values)
+    return ids.array()
+
+
+def id_column(file: Path, opened: Any, given: str | None) -> str | None:
+    """Name of the id column: the given one, which must be there, or the first of `ID_NAMES`, or None."""
+    names = opened.schema_arrow.names
+    if given is not None:
+        if given not in names:
+            raise StoreError(f"{file}: no id column {given!r}; it has {', '.join(names[:20])}")
+        return given
+    return next((name for name in ID_NAMES if name in names), None)
+
+
+def matrix_column(file: Path, opened: Any, key: str | None) -> str:
+    """Name of the column of embeddings: ``key``, or ``embedding``, or the only list of floats."""
+    pa = require("pyarrow", "parquet", "reading parquet")
+    schema = opened.schema_arrow
+
+    def is_rows(kind: Any) -> bool:
+        lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+        return any(test(kind) for test in lists) and bool(pa.types.is_floating(kind.value_type))
+
+    rows = [field.name for field in schema if is_rows(field.type)]
+    found = [key] if key is not None else [n for n in MATRIX_NAMES if n in rows][:1] or rows
+    if len(found) != 1 or found[0] not in rows:
+        shown = ", ".join(f"{field.name}: {field.type}" for field in list(schema)[:20])
+        raise StoreError(
+            f"{file}: expected {'column ' + repr(key) if key else 'one column'} of lists of floats, found "
+            f"{shown or 'no columns'}; name one with key="
+        )
+    return found[0]
+
+
+class ParquetRows:
+    """The embeddings of one file; reading onwards goes on from where the last read stopped.
+
+    Threads may share it: they read one after the other.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        A parquet file.
+    key : str or None
+        Column of embeddings.
+    """
+
+    def __init__(self, file: Path, key: str | None) -> None:
+        self.file = file
+        self._opened = open_parquet(file)
+        self._column = matrix_column(file, self._opened, key)
+        check_once(file, self._opened, [self._column], StoreError)
+        meta = self._opened.metadata
+        counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+        self._starts = np.cumsum([0, *counts])
+        self.rows = int(meta.num_rows)
+        self._reading = threading.Lock()  # one stream, so one reader at a time
+        self._stream: Iterator[Any] = iter(())
+        self._held: tuple[int, Array] | None = None  # first row and rows of the batch last decoded
+        kind = self._opened.schema_arrow.field(self._column).type
+        self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
+        self.width: int | None = None
+        if self.rows:
+            self.width = self._first_width()
+            if (size := self.rows * self.width * self.dtype.itemsize) > unpacked_limit(file):
+                raise StoreError(
+                    f"{file}: expected at most {unpacked_limit(file):,} bytes of embeddings from a file of this size, "
+                    f"got {size:,}; a decompression bomb?"
+                )
+            self._at(0)  # rows of other widths are told at once if they are among the first
+
+    def _first_width(self) -> int:
+        """Width of the first row, decoded alone: a batch of unknown width may be of any size."""
+        with _damage(self.file, StoreError):
+            batch = next(self._opened.iter_batches(1, columns=[self._column]), None)
+            if batch is None:
+                raise StoreError(f"{self.file}: expected {self.rows} rows, found none")
+            return int(self._matrix(batch.column(0), 0).shape[1])
+
+    def ids(self, given: str | None) -> str | None:
+        """Name of this file's id column, or None."""
+        return id_column(self.file, self._opened, given)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start to stop (m, p), as on disk."""
+        return self.take(np.arange(start, stop))
+
+    def take(self, rows: Ints) -> Array:
+        """Rows (m, p) of sorted numbers, as on disk."""
+        out = np.empty((len(rows), self.width or 0), dtype=self.dtype)
+        at = 0
+        with self._reading:
+            while at < len(rows):
+                first, block = self._at(int(rows[at]))
+                end = at + int(np.searchsorted(rows[at:], first + len(block)))
+                out[at:end] = block[rows[at:end] - first]
+                at = end
+        return out
+
+    def _at(self, row: int) -> tuple[int, Array]:
+        """The decoded batch that holds a row, and the number of its first row."""
+        group = int(np.searchsorted(self._starts, row, side="right")) - 1
+        held = self._held
+        if held is None or row < held[0] or self._starts[group] > held[0] + len(held[1]):
+            groups = range(group, len(self._starts) - 1)
+            self._stream = self._opened.iter_batches(BATCH_ROWS, row_groups=groups, columns=[self._column])
+            held = (int(self._starts[group]), np.empty((0, self.width or 0), dtype=self.dtype))
+        self._held = None  # after an error, the stream is no longer where the batch last decoded ends
+        with _damage(self.file, StoreError):
+            while row >= held[0] + len(held[1]):
+                batch = next(self._stream, None)
+                if batch is None:
+                    raise StoreError(
+                        f"{self.file}: expected {self.rows} rows, found {held[0] + len(held[1])}"
+                    )
+                start = held[0] + len(held[1])
+                held = (start, self._matrix(batch.column(0), start))
+        self._held = held
+        return held
+
+    def _matrix(self, column: Any, start: int) -> Array:
+        pa = require("pyarrow", "parquet", "reading parquet")
+        if column.null_count:
+            raise StoreError(
+                f"{self.file}: expected an embedding in every row, got {column.null_count} nulls"
+            )
+        if pa.types.is_fixed_size_list(column.type):
+            lengths = np.full(len(column), column.type.list_size)
+        else:
+            lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+        width = self.width if self.width is not None else int(lengths[0])
+        odd = np.flatnonzero(lengths != width)
+        if odd.size or width == 0:
+            row = int(odd[0]) if odd.size else 0
+            raise StoreError(
+                f"{self.file}: expected rows of one width, row {start + row} of {self._column!r} has "
+                f"{lengths[row]} values, row 0 has {width}"
+            )
+        flat = column.flatten()
+        if flat.null_count:
+            raise StoreError(
+                f"{self.file}: expected numbers in {self._column!r}, got {flat.null_count} nulls"
+            )
+        values: Array = flat.to_numpy(zero_copy_only=False).reshape(len(column), width)
+        return values
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key under which ``part_2`` comes before ``part_10``.
+
+    Examples
+    --------
+    >>> sorted(["p10.npy", "p2.npy"], key=natural)
+    ['p2.npy', 'p10.npy']
+    """
+    runs = itertools.groupby(name, key=lambda c: c in "0123456789")
+    pieces = [(digits, "".join(run)) for digits, run in runs]
+    return tuple((0, int(text), text) if digits else (1, 0, text) for digits, text in pieces)

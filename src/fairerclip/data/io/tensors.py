@@ -1,0 +1,215 @@
+"""Mapping ``.safetensors`` after checking every word of the header ourselves.
+
+The format's own library accepts a key that is given twice; here it is an error, as is anything else that the
+header and the file's size do not agree on. Nothing is allocated before that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.files import atomic_file
+from fairerclip.data.io.bounded_text import text_array
+from fairerclip.data.io.strict_json import strict_loads
+from fairerclip.errors import FairerClipError, TaskFileError
+
+MAX_HEADER_BYTES = 16 * 1024**2
+"""Less than the format's own library takes; the header of a task holds its ids, some 600,000 of 20 letters."""
+MAX_TENSORS = 256
+MAX_METADATA = 256
+MAX_TEXTS = 1_000_000
+"""Texts of one list in the metadata."""
+MAX_AXES = 8
+DTYPES = {
+    "F16": "<f2",
+    "BF16": "<u2",
+    "F32": "<f4",
+    "F64": "<f8",
+    "I8": "<i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+    "U8": "<u1",
+    "U16": "<u2",
+    "U32": "<u4",
+    "U64": "<u8",
+    "BOOL": "|b1",
+}
+"""Types of the format that numpy has; BF16 is mapped as the integers it is stored as."""
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a file, not read yet."""
+
+    file: Path
+    name: str
+    kind: str  # as the format names it: "F16", "BF16", …
+    shape: tuple[int, ...]
+    offset: int  # of the data in the file
+
+    def array(self) -> Array:
+        """Map the tensor, read-only; BF16 comes as its uint16 bits."""
+        dtype = np.dtype(DTYPES[self.kind])
+        if math.prod(self.shape) == 0:
+            return np.empty(self.shape, dtype=dtype)
+        if not self.shape:  # memmap cannot be of no axes
+            return np.array(np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=(1,))[0])
+        return np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=self.shape)
+
+
+def open_tensors(
+    path: str | os.PathLike[str], error: type[FairerClipError]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors by name and the metadata of a ``.safetensors``; damage of any kind is ``error``."""
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise error(f"{file}: expected a regular file, found nothing or something else at this path")
+        with file.open("rb") as handle:
+            size = os.fstat(handle.fileno()).st_size
+            length = int.from_bytes(handle.read(8), "little")
+            if size < 8 or not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+                raise error(
+                    f"{file}: expected a header of at most {min(MAX_HEADER_BYTES, max(size - 8, 0))} bytes, got "
+                    f"{length}; is it truncated?"
+                )
+            raw = handle.read(length)
+    except (OSError, ValueError) as problem:
+        if isinstance(problem, error):
+            raise
+        raise error(f"{file}: expected a readable .safetensors, got {problem}") from problem
+    header = strict_loads(raw, str(file), error, limit=MAX_HEADER_BYTES)
+    if not isinstance(header, dict):
+        raise error(f"{file}: expected a JSON object as header, got {type(header).__name__}")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise error(f"{file}: expected metadata of strings only")
+    if len(metadata) > MAX_METADATA:
+        raise error(f"{file}: expected at most {MAX_METADATA} entries of metadata, got {len(metadata)}")
+    if len(header) > MAX_TENSORS:
+        raise error(f"{file}: expected at most {MAX_TENSORS} tensors, got {len(header)}")
+    start = 8 + length
+    tensors = {name: _tensor(file, name, entry, start, error) for name, entry in header.items()}
+    _check_layout(file, tensors, start, size, error)
+    return tensors, metadata
+
+
+def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerClipError]) -> Tensor:
+    where = f"{file}: tensor {name!r}"
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise error(f"{where}: expected dtype, shape and data_offsets, got {entry!r:.100}")
+    kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(kind, str) or kind not in DTYPES:
+        raise error(f"{where}: expected a dtype among {', '.join(DTYPES)}, got {kind!r:.100}")
+    if not _counts(shape) or len(shape) > MAX_AXES or not _counts(offsets) or len(offsets) != 2:
+        raise error(
+            f"{where}: expected a shape and two offsets of whole numbers, got {shape!r:.100} {offsets!r:.100}"
+        )
+    size = np.dtype(DTYPES[kind]).itemsize
+    if math.prod(max(n, 1) for n in shape) * size > sys.maxsize:
+        raise error(f"{where}: expected a shape that fits in memory, got {shape!r:.100}")
+    needed = math.prod(shape) * size
+    if offsets[1] - offsets[0] != needed:
+        raise error(
+            f"{where}: shape {shape} of {kind} needs {needed} bytes, its offsets span {offsets[1] - offsets[0]}"
+        )
+    return Tensor(file, name, kind, tuple(shape), start + offsets[0])
+
+
+def metadata_texts(text: str, where: str, error: type[FairerClipError]) -> Array:
+    """Text (m,) from a JSON list of strings, or of no axes from a single string."""
+    values = strict_loads(text, where, error, limit=MAX_HEADER_BYTES, values=MAX_TEXTS)
+    listed = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, str) for value in listed):
+        raise error(f"{where}: expected a JSON string or list of strings, got {text:.60}")
+    found = text_array(listed, where, "a text", error)
+    return found if isinstance(values, list) else found.reshape(())
+
+
+def _counts(values: Any) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**63 for v in values
+    )
+
+
+def _check_layout(
+    file: Path, tensors: Mapping[str, Tensor], start: int, size: int, error: type[FairerClipError]
+) -> None:
+    at = start
+    for tensor in sorted(tensors.values(), key=lambda t: (t.offset, math.prod(t.shape))):
+        if tensor.offset != at:
+            raise error(
+                f"{file}: expected tensor {tensor.name!r} at byte {at}, its offset says {tensor.offset}; tensors "
+                "must follow each other without gap or overlap"
+            )
+        at += math.prod(tensor.shape) * np.dtype(DTYPES[tensor.kind]).itemsize
+    if at != size:
+        raise error(f"{file}: the header accounts for {at} bytes, the file has {size}; is it truncated?")
+
+
+def widen_bfloat16(bits: Array) -> NDArray[np.float32]:
+    """Bfloat16 given as uint16 bits, as float32.
+
+    Examples
+    --------
+    >>> widen_bfloat16(np.array([0x3F80], dtype=np.uint16)).tolist()
+    [1.0]
+    """
+    wide: NDArray[np.float32] = (np.asarray(bits, dtype=np.uint32) << 16).view(np.float32)
+    return wide
+
+
+def write_tensors(
+    path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str], *, overwrite: bool
+) -> Path:
+    """Write ``.safetensors`` so that the path holds the old file or the whole new one.
+
+    Written here and not by the format's library, which holds all tensors in memory a second time and writes
+    metadata in an order that changes from run to run: equal arrays make equal files.
+    """
+    kinds = {np.dtype(code).str: kind for kind, code in DTYPES.items() if kind != "BF16"}
+    plain = {
+        name: np.asarray(a).astype(np.asarray(a).dtype.newbyteorder("<"), copy=False)
+        for name, a in arrays.items()
+    }
+    # Widest first, as the format's library does: every tensor then begins at a multiple of its item size.
+    order = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    at = 0
+    for name in order:
+        array = plain[name]
+        header[name] = {
+            "dtype": kinds[array.dtype.str],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
+        at += array.nbytes
+    many = next((key for key, value in metadata.items() if value.count(",") >= MAX_TEXTS), None)
+    if many is not None:
+        raise TaskFileError(
+            f"{path}: expected {many!r} of at most {MAX_TEXTS:,} texts, got more; write .npz or a folder instead"
+        )
+    text = json.dumps(header, separators=(",", ":")).encode()
+    if len(text) > MAX_HEADER_BYTES:
+        raise TaskFileError(
+            f"{path}: expected texts that fit a header of {MAX_HEADER_BYTES:,} bytes, got {len(text):,}; write .npz or "
+            "a folder instead"
+        )
+    text += b" " * (-len(text) % 8)
+    with atomic_file(path, overwrite=overwrite) as handle:
+        handle.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            handle.write(plain[name].tobytes())
+    return path

@@ -1,0 +1,235 @@
+"""The fields of a task file: which keys there are, and what each array must look like.
+
+Nothing here knows of `Task`: these functions take arrays under their keys and raise `TaskFileError`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data.io.bounded_text import nearest
+from fairerclip.errors import TaskFileError
+
+Array = NDArray[Any]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+SPLITS = ("train", "val", "test")
+UNNAMED = "s"  # the attribute of s_train, text_sensitive, …
+UNKNOWN = -1
+CLOSE = 0.85  # a key this similar to a known one is taken for a misspelling of it
+_SHOWN = 5
+_BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
+MAX_VARIANTS = 1000
+MAX_ATTRIBUTES = 64
+MAX_SENTENCES = 10_000
+_SINGLE = (
+    *("text_target", "target_prompts", "class_names", "simulated", "name"),
+    *("text_target_variants", "target_templates"),
+    *("text_spurious", "spurious_prompts"),
+    *("text_counterfactual", "counterfactual_prompts", "counterfactual_classes"),
+)
+_PER_SPLIT = ("image", "y", "ids")
+_PER_ATTRIBUTE = ("text_sensitive", "sensitive_prompts", "sensitive_names")
+_NAMED_S = re.compile(rf"s_(.+)_({'|'.join(SPLITS)})")
+_NAMED_PART = re.compile(rf"({'|'.join(_PER_ATTRIBUTE)})_(.+)")
+
+
+def s_key(attribute: str, split: str) -> str:
+    """Key of a sensitive attribute's values in a split.
+
+    Examples
+    --------
+    >>> s_key("sex", "train"), s_key("s", "train")
+    ('s_sex_train', 's_train')
+    """
+    return f"s_{split}" if attribute == UNNAMED else f"s_{attribute}_{split}"
+
+
+def part_key(part: str, attribute: str) -> str:
+    """Key of an attribute's texts, prompts or names.
+
+    Examples
+    --------
+    >>> part_key("text_sensitive", "sex"), part_key("text_sensitive", "s")
+    ('text_sensitive_sex', 'text_sensitive')
+    """
+    return part if attribute == UNNAMED else f"{part}_{attribute}"
+
+
+def attributes(keys: Iterable[str], path: str) -> list[str]:
+    """Names of the sensitive attributes that the keys speak of, in the order of the file."""
+    unnamed = {s_key(UNNAMED, split) for split in SPLITS} | set(_PER_ATTRIBUTE)
+    found: dict[str, None] = {}
+    for key in keys:
+        match = _NAMED_S.fullmatch(key)
+        part = _NAMED_PART.fullmatch(key)
+        name = match[1] if match else part[2] if part else None
+        if name == UNNAMED:
+            raise TaskFileError(
+                f"{path}: {key!r} names an attribute {UNNAMED!r}, the name of the unnamed one"
+            )
+        if key in unnamed or name is not None:
+            found[name or UNNAMED] = None
+    if len(found) > MAX_ATTRIBUTES:
+        raise TaskFileError(
+            f"{path}: expected at most {MAX_ATTRIBUTES} sensitive attributes, got {len(found)}"
+        )
+    return list(found)
+
+
+def known_keys(names: Iterable[str]) -> set[str]:
+    """Every key that means something, given the attributes' names."""
+    known = {*_SINGLE, *(f"{kind}_{split}" for kind in _PER_SPLIT for split in SPLITS)}
+    for name in (UNNAMED, *names):
+        known |= {s_key(name, split) for split in SPLITS} | {part_key(part, name) for part in _PER_ATTRIBUTE}
+    return known
+
+
+def unknown_keys(keys: Iterable[str], names: Iterable[str], path: str) -> list[str]:
+    """Keys that mean nothing to us; one that looks like a misspelling is an error."""
+    known = known_keys(names)
+    unknown = [key for key in keys if key not in known]
+    for key in unknown:
+        near = nearest(key, sorted(known), cutoff=CLOSE)
+        if near:
+            raise TaskFileError(f"{path}: unknown array {key!r}; did you mean {near[0]!r}?")
+    return unknown
+
+
+def embeddings(array: Array, where: str) -> Floats:
+    """Check rows (n, p) and bring them to float32; `where` names file and key in messages."""
+    if array.dtype.kind != "f" or array.ndim != 2:
+        raise TaskFileError(f"{where}: expected floats (n, p), got {array.dtype} of shape {array.shape}")
+    if 0 in array.shape:
+        raise TaskFileError(f"{where}: expected at least one row and one column, got shape {array.shape}")
+    with np.errstate(over="ignore"):  # what overflows float32 is reported as not finite just below
+        rows: Floats = np.ascontiguousarray(array, dtype=np.float32)
+    finite, zero = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK]
+        finite[start : start + _BLOCK] = np.isfinite(block).all(axis=1)
+        zero[start : start + _BLOCK] = ~block.any(axis=1)
+    _refuse(where, ~finite, "finite values (in float32)", "NaN or infinity")
+    _refuse(where, zero, "rows with a direction", "zeros only")
+    return rows
+
+
+def variants(
+    arrays: Mapping[str, Array], c: int, width: int, path: str
+) -> tuple[Floats, tuple[str, ...]] | None:
+    """Check other wordings of the class prompts (m, c, p) and what each is called; None where there are none."""
+    key, names_key = "text_target_variants", "target_templates"
+    if key not in arrays:
+        if names_key in arrays:
+            raise TaskFileError(f"{path}: expected {key} with {names_key}, got none")
+        return None
+    given = arrays[key]
+    if given.dtype.kind != "f" or given.ndim != 3 or given.shape[1:] != (c, width):
+        raise TaskFileError(
+            f"{path}: {key}: expected floats (m, {c}, {width}), one row for each class and as wide as the images, "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    if not 1 <= len(given) <= MAX_VARIANTS:
+        raise TaskFileError(f"{path}: {key}: expected 1 to {MAX_VARIANTS} wordings, got {len(given)}")
+    text = embeddings(given.reshape(-1, width), f"{path}: {key}, counted over wordings and classes")
+    names = tuple(f"wording {i + 1}" for i in range(len(given)))
+    if names_key in arrays:
+        names = strings(arrays[names_key], f"{path}: {names_key}")
+    if len(names) != len(given) or not all(name.strip() for name in names):
+        raise TaskFileError(
+            f"{path}: {names_key}: expected a text for each of the {len(given)} wordings, got {len(names)}, "
+            f"{sum(not name.strip() for name in names)} of them empty"
+        )
+    return text.reshape(given.shape), names
+
+
+def sentences(
+    arrays: Mapping[str, Array], kind: str, c: int | None, width: int, path: str
+) -> tuple[Floats, tuple[str, ...], Ints | None] | None:
+    """Check embeddings (m, p) of sentences, their words, and where there are ``c`` classes the class of each.
+
+    None where there are no sentences of this kind, "spurious" or "counterfactual".
+    """
+    key, words_key, classes_key = f"text_{kind}", f"{kind}_prompts", f"{kind}_classes"
+    parts = [words_key] if c is None else [words_key, classes_key]
+    if key not in arrays:
+        orphans = [part for part in parts if part in arrays]
+        if orphans:
+            raise TaskFileError(f"{path}: expected {key} with {', '.join(orphans)}, got none")
+        return None
+    text = embeddings(arrays[key], f"{path}: {key}")
+    m = len(text)
+    if text.shape[1] != width or m > MAX_SENTENCES:
+        raise TaskFileError(
+            f"{path}: {key}: expected at most {MAX_SENTENCES} rows of width {width} as the images, got {text.shape}"
+        )
+    words = tuple(f"{kind} sentence {i + 1}" for i in range(m))
+    if words_key in arrays:
+        words = strings(arrays[words_key], f"{path}: {words_key}")
+    if len(words) != m or not all(word.strip() for word in words):
+        raise TaskFileError(
+            f"{path}: {words_key}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
+            f"{sum(not word.strip() for word in words)} of them empty"
+        )
+    if c is None:
+        return text, words, None
+    if classes_key not in arrays:
+        raise TaskFileError(f"{path}: expected {classes_key}, the class of each row of {key}, got none")
+    classes = labels(arrays[classes_key], m, c, f"{path}: {classes_key}")
+    _refuse(f"{path}: {classes_key}", classes == UNKNOWN, f"a class from 0 to {c - 1}", "-1 (unknown)")
+    return text, words, classes
+
+
+def labels(array: Array, n: int, count: int | None, where: str) -> Ints:
+    """Check integers (n,) in [-1, count) and bring them to int64."""
+    if array.dtype.kind not in "iub" or array.shape != (n,):
+        raise TaskFileError(f"{where}: expected {n} integers (n,), got {array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise TaskFileError(f"{where}: expected integers of 64 bits with sign, got {int(array.max())}")
+    values: Ints = array.astype(np.int64)
+    outside = values < UNKNOWN
+    if count is not None:
+        outside |= values >= count
+    top = "" if count is None else f" to {count - 1}"
+    _refuse(where, outside, f"-1 (unknown) or 0{top}", f"{values[outside][:_SHOWN].tolist()}")
+    return values
+
+
+def strings(array: Array, where: str) -> tuple[str, ...]:
+    """Check text (m,) and bring it to str."""
+    if array.dtype.kind != "U" or array.ndim != 1:
+        raise TaskFileError(f"{where}: expected strings (m,), got {array.dtype} of shape {array.shape}")
+    return tuple(str(text) for text in array)
+
+
+def row_ids(array: Array, n: int, where: str) -> Array:
+    """Check one identifier per row (n,): text or integers."""
+    if array.dtype.kind not in "Uiu" or array.shape != (n,):
+        raise TaskFileError(
+            f"{where}: expected {n} strings or integers (n,), got {array.dtype} {array.shape}"
+        )
+    return array
+
+
+def scalar(arrays: Mapping[str, Array], key: str, kind: str, path: str) -> Any:
+    """Take one value of the dtype kind, or None where the key is absent."""
+    if key not in arrays:
+        return None
+    array = arrays[key]
+    if array.dtype.kind != kind or array.size != 1:
+        raise TaskFileError(
+            f"{path}: {key!r}: expected one value of kind {kind!r}, got {array.dtype} of shape {array.shape}"
+        )
+    return array.item()
+
+
+def _refuse(where: str, bad: NDArray[np.bool_], expected: str, came: str) -> None:
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        more = ", …" if rows.size > _SHOWN else ""
+        shown = ", ".join(map(str, rows[:_SHOWN]))
+        raise TaskFileError(f"{where}: expected {expected}, got {came} in {rows.size} rows: {shown}{more}")

@@ -1,0 +1,264 @@
+"""Encoders through onnxruntime: no torch, weights inline, text from ``tokenizer.json``.
+
+A folder holds ``image.onnx`` (pixels (b, 3, H, W) float32 → (b, p)), ``text.onnx`` (ids (m, context) int64
+→ (m, p)), ``tokenizer.json`` and ``preprocess.json``; `export_onnx` writes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip._util.extras import require
+from fairerclip._util.files import read_bounded
+from fairerclip.data.provenance import Provenance
+from fairerclip.encoders.config import MAX_CONTEXT, MAX_VOCABULARY, MAX_WIDTH, is_whole
+from fairerclip.encoders.encoder import check_pixels, in_batches, one_line, prompt_list, unit_rows
+from fairerclip.encoders.preprocess import Preprocessing, read_json
+from fairerclip.encoders.tokens import Tokens, read_tokenizer
+from fairerclip.encoders.weight_files import member
+from fairerclip.errors import EncoderError, FairerClipError
+
+SETTINGS = "preprocess.json"
+IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
+FORMAT_VERSION = 1
+MAX_ONNX_BYTES = 2**31 - 1
+"""An ONNX file is one protobuf message and ends here."""
+MAX_FIELDS = 150_000
+"""Nodes, tensors, names, attributes … of one graph: each can take two bytes of a file, and takes some hundred of
+memory. The image tower of ViT-B/32 has fewer than 20,000."""
+_RANGES = {
+    "format_version": (FORMAT_VERSION, FORMAT_VERSION),
+    "width": (1, MAX_WIDTH),
+    "context": (1, MAX_CONTEXT),
+    "pad_id": (0, MAX_VOCABULARY),
+}
+_KEYS = {*_RANGES, "model", "preprocessing"}
+_MAX_NAME = 200
+_WIDTHS = {1: 8, 5: 4}
+"""Bytes of a field of protobuf by its wire type, where that says it."""
+_DOMAINS = ("", "ai.onnx")
+"""Operators of ONNX itself. Others are of a library, or, as onnxruntime's own, can read files that the graph names."""
+
+
+class OnnxEncoder:
+    """Two ONNX graphs and a tokenizer on the CPU; see `Encoder`."""
+
+    def __init__(self, name: str, image: Any, text: Any, tokenizer: Tokens, settings: dict[str, Any]):
+        self.name = name
+        self.image = image
+        self.text = text
+        self.tokenizer = tokenizer
+        self.preprocessing: Preprocessing = settings["preprocessing"]
+        self.width: int = settings["width"]
+        self.provenance: Provenance
+
+    def preprocess(self, image: Any) -> np.ndarray:
+        """A Pillow image as (3, H, W) float32."""
+        return self.preprocessing.apply(image)
+
+    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
+        return self._run(self.image, check_pixels(pixels, self.preprocessing.output_size))
+
+    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
+        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
+        ids = self.tokenizer.ids(prompt_list(prompts))
+        return in_batches(ids, self.width, lambda rows: self._run(self.text, rows))
+
+    def _run(self, session: Any, values: np.ndarray) -> np.ndarray:
+        try:
+            rows = np.asarray(session.run(None, {session.get_inputs()[0].name: values})[0], dtype=np.float32)
+        except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+            raise EncoderError(f"{self.name}: the model cannot be run: {one_line(error)}") from None
+        if rows.shape != (len(values), self.width):
+            raise EncoderError(
+                f"{self.name}: expected embeddings {(len(values), self.width)}, got {rows.shape}"
+            )
+        return unit_rows(rows)
+
+
+def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | None) -> OnnxEncoder:
+    """Open an ONNX folder; see `fairerclip.encoders.load`."""
+    runtime = require("onnxruntime", "onnx", "running an ONNX model")
+    if device != "cpu":
+        raise EncoderError(f"ONNX models run on the CPU here; got device={device!r}")
+    absent = [f for f in (IMAGE, TEXT, TOKENIZER, SETTINGS) if not os.path.isfile(member(folder, f))]
+    if absent:
+        raise EncoderError(
+            f"{folder} is not an ONNX encoder: it lacks {', '.join(absent)}; fairerclip.encoders.onnx_export "
+            "writes such a folder, and docs/encoders.md describes it"
+        )
+    settings = read_settings(folder / SETTINGS)
+    if preprocessing is not None:
+        settings["preprocessing"] = preprocessing
+    sessions, lines = [], ""
+    for file in (folder / IMAGE, folder / TEXT):
+        raw = read_bounded(file, MAX_ONNX_BYTES, EncoderError)
+        lines += f"{hashlib.sha256(raw).hexdigest()}  {file.name}\n"
+        sessions.append(open_session(raw, str(file)))
+    tokens = Tokens(read_tokenizer(folder / TOKENIZER), settings["context"], settings["pad_id"])
+    encoder = OnnxEncoder(name, sessions[0], sessions[1], tokens, settings)
+    encoder.provenance = Provenance(
+        model=settings["model"],
+        weights=hashlib.sha256(lines.encode()).hexdigest(),
+        preprocessing=str(settings["preprocessing"]),
+        library=f"onnxruntime {runtime.__version__}",
+        normalised=True,
+        width=encoder.width,
+    )
+    return encoder
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The ``preprocess.json`` of an ONNX folder, its ``preprocessing`` as a `Preprocessing`."""
+    values = read_json(path)
+    if set(values) != _KEYS or not isinstance(values["preprocessing"], dict):
+        raise EncoderError(
+            f"{path} must hold {', '.join(sorted(_KEYS))}; got {', '.join(map(ascii, sorted(values)))[:300]}"
+        )
+    for key, (low, high) in _RANGES.items():
+        if not is_whole(values[key]) or not low <= values[key] <= high:
+            raise EncoderError(
+                f"{path}: expected {key} to be an integer from {low} to {high}, got {values[key]!r:.60}"
+            )
+    model = values["model"]
+    if not isinstance(model, str) or not model.isprintable() or not 0 < len(model) <= _MAX_NAME:
+        raise EncoderError(
+            f"{path}: expected model to be a name of at most {_MAX_NAME} characters, got {model!r:.60}"
+        )
+    return values | {"preprocessing": Preprocessing.from_dict(values["preprocessing"], str(path))}
+
+
+def open_session(raw: bytes, where: str) -> Any:
+    """A model that runs from memory: no file beside it, no other format, no library."""
+    runtime = require("onnxruntime", "onnx", "running an ONNX model")
+    check_model(raw, where)
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4  # what is wrong is in the exception
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    # onnxruntime would look for weights outside the file in the current directory; the check above refuses them, and
+    # here is a second line should it overlook one: no file can lie below a device.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    try:
+        # Without fallback: it would print, and try the same again.
+        session = runtime.InferenceSession(
+            raw,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Folding computes here what does not depend on the input: a few nodes can make gigabytes of a constant.
+            disabled_optimizers=["ConstantFolding"],
+            enable_fallback=False,
+        )
+    except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+        raise EncoderError(f"{where} is not a model that onnxruntime can run: {one_line(error)}") from None
+    if len(session.get_inputs()) != 1:
+        raise EncoderError(f"{where}: expected a model with one input, got {len(session.get_inputs())}")
+    return session
+
+
+def check_model(raw: bytes, where: str) -> None:
+    """Refuse a graph with weights outside the file, functions of its own, or operators that are not ONNX's.
+
+    Functions are what a model calls and calls again: a few lines of them can stand for any number of operators.
+    """
+    onnx = require("onnx", "onnx", "checking an ONNX model")
+    try:
+        check_fields(raw, onnx.ModelProto.DESCRIPTOR, where)
+        model = onnx.load_model_from_string(raw)
+    except FairerClipError:
+        raise
+    except Exception as error:  # noqa: BLE001 - protobuf's DecodeError is not importable from one place
+        raise EncoderError(f"{where} is not an ONNX model: {one_line(error)}") from None
+    if model.functions:
+        raise EncoderError(f"{where} defines functions, which are not read: export it with operators only")
+    for message in _messages(model, onnx.TensorProto):
+        if isinstance(message, onnx.TensorProto) and (
+            message.data_location != onnx.TensorProto.DEFAULT or message.external_data
+        ):
+            raise EncoderError(f"{where} keeps weights outside itself, which is not read: save them inline")
+        if isinstance(message, onnx.NodeProto) and message.domain not in _DOMAINS:
+            raise EncoderError(
+                f"{where} has an operator {message.op_type!r:.60} of domain {message.domain!r:.60}; expected only "
+                "operators of ONNX itself: export the model without optimisations of one runtime"
+            )
+
+
+def check_fields(raw: bytes, kind: Any, where: str) -> None:
+    """Refuse a protobuf message of more than `MAX_FIELDS` fields at all levels, before an object is made of any.
+
+    Parameters
+    ----------
+    raw : bytes
+    kind : google.protobuf.descriptor.Descriptor
+        Of the message.
+    where : str
+        The file, for messages.
+
+    Raises
+    ------
+    EncoderError
+        Too many fields.
+    ValueError, IndexError
+        Not such a message.
+    """
+    count, stack = 0, [(kind, 0, len(raw))]
+    below: dict[str, dict[int, Any]] = {}
+    while stack:
+        kind, at, end = stack.pop()
+        if kind.full_name not in below:
+            below[kind.full_name] = {
+                f.number: f.message_type for f in kind.fields if f.message_type is not None
+            }
+        messages = below[kind.full_name]
+        while at < end:
+            count += 1
+            if count > MAX_FIELDS:
+                raise EncoderError(f"{where}: expected a graph of at most {MAX_FIELDS:,} fields, got more")
+            tag, at = _varint(raw, at)
+            wire = tag & 7
+            if wire == 2:  # a length, and as many bytes
+                length, at = _varint(raw, at)
+                if tag >> 3 in messages:
+                    stack.append((messages[tag >> 3], at, at + length))
+                at += length
+            elif wire == 0:
+                at = _varint(raw, at)[1]
+            elif wire in _WIDTHS:
+                at += _WIDTHS[wire]
+            else:
+                raise ValueError(f"wire type {wire}")
+        if at != end:
+            raise ValueError("a field is longer than its message")
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """The integer at a place of a protobuf message, and where it ends."""
+    value = shift = 0
+    while (byte := raw[at]) > 127:
+        value |= (byte & 127) << shift
+        shift, at = shift + 7, at + 1
+        if shift > 63:
+            raise ValueError("an integer of more than ten bytes")
+    return value | byte << shift, at + 1
+
+
+def _messages(root: Any, leaf: type) -> Iterator[Any]:
+    """Every message below the root, whatever field holds it; a ``leaf`` is not looked into."""
+    stack = [iter([root])]
+    while stack:
+        message = next(stack[-1], None)
+        if message is None:
+            stack.pop()
+            continue
+        yield message
+        if isinstance(message, leaf):
+            continue
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                stack.append(iter([value] if hasattr(value, "DESCRIPTOR") else value))

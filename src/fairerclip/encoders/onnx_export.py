@@ -1,0 +1,152 @@
+"""An encoder as an ONNX folder: two graphs with their weights inside, a tokenizer, and the settings."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fairerclip._util.extras import require
+from fairerclip.encoders.encoder import Encoder
+from fairerclip.encoders.onnx import FORMAT_VERSION, IMAGE, MAX_ONNX_BYTES, SETTINGS, TEXT, TOKENIZER
+from fairerclip.errors import EncoderError, OutputExistsError
+
+_OPSET = 17
+_CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
+
+
+def export_onnx(encoder: Encoder, folder: str | Path) -> Path:
+    """Write an open_clip or transformers encoder as a folder that ``load("onnx:FOLDER")`` opens.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        On the CPU.
+    folder : str or Path
+        Must not exist; it appears complete or not at all.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    require("onnx", "onnx", "exporting to ONNX")
+    folder = Path(folder)
+    if folder.exists():
+        raise OutputExistsError(f"{folder} exists; choose another name")
+    towers, ids, tokenizer, context, pad_id = _parts(encoder)
+    settings = {
+        "format_version": FORMAT_VERSION,
+        "model": encoder.provenance.model,
+        "width": encoder.width,
+        "preprocessing": encoder.preprocessing.as_dict(),  # type: ignore[attr-defined]
+        "context": context,
+        "pad_id": pad_id,
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        height, width = encoder.preprocessing.output_size  # type: ignore[attr-defined]
+        torch = require("torch", "torch", "exporting to ONNX")
+        model = encoder.model  # type: ignore[attr-defined]
+        _export(model, towers[0], torch.zeros(2, 3, height, width), temporary / IMAGE)
+        _export(model, towers[1], ids, temporary / TEXT)
+        tokenizer.save(str(temporary / TOKENIZER))
+        (temporary / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _parts(encoder: Encoder) -> tuple[tuple[Any, Any], Any, Any, int, int]:
+    """Both towers as functions of one tensor, ids to trace with, tokenizer, context and padding."""
+    from fairerclip.encoders.open_clip import OpenClipEncoder
+    from fairerclip.encoders.transformers import TransformersEncoder
+
+    torch = require("torch", "torch", "exporting to ONNX")
+    if isinstance(encoder, OpenClipEncoder):
+        model, tokens = encoder.model, encoder.tokenizer
+        tokenizer = _clip_tokenizer(tokens)
+        towers = (model.encode_image, model.encode_text)
+        return towers, tokens(["a", "a photo"]), tokenizer, int(tokens.context_length), 0
+    if isinstance(encoder, TransformersEncoder):
+        owner = encoder.model
+        towers = (
+            lambda pixels: owner.get_image_features(pixel_values=pixels).pooler_output,
+            lambda ids: owner.get_text_features(input_ids=ids).pooler_output,
+        )
+        tokens = encoder.tokenizer
+        ids = torch.from_numpy(tokens.ids(["a", "a photo"]))
+        return towers, ids, tokens.tokenizer, tokens.context, tokens.pad_id
+    raise EncoderError(f"only open_clip and transformers encoders can be exported; got {encoder.name}")
+
+
+@contextmanager
+def _plain_attention(torch: Any) -> Iterator[None]:
+    """Attention by operators that ONNX has, not torch's fused one; the switch is put back afterwards."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _export(model: Any, tower: Callable[[Any], Any], example: Any, path: Path) -> None:
+    torch = require("torch", "torch", "exporting to ONNX")
+
+    class Tower(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model  # so that its weights are parameters of the graph
+
+        def forward(self, values: Any) -> Any:
+            return tower(values)
+
+    with warnings.catch_warnings(), torch.no_grad(), _plain_attention(torch):
+        warnings.simplefilter("ignore")  # tracing warns of shapes that are constant here
+        torch.onnx.export(
+            Tower().eval(),
+            (example,),
+            str(path),
+            dynamo=False,  # the newer exporter needs one more library
+            opset_version=_OPSET,
+            input_names=["input"],
+            output_names=["embedding"],
+            dynamic_axes={"input": {0: "batch"}, "embedding": {0: "batch"}},
+        )
+    if path.stat().st_size > MAX_ONNX_BYTES or len(list(path.parent.glob("*"))) > 2:
+        raise EncoderError("the model is too large for one ONNX file: its weights would lie outside it")
+
+
+def _clip_tokenizer(tokens: Any) -> Any:
+    """open_clip's byte-pair encoding as a ``tokenizers`` tokenizer (without its repair of broken Unicode)."""
+    own = require("open_clip.tokenizer", "open-clip", "exporting to ONNX")
+    lib = require("tokenizers", "onnx", "exporting to ONNX")
+    if not isinstance(tokens, own.SimpleTokenizer) or tokens.reduction_fn is not None:
+        raise EncoderError("only models with CLIP's own tokenizer can be exported from open_clip")
+    merges = sorted(tokens.bpe_ranks, key=tokens.bpe_ranks.__getitem__)
+    start, end = (tokens.decoder[i] for i in (tokens.sot_token_id, tokens.eot_token_id))
+    out = lib.Tokenizer(
+        lib.models.BPE(vocab=tokens.encoder, merges=merges, end_of_word_suffix="</w>", unk_token=end)
+    )
+    steps = lib.normalizers
+    out.normalizer = steps.Sequence(
+        [steps.NFC(), steps.Replace(lib.Regex(r"\s+"), " "), steps.Strip(), steps.Lowercase()]
+    )
+    split = lib.pre_tokenizers.Split(lib.Regex(_CLIP_WORDS), behavior="removed", invert=True)
+    out.pre_tokenizer = lib.pre_tokenizers.Sequence(
+        [split, lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    out.post_processor = lib.processors.TemplateProcessing(
+        single=f"{start} $A {end}",
+        special_tokens=[(start, tokens.sot_token_id), (end, tokens.eot_token_id)],
+    )
+    return out

@@ -1,0 +1,355 @@
+"""Encoders through open_clip: OpenAI's, LAION's and DataComp's models, from .safetensors files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip._util.extras import require
+from fairerclip.data.provenance import Provenance
+from fairerclip.encoders.config import OPEN_CLIP, checked
+from fairerclip.encoders.encoder import (
+    check_device,
+    check_pixels,
+    check_prompts,
+    check_towers,
+    hub_access,
+    in_batches,
+    one_line,
+    prompt_list,
+    unit_rows,
+)
+from fairerclip.encoders.preprocess import Preprocessing, read_json
+from fairerclip.encoders.tokens import SETTINGS_FILES, TOKENIZER_FILE, Tokens, folder_tokens
+from fairerclip.encoders.weight_files import (
+    CONVERT,
+    check_fits,
+    check_safetensors,
+    member,
+    open_clip_file,
+    sha256_of,
+)
+from fairerclip.errors import EncoderError, FairerClipError
+
+CONFIG = "open_clip_config.json"
+_SHAPE: tuple[tuple[str, ...], ...] = (
+    ("embed_dim",),
+    *(("vision_cfg", key) for key in ("width", "layers", "patch_size", "image_size")),
+    *(("text_cfg", key) for key in ("width", "layers", "context_length", "vocab_size")),
+)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What to build: an architecture or a folder's own, its weights, and what their origin says about them."""
+
+    architecture: str
+    config: dict[str, Any]
+    folder: Path | None
+    file: Path
+    settings: Mapping[str, Any] | None
+    quick_gelu: bool
+
+
+class OpenClipEncoder:
+    """A model of open_clip in float32 and evaluation mode; see `Encoder`."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, device: str, settings: Preprocessing):
+        self.name = name
+        self.model = model
+        self.tokenizer = tokenizer
+        self.device = device
+        self.preprocessing = settings
+        self.provenance: Provenance
+        self.width: int
+
+    def preprocess(self, image: Any) -> np.ndarray:
+        """A Pillow image as (3, H, W) float32."""
+        return self.preprocessing.apply(image)
+
+    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
+        torch = require("torch", "torch", "encoding images")
+        pixels = check_pixels(pixels, self.preprocessing.output_size)
+        with torch.inference_mode():
+            rows = self.model.encode_image(torch.from_numpy(pixels).to(self.device))
+        return unit_rows(rows.float().cpu().numpy())
+
+    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
+        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
+        return in_batches(self._ids(prompt_list(prompts)), self.width, self._encode_ids)
+
+    def _encode_ids(self, ids: np.ndarray) -> np.ndarray:
+        torch = require("torch", "torch", "encoding prompts")
+        with torch.inference_mode():
+            rows: np.ndarray = self.model.encode_text(torch.from_numpy(ids).to(self.device)).cpu().numpy()
+        return rows
+
+    def _ids(self, prompts: list[str]) -> np.ndarray:
+        if isinstance(self.tokenizer, Tokens):
+            return self.tokenizer.ids(prompts)
+        lengths = [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
+        check_prompts(prompts, lengths, self.tokenizer.context_length)
+        rows: np.ndarray = self.tokenizer(prompts).numpy()
+        return rows
+
+
+def load(
+    name: str,
+    architecture: str,
+    weights: str | Path | None,
+    device: str,
+    download: bool,
+    preprocessing: Preprocessing | Mapping[str, Any] | str | Path | None,
+) -> OpenClipEncoder:
+    """Build the model that ``architecture`` and ``weights`` mean; see `fairerclip.encoders.load`."""
+    library = _library()
+    source = _find(library, architecture, weights, download)
+    check_device(device)
+    settings, quick_gelu = _passed(library, source, preprocessing)
+    with hub_access(download):
+        try:
+            model = _build(library, source, quick_gelu).to(device).eval().requires_grad_(False)
+            tokenizer = _tokenizer(library, source, download)
+            if settings is None:
+                settings = _own_settings(library, source, model.visual.image_size)
+            encoder = OpenClipEncoder(name, model, tokenizer, device, settings)
+            images = encoder.encode_images(np.zeros((1, 3, *settings.output_size), np.float32))
+            encoder.width = images.shape[-1]
+            check_towers(images, encoder.encode_text(["a"]))
+        except FairerClipError:
+            raise
+        except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
+            raise EncoderError(
+                f"{source.file} does not load as {source.architecture}: {type(error).__name__}: {one_line(error)}"
+            ) from error
+    encoder.provenance = Provenance(
+        model=_label(source.architecture, quick_gelu),
+        weights=sha256_of([source.file]),
+        preprocessing=str(settings),
+        library=f"open_clip {library.__version__}",
+        normalised=True,
+        width=encoder.width,
+    )
+    return encoder
+
+
+def _library() -> Any:
+    try:
+        return require("open_clip", "open-clip", "loading an open_clip model")
+    except RuntimeError as error:  # a torchvision that was built for another torch
+        raise EncoderError(
+            f"open_clip is installed but cannot be imported: {str(error)[:200]}. Install a torchvision that "
+            "fits torch (same release, both CPU or both CUDA), or use transformers: or onnx: models"
+        ) from error
+
+
+def _label(architecture: str, quick_gelu: bool) -> str:
+    return architecture + "-quickgelu" * (quick_gelu and not architecture.endswith("-quickgelu"))
+
+
+def _build(library: Any, source: _Source, quick_gelu: bool) -> Any:
+    """The model in float32, its weights read strictly; of the folder's configuration only what was checked is used."""
+    torch = require("torch", "torch", "loading an open_clip model")
+    config = source.config | ({"quick_gelu": True} if quick_gelu else {})
+    vision, text = dict(config["vision_cfg"]), dict(config["text_cfg"])
+    # The weights are those of the file: open_clip would fetch others for a tower of timm or transformers.
+    vision["timm_model_pretrained"] = text["hf_model_pretrained"] = False
+    _refuse_shadowed(text.get("hf_model_name"))
+    custom = config.pop("custom_text", False) or bool(text.get("hf_model_name"))
+    kind = (
+        library.CLIP if not custom else library.CoCa if "multimodal_cfg" in config else library.CustomTextCLIP
+    )
+    config |= {"vision_cfg": vision, "text_cfg": text}
+    with torch.device("meta"):
+        check_fits(kind(**config), [source.file])
+    model = kind(**config)
+    library.load_checkpoint(model, str(source.file), strict=True, weights_only=True)
+    return model
+
+
+def _refuse_shadowed(repository: str | None) -> None:
+    """Refuse a folder of the current directory that transformers would take for the repository of that name."""
+    if repository and os.path.exists(repository):
+        raise EncoderError(
+            f"{os.path.abspath(repository)} has the name of a repository: run this in another folder"
+        )
+
+
+def _tokenizer(library: Any, source: _Source, download: bool) -> Any:
+    """CLIP's own tokenizer, or the one that ``tokenizer.json`` in the folder, or in the cache, describes."""
+    text = source.config["text_cfg"]
+    context = text.get("context_length", library.tokenizer.DEFAULT_CONTEXT_LENGTH)
+    settings = dict(text.get("tokenizer_kwargs", {}))
+    strip = settings.pop("strip_sep_token", False)
+    repository = text.get("hf_tokenizer_name")
+    if not repository:
+        if source.folder is None and "siglip" in source.architecture.lower():
+            raise EncoderError(f"{source.architecture} would fetch its tokenizer: use a folder that has it")
+        if strip:
+            raise EncoderError(
+                f"{source.architecture}: strip_sep_token is for a tokenizer of hf_tokenizer_name"
+            )
+        return library.SimpleTokenizer(context_length=context, **settings)
+    clean = library.tokenizer.get_clean_fn(settings.get("clean", "whitespace"))
+    folder = source.folder or _cached_tokenizer(repository, download)
+    return folder_tokens(folder, context, strip_separator=strip, clean=clean)
+
+
+def _cached_tokenizer(repository: str, download: bool) -> Path:
+    hub = require("huggingface_hub", "open-clip", "finding a tokenizer in the cache")
+    try:
+        files = [TOKENIZER_FILE, *SETTINGS_FILES]
+        return Path(hub.snapshot_download(repository, allow_patterns=files, local_files_only=not download))
+    except (OSError, ValueError) as error:
+        raise EncoderError(
+            f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
+            f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`, or allow it here by name: download=True (--download). "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
+    if source.settings is None:
+        raise EncoderError(
+            f"nothing says how images are prepared for {source.file}: put it in a folder with its "
+            f"{CONFIG}, or pass preprocessing= (--preprocessing): settings, a JSON file, or the tag they "
+            f"belong to ({', '.join(_tags(library, source.architecture)[:6]) or 'this model has none'})"
+        )
+    return Preprocessing.from_open_clip(source.settings, size)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """An ``open_clip_config.json`` of which every key and value is known; see `fairerclip.encoders.config`."""
+    found = checked(read_json(path), OPEN_CLIP, str(path))
+    model = found.get("model_cfg", {})
+    missing = [key for key in ("embed_dim", "vision_cfg", "text_cfg") if key not in model]
+    if missing:
+        raise EncoderError(
+            f"{path} must hold model_cfg with vision_cfg and text_cfg; it lacks {', '.join(missing)}"
+        )
+    return found
+
+
+def _tags(library: Any, architecture: str) -> list[str]:
+    return list(library.list_pretrained_tags_by_model(architecture))
+
+
+def _find(library: Any, architecture: str, weights: str | Path | None, download: bool) -> _Source:
+    """Which file the name and the weights mean."""
+    named = library.get_model_config(architecture) if ":" not in architecture else None
+    if named is None:
+        return _find_folder(architecture, weights)
+    if weights is None:
+        tags = ", ".join(_tags(library, architecture)) or "none"
+        raise EncoderError(
+            f"open_clip:{architecture} needs weights= (--weights): a .safetensors file, a folder with one and "
+            f"{CONFIG}, or a tag that is in the cache (known tags: {tags})"
+        )
+    tag = {} if isinstance(weights, Path) else library.get_pretrained_cfg(architecture, weights)
+    if tag:
+        file = _cached(architecture, str(weights), tag, download)
+        return _Source(architecture, named, None, file, tag, bool(tag.get("quick_gelu", False)))
+    path = Path(weights)
+    if not os.path.exists(path):
+        raise EncoderError(
+            f"weights {str(weights)!r} is neither a path nor a known tag of {architecture} "
+            f"({', '.join(_tags(library, architecture)) or 'it has none'})"
+        )
+    is_folder = os.path.isdir(path)
+    folder = path if is_folder else path.parent
+    config: dict[str, Any] = {}
+    if is_folder or os.path.isfile(folder / CONFIG):
+        config = read_config(member(folder, CONFIG))
+        _check_same(architecture, named, config["model_cfg"], folder / CONFIG)
+    file = open_clip_file(path) if is_folder else check_safetensors(path)
+    quick_gelu = config.get("model_cfg", named).get("quick_gelu", named.get("quick_gelu", False))
+    return _Source(architecture, named, None, file, config.get("preprocess_cfg"), quick_gelu)
+
+
+def _find_folder(place: str, weights: str | Path | None) -> _Source:
+    folder = Path(place)
+    if not os.path.isfile(folder / CONFIG):
+        raise EncoderError(
+            f"{place!r} is neither an architecture of open_clip nor a folder with {CONFIG}; "
+            "open_clip.list_models() names the architectures"
+        )
+    if weights is not None:
+        raise EncoderError(f"open_clip:FOLDER names the weights already; leave weights={str(weights)!r} out")
+    config = read_config(member(folder, CONFIG))
+    model = config["model_cfg"]
+    vision = model["vision_cfg"]
+    label = f"{vision.get('timm_model_name', 'clip')}-{vision.get('width')}x{vision.get('layers')}"
+    file = open_clip_file(folder)
+    return _Source(
+        label, model, folder.absolute(), file, config.get("preprocess_cfg"), model.get("quick_gelu", False)
+    )
+
+
+def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
+    """Refuse a folder whose model is of another shape or activation than the name says."""
+
+    def value(config: Any, keys: tuple[str, ...]) -> Any:
+        for key in keys:
+            config = config.get(key) if isinstance(config, dict) else None
+        return config
+
+    for keys in _SHAPE:
+        ours, theirs = value(named, keys), value(found, keys)
+        if ours is not None and theirs is not None and ours != theirs:
+            raise EncoderError(
+                f"{where} has {'.'.join(keys)} = {theirs!r} and {architecture} has {ours!r}: "
+                "name the architecture of the weights, or load the folder as open_clip:FOLDER"
+            )
+    if architecture.endswith("-quickgelu") and found.get("quick_gelu") is False:
+        raise EncoderError(f"{where} says quick_gelu = false; leave -quickgelu out of the name")
+
+
+def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bool) -> Path:
+    """The .safetensors file of a tag in the Hugging Face cache, fetched only when that is allowed."""
+    hub = require("huggingface_hub", "open-clip", "finding weights in the cache")
+    repository, _, filename = str(config.get("hf_hub", "")).rpartition("/")
+    safe = f"{os.path.splitext(filename)[0]}.safetensors" if filename else "open_clip_model.safetensors"
+    if not repository:
+        raise EncoderError(
+            f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): fetch it, "
+            f"{CONVERT}, and pass the file as weights="
+        )
+    try:
+        return Path(hub.hf_hub_download(repository, safe, local_files_only=not download))
+    except (OSError, ValueError) as error:
+        how = "could not be fetched" if download else "is not in the local cache"
+        raise EncoderError(
+            f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
+            ".safetensors file you have, fetch it with "
+            f"`hf download {repository} {safe}`, or allow it here by name: download=True (--download). "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _passed(
+    library: Any, source: _Source, value: Preprocessing | Mapping[str, Any] | str | Path | None
+) -> tuple[Preprocessing | None, bool]:
+    """Preprocessing as passed, if it was, and whether the weights need QuickGELU.
+
+    A tag brings its activation along: OpenAI's weights in a plain architecture would run, and be wrong.
+    """
+    from fairerclip.encoders.loading import settings_of
+
+    if not isinstance(value, str) or os.path.isfile(value):
+        return settings_of(value), source.quick_gelu
+    tag = library.get_pretrained_cfg(source.architecture, value)
+    if not tag:
+        raise EncoderError(
+            f"preprocessing {value!r} is neither a JSON file nor a tag of {source.architecture} "
+            f"({', '.join(_tags(library, source.architecture)) or 'it has none'})"
+        )
+    config = library.get_model_config(source.architecture)
+    size = config["vision_cfg"]["image_size"]
+    settings = Preprocessing.from_open_clip(tag, tuple(size) if isinstance(size, list) else size)
+    return settings, source.quick_gelu or bool(tag.get("quick_gelu", False))

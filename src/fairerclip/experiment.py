@@ -1,0 +1,382 @@
+"""A task and a model: fit one on the other, and compare before with after."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.data import Split, Task
+from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
+from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.model.path import TauPath
+from fairerclip.tuning.ranking import FEW_ROWS
+
+LABELS = ("none", "target", "all")
+"""Which labels of the training split a fit may use: none, y, or y and s."""
+TUNING_ROWS = 10
+"""Fewer labelled validation rows choose nothing unless they are asked to."""
+HALVES = 2
+"""Labelled validation rows without which nothing can be chosen: one half chooses, the other judges."""
+UNKNOWN = ""
+"""Stands for an unknown label where labels are names."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A task seen from one side: some of its classes, some of its sensitive attributes.
+
+    Parameters
+    ----------
+    task : the task.
+    sensitive : names of the sensitive attributes; None for the only one.
+    classes : names of the classes; None for all. A pair of prompts makes a retrieval query.
+    """
+
+    task: Task
+    sensitive: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, task: Task, sensitive: Sequence[str] | None = None, classes: Sequence[str] | None = None
+    ) -> Experiment:
+        """Check the names against the task."""
+        if sensitive is None:
+            sensitive = [task.sensitive_attribute().name] if task.sensitive else []
+        names = tuple(task.sensitive_attribute(name).name for name in sensitive)
+        chosen = tuple(task.class_names) if classes is None else tuple(classes)
+        unknown = [c for c in chosen if c not in task.class_names]
+        if unknown:
+            raise ParameterError(f"{unknown} are not classes of {task.name}: {', '.join(task.class_names)}")
+        if len(set(task.class_names)) != len(task.class_names) or len(set(chosen)) < 2:
+            raise LabelError(f"at least 2 classes with distinct names are needed; got {', '.join(chosen)}")
+        return cls(task, names, chosen)
+
+    @property
+    def text(self) -> NDArray[np.floating] | None:
+        """(c, p) prompt embeddings of the chosen classes."""
+        if self.task.text_target is None:
+            return None
+        return self.task.text_target[[self.task.class_names.index(c) for c in self.classes]]
+
+    @property
+    def named_text(self) -> dict[str, NDArray[np.floating]] | None:
+        """Class → its prompt embedding (p,): a task names its prompts, so that no order has to be guessed."""
+        return None if self.text is None else dict(zip(self.classes, self.text, strict=True))
+
+    def target(self, split: Split) -> NDArray[np.str_] | None:
+        """Class names of a split's rows (n,), empty where unknown or not chosen; None without y."""
+        if split.y is None:
+            return None
+        names = _named(split.y, self.task.class_names)
+        return np.where(np.isin(names, self.classes), names, UNKNOWN)
+
+    def groups(self, split: Split) -> NDArray[np.str_] | None:
+        """Sensitive values of a split's rows (n,), joined over attributes; None where there are none."""
+        columns = [self._attribute(split, name) for name in self.sensitive]
+        if not columns or any(column is None for column in columns):
+            return None
+        joined = [column for column in columns if column is not None]
+        if len(joined) == 1:
+            return joined[0]
+        known = np.all([column != UNKNOWN for column in joined], axis=0)
+        crossed = np.array([", ".join(values) for values in zip(*joined, strict=True)])
+        return np.where(known, crossed, UNKNOWN)
+
+    def _attribute(self, split: Split, name: str) -> NDArray[np.str_] | None:
+        if name not in split.s:
+            return None
+        return _named(split.s[name], self.task.sensitive[name].names)
+
+    def arguments(self, labels: str, split: str = "train", *, guess: bool = True) -> dict[str, Any]:
+        """What `FairerCLIP.fit` takes, with the labels that ``labels`` allows.
+
+        Unless ``guess``, sensitive values that these labels leave out are not to be read from prompts.
+        """
+        if labels not in LABELS:
+            raise ParameterError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}")
+        rows = self.task.split(split)
+        y = None if labels == "none" else self.target(rows)
+        if labels != "none" and y is None:
+            raise LabelError(f"{self.task.name} has no target labels in its {split} split; use labels 'none'")
+        if labels == "none" and self.text is None:
+            raise PromptError(
+                f"{self.task.name} has no text_target, so labels are needed: use 'target' or 'all'"
+            )
+        if labels == "all":
+            given = {name: self._attribute(rows, name) for name in self.sensitive}
+            missing = [name for name, column in given.items() if column is None]
+            if missing or not given:
+                raise LabelError(
+                    f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} to use"
+                )
+        else:
+            given = {}
+        texts = {name: self.task.sensitive[name].text for name in self.sensitive}
+        without = [name for name, text in texts.items() if text is None]
+        guessing = any((rows.s[name] < 0).any() for name in given) if labels == "all" else guess
+        if guessing and without:
+            raise PromptError(
+                f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be read from "
+                "prompts: use labels 'all'"
+            )
+        return {
+            "X": rows.X,
+            "y": y,
+            "text": self.named_text,
+            "classes": self.classes,
+            "sensitive_features": given or None,
+            "sensitive_text": self._sensitive_text(texts) if guessing else None,
+            "missing_label": UNKNOWN,
+        }
+
+    def sentences(self) -> dict[str, Any]:
+        """What Orth-Proj and Orth-Cali take besides `arguments`: the task's spurious and counterfactual sentences.
+
+        A task does not say which attribute they are about, so they are for all of its attributes or for none.
+        """
+        task, out = self.task, dict[str, Any]()
+        if set(self.sensitive) != set(task.sensitive):
+            return out
+        if task.spurious is not None:
+            out["spurious_text"] = task.spurious.text
+        if task.counterfactual is not None and task.counterfactual.classes is not None:
+            codes = {name: task.class_names.index(name) for name in self.classes}
+            found = {
+                name: task.counterfactual.text[task.counterfactual.classes == k] for name, k in codes.items()
+            }
+            out["counterfactual_text"] = {name: text for name, text in found.items() if len(text)} or None
+        return out
+
+    def _sensitive_text(self, texts: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+        """Attribute → value → prompt, so that no order has to be guessed."""
+        values = {name: self.task.sensitive[name].names for name in texts}
+        return {name: dict(zip(values[name], text, strict=True)) for name, text in texts.items()} or None
+
+    def fit(self, model: FairerCLIP, labels: str) -> FairerCLIP:
+        """Fit a model on the training split."""
+        arguments = self.arguments(labels)
+        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+    def tune(
+        self, model: FairerCLIP, labels: str, objective: str = "worst_group", **options: Any
+    ) -> FairerCLIP:
+        """Fit on the training split with what the validation split likes best; see `FairerCLIP.tune`.
+
+        ``objective="max_skew"`` needs sensitive labels in the validation split, every other both kinds.
+        """
+        # For rankings the sensitive values of the training rows are read by what the validation labels teach.
+        arguments = self.arguments(labels, guess=objective != "max_skew")
+        rows = self.task.val
+        groups = {name: self._attribute(rows, name) for name in self.sensitive}
+        if any(column is None for column in groups.values()) or not groups:
+            raise LabelError(f"{self.task.name} has no sensitive labels in its val split to choose by")
+        if objective == "max_skew":
+            y = None
+            if len(groups) > 1:
+                raise ParameterError(
+                    f"a ranking is tuned for one sensitive attribute; got {', '.join(groups)}"
+                )
+        elif not self.is_labelled("val"):
+            raise LabelError(
+                f"{self.task.name} has no row with both a target and a sensitive label in its val split to choose by: "
+                "fit without tuning, or tune rankings by prompt (objective max_skew)"
+            )
+        else:
+            y = self.target(rows)
+        return model.tune(
+            arguments.pop("X"),
+            arguments.pop("y"),
+            validation=(rows.X, y, groups),
+            objective=objective,
+            **arguments,
+            **options,
+        )
+
+    def zero_shot(self, split: Split) -> NDArray[np.str_]:
+        """Class names by cosine with the prompts alone (n,)."""
+        if self.text is None:
+            raise PromptError(f"{self.task.name} has no text_target: there is no zero-shot classifier")
+        codes, _ = zero_shot(split.X, [t[None] for t in self.text])
+        return np.array(self.classes)[codes]
+
+    def cosines(self, X: NDArray[Any]) -> NDArray[np.floating]:
+        """Cosines of rows with the prompts (n, c): what zero-shot prediction and retrieval go by."""
+        if self.text is None:
+            raise PromptError(f"{self.task.name} has no text_target: there is nothing to compare images with")
+        return np.asarray(unit_rows(X) @ unit_rows(self.text).T)
+
+    def labels(self, split: Split) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+        """Class and group names of a split's rows, or an error where no row has both."""
+        y, groups = self.target(split), self.groups(split)
+        if y is None or groups is None or not ((y != UNKNOWN) & (groups != UNKNOWN)).any():
+            raise LabelError(
+                f"{self.task.name}: a split without target and sensitive labels cannot be evaluated or chosen by"
+            )
+        return y, groups
+
+    def report(self, split: Split, predicted: NDArray[Any], confidence: float = 0.95) -> GroupReport:
+        """Accuracy by group of predictions on a split; rows without labels are left out."""
+        y, groups = self.labels(split)
+        return group_report(y, predicted, groups, **self._report_options(y, groups), confidence=confidence)
+
+    def paired_report(
+        self, split: Split, before: NDArray[Any], after: NDArray[Any], confidence: float = 0.95
+    ) -> PairedReport:
+        """Two predictions on a split, with paired intervals of what changed."""
+        y, groups = self.labels(split)
+        options = self._report_options(y, groups)
+        return paired_report(y, before, after, groups, **options, confidence=confidence)
+
+    def _report_options(self, y: NDArray[np.str_], groups: NDArray[np.str_]) -> dict[str, Any]:
+        # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
+        positive = self.classes[1] if len(self.classes) == 2 else None
+        sizes = self._train_groups() or {}
+        # Sizes of groups that have no rows here weigh nothing: there is no such average then.
+        met = not sizes.keys().isdisjoint(zip(y.tolist(), groups.tolist(), strict=True))
+        return {"train_groups": sizes if met else None, "positive": positive, "missing": UNKNOWN}
+
+    def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
+        if "train" not in self.task.splits:
+            return None
+        y, groups = self.target(self.task.train), self.groups(self.task.train)
+        if y is None or groups is None:
+            return None
+        cells, counts = np.unique(np.column_stack([y, groups]), axis=0, return_counts=True)
+        known = (cells != UNKNOWN).all(axis=1)
+        return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
+
+    def before_after(self, model: FairerCLIP, split: str) -> list[tuple[str, GroupReport]]:
+        """Zero-shot, where there are prompts, and the model, on one split."""
+        rows = self.task.split(split)
+        reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
+        return [*reports, ("FairerCLIP", self.report(rows, model.predict(rows.X)))]
+
+    def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[dict[str, Any]]:
+        """MaxSkew@k of each prompt before (cosines) and after (the model's scores), over all rows of a split.
+
+        ``k`` is 1000, or a quarter of the rows where there are fewer than 4000.
+        """
+        rows = self.task.split(split)
+        groups = self.groups(rows)
+        if groups is None or self.text is None:
+            raise LabelError(
+                f"{self.task.name}: skew needs prompts and sensitive labels in the {split} split"
+            )
+        known = groups != UNKNOWN
+        k = default_cut(int(known.sum())) if k is None else k
+        before = max_skew(self.cosines(rows.X[known]), groups[known], k)
+        after = max_skew(model.scores(rows.X[known]), groups[known], k)
+        return [
+            {"prompt": name, "k": k, "before": float(b), "after": float(a)}
+            for name, b, a in zip(self.classes, before, after, strict=True)
+        ]
+
+    def evaluation_split(self) -> str | None:
+        """The split to report on: test, else val, else train, whichever has both labels."""
+        return next((name for name in ("test", "val", "train") if self.is_labelled(name)), None)
+
+    def is_labelled(self, name: str) -> bool:
+        """Whether there is such a split, with rows that have both a target and a sensitive label."""
+        return self._labelled_rows(name) > 0
+
+    def _labelled_rows(self, name: str) -> int:
+        """How many rows of a split have both a target and a sensitive label; 0 where there is no such split."""
+        split = self.task.splits.get(name)
+        if split is None:
+            return 0
+        y, groups = self.target(split), self.groups(split)
+        if y is None or groups is None:
+            return 0
+        return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum())
+
+    def has_groups(self, split: Split) -> bool:
+        """Whether some row of a split has a sensitive label."""
+        groups = self.groups(split)
+        return groups is not None and bool((groups != UNKNOWN).any())
+
+    def has_validation(self) -> bool:
+        """Whether there are validation rows with both labels to choose by, apart from those reported on."""
+        return self.evaluation_split() != "val" and self._labelled_rows("val") >= HALVES
+
+    def is_gallery(self) -> bool:
+        """Whether no row of the task has a target label: it is ranked by prompt, not classified."""
+        return all(split.y is None or bool((split.y < 0).all()) for split in self.task.splits.values())
+
+    def default_objective(self) -> str:
+        """What a model of this task is tuned by unless told: rankings of a gallery, else the worst group."""
+        return "max_skew" if self.is_gallery() else "worst_group"
+
+    def why_untuned(self) -> str | None:
+        """Why the validation split cannot choose a model by `default_objective`; None where it can."""
+        if not self.is_gallery():
+            return None if self.can_tune() else "too few validation rows have both labels"
+        if self.text is None:
+            return "there are no prompts to rank by"
+        if len(self.sensitive) != 1:
+            return f"rankings are tuned for one sensitive attribute, not for {len(self.sensitive)}"
+        split = self.task.splits.get("val")
+        groups = None if split is None else self.groups(split)
+        known = np.array([]) if groups is None else groups[groups != UNKNOWN]
+        if len(known) < TUNING_ROWS:
+            return f"{len(known)} validation rows have sensitive labels, fewer than {TUNING_ROWS}"
+        rows = np.unique(known, return_counts=True)[1]
+        if len(rows) < 2 or rows.max() <= FEW_ROWS:
+            return f"the validation rows have {len(rows)} sensitive values, of at most {rows.max()} rows each"
+        return None
+
+    def can_tune(self) -> bool:
+        """Whether enough validation rows have both labels to choose a model by."""
+        return self._labelled_rows("val") >= TUNING_ROWS
+
+    def ranked_split(self) -> str | None:
+        """The split to report retrieval on: test, else val, whichever has sensitive labels."""
+        for name in ("test", "val"):
+            split = self.task.splits.get(name)
+            if split is not None and self.text is not None and self.has_groups(split):
+                return name
+        return None
+
+    def evaluate_path(self, path: TauPath, split: str) -> list[dict[str, Any]]:
+        """The trade-off table of a path on one split."""
+        rows = self.task.split(split)
+        y, groups = self.labels(rows)
+        known = (y != UNKNOWN) & (groups != UNKNOWN)
+        return path.evaluate(rows.X[known], y[known], groups[known])
+
+
+def warn_untuned_ranking(why: str) -> None:
+    """Say that a gallery was fitted as if its prompts were classes."""
+    warnings.warn(
+        f"no row has a target label, so the prompts can only rank, but the rankings were not tuned: {why}. The fit "
+        "treats the prompts as classes, and its rankings may be more skewed than zero-shot's",
+        UntunedRankingWarning,
+        stacklevel=3,
+    )
+
+
+def default_cut(n: int) -> int:
+    """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
+    return max(1, min(1000, n // 4))
+
+
+def effective_strength(experiment: Experiment, model: FairerCLIP, tau: float, tau_z: float) -> float | None:
+    """λ_eff = λ_s / (1 + λ_z), where the (τ, τ_z) plane is one curve in it; None where it is not.
+
+    So it is for two classes with one prompt each, as tasks have them, and spectral scaling; docs/math.md#one-step.
+    """
+    if len(experiment.classes) != 2 or model.scaling != "spectral":
+        return None
+    return (tau / (1 - tau)) / (1 + tau_z / (1 - tau_z))
+
+
+def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
+    return np.asarray(np.array([*names, UNKNOWN])[codes])  # -1, unknown, is the last one

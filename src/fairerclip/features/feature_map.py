@@ -1,0 +1,134 @@
+"""What every feature map offers, and the checks that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairerclip._util.checks import check_count
+from fairerclip.errors import ModelFileError, ParameterError, ShapeError
+
+Array: TypeAlias = NDArray[Any]
+Float64: TypeAlias = NDArray[np.float64]
+Rng: TypeAlias = np.random.RandomState | np.random.Generator
+RandomState: TypeAlias = int | Rng | None
+
+MAX_FEATURES = 32_768
+"""Their covariance takes 8 GiB."""
+MAX_MAP_BYTES = 8 << 30
+"""What the frequencies or landmarks of a map may take."""
+
+
+class FeatureMap(Protocol):
+    """A fitted map φ with φ(x)·φ(x') ≈ k(x, x'); see docs/math.md#features.
+
+    A map is frozen, and says of itself all that is needed to save it: the name of its kernel and `to_arrays`.
+    """
+
+    @property
+    def kernel(self) -> str:
+        """The name by which `make_features` knows it."""
+
+    @property
+    def n_features_in(self) -> int:
+        """p, the width of the rows that it takes."""
+
+    @property
+    def n_features(self) -> int:
+        """D, the width of the rows that it gives."""
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise."""
+
+    def to_arrays(self) -> dict[str, Float64]:
+        """Return what `features_from_arrays` needs, as float64 arrays."""
+
+
+def as_rows(X: ArrayLike, width: int | None = None) -> Array:
+    """X as a matrix of float32 (from float16 or float32) or float64, not copied where it is one already."""
+    X = np.asarray(X)
+    expected = "p ≥ 1" if width is None else str(width)
+    if X.ndim != 2 or X.shape[1] == 0 or (width is not None and X.shape[1] != width):
+        raise ShapeError(f"expected rows X of shape (n, {expected}), got shape {X.shape}")
+    single = X.dtype == np.float16 or X.dtype == np.float32
+    return X.astype(np.float32 if single else np.float64, copy=False)
+
+
+def as_training_rows(X: ArrayLike) -> Array:
+    """Like `as_rows`, of one row or more."""
+    X = as_rows(X)
+    if X.shape[0] == 0:
+        raise ShapeError(f"expected at least one row to fit a feature map on, got X of shape {X.shape}")
+    return X
+
+
+def as_weights(sample_weight: ArrayLike | None, n: int) -> Float64:
+    """Row weights (n,), largest 1 so that products of two cannot underflow; ones where there are none."""
+    if sample_weight is None:
+        return np.ones(n)
+    w = np.asarray(sample_weight, dtype=np.float64)
+    if w.shape != (n,):
+        raise ShapeError(f"expected sample_weight of shape ({n},), one per row of X, got shape {w.shape}")
+    if not (np.isfinite(w).all() and (w >= 0).all() and (w > 0).any()):
+        raise ParameterError("sample_weight must be finite, nowhere negative and somewhere positive")
+    scaled: Float64 = w / w.max()
+    return scaled
+
+
+def as_rng(random_state: RandomState) -> Rng:
+    """`sklearn.utils.check_random_state` that also takes a numpy Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    from sklearn.utils import check_random_state
+
+    try:
+        rng: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ParameterError(
+            "random_state must be None, an integer in [0, 2**32), a numpy RandomState or a numpy Generator, "
+            f"got {random_state!r}"
+        ) from error
+    return rng
+
+
+def check_n_features(n_features: int) -> int:
+    """1 ≤ D ≤ 32,768."""
+    check_count("n_features", n_features, MAX_FEATURES)
+    return int(n_features)
+
+
+def check_map_bytes(n_features: int, width: int) -> None:
+    """Refuse features whose map would take more than 8 GiB, before it is made."""
+    if 8 * n_features * width > MAX_MAP_BYTES:
+        raise ParameterError(
+            f"{n_features:,} features of rows {width:,} wide would take {8 * n_features * width:,} bytes, more than "
+            f"{MAX_MAP_BYTES:,}: lower n_features"
+        )
+
+
+def stored_array(arrays: Mapping[str, Array], name: str, ndim: int | None = None) -> Float64:
+    """One array of a saved map, contiguous so that BLAS takes the path it took before the map was saved."""
+    if name not in arrays:
+        raise ModelFileError(f"the saved feature map has no array {name!r}; it has {sorted(arrays)}")
+    array = np.asarray(arrays[name])
+    wrong_axes = ndim is not None and array.ndim != ndim
+    if wrong_axes or array.size == 0 or array.dtype != np.float64 or not np.isfinite(array).all():
+        axes = "" if ndim is None else f" with {ndim} axes"
+        raise ModelFileError(
+            f"array {name!r} of the saved feature map must be a finite float64 array{axes}, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
+    return np.ascontiguousarray(array)
+
+
+def stored_scalar(arrays: Mapping[str, Array], name: str) -> float:
+    """One positive number of a saved map, from a 0-d or 1-element array."""
+    value = stored_array(arrays, name).ravel()
+    if value.size != 1 or value[0] <= 0:
+        raise ModelFileError(
+            f"array {name!r} of the saved feature map must be one number > 0, got {value.size}: {value[:3]}"
+        )
+    return float(value[0])

@@ -1,0 +1,120 @@
+"""Labels of any kind, zero-shot pseudo-labels, and row weights that balance classes or groups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import LabelError, ParameterError
+
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Labels as codes into their classes; -1 marks a missing label."""
+
+    codes: Ints
+    classes: NDArray[Any]
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """(n,) rows without a label."""
+        return self.codes < 0
+
+
+def as_labels(labels: Any) -> NDArray[Any]:
+    """1-D array without the conversions that np.asarray would make of mixed types and tuples."""
+    if isinstance(labels, (list, tuple)):
+        kinds = {type(v) for v in labels}
+        if len(kinds) > 1 or any(issubclass(k, (tuple, frozenset)) for k in kinds):
+            out = np.empty(len(labels), dtype=object)
+            out[:] = list(labels)
+            return out
+    return np.asarray(labels)
+
+
+def _is_missing(value: Any, missing_label: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, (float, np.floating)) and np.isnan(value):
+        return True
+    return missing_label is not None and bool(value == missing_label)
+
+
+def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | None = None) -> Encoded:
+    """Encode labels of any hashable type; None, NaN and ``missing_label`` are missing.
+
+    Classes are sorted, by type and text where they have no order in common, unless given.
+
+    Examples
+    --------
+    >>> encode(["cat", None, "bird"]).codes
+    array([ 1, -1,  0])
+    """
+    if not isinstance(missing_label, Hashable):
+        raise ParameterError(f"missing_label must be one label or None; got {missing_label!r:.200}")
+    values = as_labels(labels)
+    if values.ndim != 1:
+        raise LabelError(f"labels should be a 1d array, got an array of shape {values.shape} instead")
+    if values.dtype.kind in "biufU":
+        missing = np.zeros(len(values), dtype=bool)
+        if values.dtype.kind == "f":
+            missing = np.isnan(values)
+        if missing_label is not None and not isinstance(
+            missing_label, tuple
+        ):  # which is none of these labels
+            missing |= np.asarray(values == missing_label)
+        found, codes = np.unique(values[~missing], return_inverse=True)
+        full = np.full(len(values), -1, dtype=np.int64)
+        full[~missing] = codes
+    else:
+        full, found = _encode_objects(values, missing_label)
+    if classes is None:
+        return Encoded(full, found)
+    return _recode(full, found, as_labels(list(classes)))
+
+
+def sort_labels(labels: Iterable[Any]) -> list[Any]:
+    """Distinct labels in their own order, or by type and text where they have none in common."""
+    distinct = list(dict.fromkeys(labels))
+    try:
+        return sorted(distinct)
+    except TypeError:
+        return sorted(distinct, key=lambda label: (type(label).__name__, str(label)))
+
+
+def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:
+    present = [(i, v) for i, v in enumerate(values.tolist()) if not _is_missing(v, missing_label)]
+    try:
+        seen = list(dict.fromkeys(v for _, v in present))
+    except TypeError as error:
+        raise LabelError(f"labels must be hashable; {error}") from None
+    seen = sort_labels(seen)
+    index = {v: k for k, v in enumerate(seen)}
+    codes = np.full(len(values), -1, dtype=np.int64)
+    for i, v in present:
+        codes[i] = index[v]
+    kinds = {type(v) for v in seen}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        return codes, np.asarray(seen)
+    classes = np.empty(len(seen), dtype=object)
+    classes[:] = seen
+    return codes, classes
+
+
+def _recode(codes: Ints, found: NDArray[Any], classes: NDArray[Any]) -> Encoded:
+    place = {v: k for k, v in enumerate(classes.tolist())}
+    if len(place) != len(classes):
+        raise LabelError(f"classes must be distinct; got {classes.tolist()}")
+    unknown = [v for v in found.tolist() if v not in place]
+    if unknown:
+        raise LabelError(f"labels {unknown[:5]} are not among the classes {classes.tolist()[:10]}")
+    move = np.array([place[v] for v in found.tolist()] + [-1], dtype=np.int64)
+    return Encoded(move[codes], classes)

@@ -1,0 +1,112 @@
+"""Prompts of classes and of sensitive values as users give them, brought into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import PromptError, ShapeError
+from fairerclip.inputs.image_rows import check_rows
+
+Floats = NDArray[np.floating]
+
+
+def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
+    """Bring prompts into one form: a list of (m, p) arrays, one per class or value.
+
+    ``text`` is (c, p), one prompt each, or a sequence of c arrays with one or several prompts each.
+    """
+    if not isinstance(text, Iterable) or isinstance(text, (str, bytes, Mapping)):
+        raise PromptError(
+            f"{name} must hold one embedding, or one array of several, per class; got {type(text).__name__}"
+        )
+    groups: list[Floats] = []
+    for k, group in enumerate(text):
+        array = np.asarray(group)
+        if array.dtype.kind not in "fiu":
+            raise PromptError(
+                f"{name} must hold embeddings (numbers), entry {k} is {type(group).__name__} of dtype "
+                f"{array.dtype}; encode the prompts first"
+            )
+        array = np.atleast_2d(array)
+        if array.ndim != 2 or array.shape[1] != width or array.shape[0] == 0:
+            raise ShapeError(
+                f"{name}: entry {k} has shape {np.shape(group)}, expected ({width},) or (m, {width}) as wide as X; "
+                "image and text embeddings must come from the same model"
+            )
+        array = array.astype(np.float32 if array.dtype == np.float16 else array.dtype, copy=False)
+        check_rows(array, f"{name}[{k}]", zero_is_error=True)
+        groups.append(np.asarray(array, dtype=np.float64))
+    if len(groups) < 2:
+        raise PromptError(f"{name} must have prompts for at least 2 classes; got {len(groups)}")
+    _refuse_repeated(groups, name)
+    return groups
+
+
+def _refuse_repeated(groups: list[Floats], name: str) -> None:
+    owner: dict[bytes, int] = {}
+    for k, group in enumerate(groups):
+        for row in group:
+            first = owner.setdefault(row.tobytes(), k)
+            if first != k:
+                raise PromptError(
+                    f"{name}: entries {first} and {k} share the same prompt embedding, so the two could not be "
+                    "told apart; give prompts that differ"
+                )
+
+
+@dataclass(frozen=True)
+class PromptValues:
+    """Prompts of one sensitive attribute: an array (m, p) per value, and the values where they were named."""
+
+    groups: list[Floats]
+    values: tuple[Any, ...] | None
+
+
+def sensitive_prompts(
+    sensitive_text: Any, width: int, columns: Mapping[str, Sequence[Any]] | None
+) -> dict[str, PromptValues]:
+    """Prompts of each sensitive attribute by its name, ``"s"`` where it has none.
+
+    ``sensitive_text`` holds the prompts of one attribute, or is a mapping from attribute to its prompts.
+    The prompts of an attribute are (v, p), v arrays (m, p), or a mapping from value to (p,) or (m, p).
+    ``columns`` are the attributes that were given, with the values that were seen; None where none were.
+    """
+    if sensitive_text is None:
+        return {}
+    only = "s" if columns is None else next(iter(columns))
+    if not isinstance(sensitive_text, Mapping):
+        if columns is not None and len(columns) > 1:
+            raise PromptError(
+                f"sensitive_features has {len(columns)} columns {list(columns)}; "
+                "give sensitive_text as a mapping from column name to prompts"
+            )
+        by_name = {only: sensitive_text}
+    elif _maps_values(sensitive_text, columns):
+        by_name = {only: sensitive_text}
+    else:
+        by_name = {str(k): v for k, v in sensitive_text.items()}
+        unknown = [] if columns is None else [k for k in by_name if k not in columns]
+        if unknown and columns is not None:
+            raise PromptError(f"sensitive_text names {unknown}, sensitive_features has {list(columns)}")
+    return {name: _prompt_values(text, width, name) for name, text in by_name.items()}
+
+
+def _maps_values(text: Mapping[Any, Any], columns: Mapping[str, Sequence[Any]] | None) -> bool:
+    """Whether a mapping's keys are values of the one attribute, and not attributes."""
+    if columns is not None:
+        (seen, *more) = columns.values()
+        return not more and bool(seen) and not set(map(str, text)) <= set(columns) and set(seen) <= set(text)
+    # One vector per key is one value per key; anything larger is an attribute per key.
+    return all(not isinstance(v, Mapping) and np.ndim(v) == 1 for v in text.values())
+
+
+def _prompt_values(text: Any, width: int, name: str) -> PromptValues:
+    what = "sensitive_text" if name == "s" else f"sensitive_text[{name!r}]"
+    if isinstance(text, Mapping):
+        return PromptValues(prompt_groups(list(text.values()), width, what), tuple(text))
+    return PromptValues(prompt_groups(text, width, what), None)

@@ -1,0 +1,198 @@
+"""The sensitive attributes, complete: values that are known, and guesses read from prompts where not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import (
+    ConstantSensitiveWarning,
+    LabelError,
+    NoSensitiveWarning,
+    PromptError,
+    ShapeError,
+    VanishedLabelWarning,
+)
+from fairerclip.inputs.agreement import agreement, check_order, check_swapped
+from fairerclip.inputs.encode import as_labels
+from fairerclip.inputs.prompts import PromptValues, sensitive_prompts
+from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
+from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
+from fairerclip.inputs.zero_shot_scores import zero_shot
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ResolvedSensitive:
+    """Sensitive attributes, complete: one column per term of the objective."""
+
+    columns: list[SensitiveColumn]
+    values: dict[str, NDArray[Any]]
+    """Attribute → (n,) its values, known and guessed; empty where nothing was guessed."""
+    trust: dict[str, dict[str, Any]]
+    """Attribute → counts and margins of the guesses."""
+    prompts: tuple[NDArray[np.floating], ...] = ()
+    """(m, p) prompts of each value of each attribute."""
+
+    @property
+    def groups(self) -> Ints | None:
+        """(n,) joint code of all categorical attributes, or None."""
+        codes = [c.codes for c in self.columns if c.codes is not None]
+        if not codes:
+            return None
+        joint = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
+        return np.asarray(joint, dtype=np.int64).reshape(-1)
+
+
+def resolve_sensitive(
+    X: Any,
+    sensitive_features: Any,
+    sensitive_text: Any,
+    target: ResolvedTarget,
+    *,
+    kind: str,
+    terms: str,
+    missing_label: Any,
+) -> ResolvedSensitive:
+    """Complete the sensitive attributes: known values stay, missing ones are read zero-shot.
+
+    Guessed values are never refined later: mitigation destroys what they would be read from. Prompts that contradict
+    the known values, or that seem to be those of the ``target``, are an error or a warning.
+    """
+    if sensitive_features is None:
+        prompts = sensitive_prompts(sensitive_text, X.shape[1], None)
+        columns = [
+            SensitiveColumn(name, np.full(X.shape[0], -1, dtype=np.int64), np.arange(0), None)
+            for name in prompts
+        ]
+    else:
+        columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
+        seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
+        prompts = sensitive_prompts(sensitive_text, X.shape[1], seen)
+    if not columns:
+        warnings.warn(
+            "neither sensitive_features nor sensitive_text is given: there is no S term and nothing is mitigated",
+            NoSensitiveWarning,
+            stacklevel=3,
+        )
+        return ResolvedSensitive([], {}, {})
+    guesses: dict[str, Guess] = {}
+    complete = [_complete(X, column, prompts, target, guesses) for column in columns]
+    known = {
+        c.name: (c.codes, c.categories) for c in complete if c.codes is not None and c.categories is not None
+    }
+    values = {name: categories[codes] for name, (codes, categories) in known.items()}
+    trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
+    if terms == "intersection" and len(complete) > 1:
+        complete = [intersect(complete)]
+    said = tuple(group for attribute in prompts.values() for group in attribute.groups)
+    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, said)
+
+
+def _complete(
+    X: Any,
+    column: SensitiveColumn,
+    prompts: Mapping[str, PromptValues],
+    target: ResolvedTarget,
+    guesses: dict[str, Guess],
+) -> SensitiveColumn:
+    values = column.values if column.values is not None else column.codes
+    if values is None or len(values) != X.shape[0]:
+        raise ShapeError(
+            f"X has {X.shape[0]} rows but sensitive attribute {column.name!r} has "
+            f"{0 if values is None else len(values)}"
+        )
+    if column.codes is None or column.categories is None or column.soft is not None:
+        return column
+    missing = column.codes < 0
+    if column.name not in prompts:
+        if not missing.any():
+            return column
+        raise LabelError(
+            f"sensitive attribute {column.name!r} is missing in {int(missing.sum())} of {len(missing)} rows; "
+            "give sensitive_text= to read it from, or drop those rows"
+        )
+    said = prompts[column.name]
+    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, said)
+    _check_meaning(X, column.name, said, codes, categories, target)
+    if not missing.any():
+        return column
+    guessed, margins = zero_shot(X, said.groups)
+    guesses[column.name] = Guess(missing, margins)
+    codes = np.where(missing, guessed, codes).astype(np.int64)
+    gone = np.bincount(codes, minlength=len(categories)) == 0
+    if 0 < gone.sum() < len(categories) - 1:  # one value left is reported as constant
+        warnings.warn(
+            f"sensitive attribute {column.name!r}: no row is read as {categories[gone].tolist()}; check the prompts",
+            VanishedLabelWarning,
+            stacklevel=5,
+        )
+    return SensitiveColumn(column.name, codes, categories, None)
+
+
+def _check_meaning(
+    X: Any, name: str, prompts: PromptValues, codes: Ints, categories: NDArray[Any], target: ResolvedTarget
+) -> None:
+    """Compare the prompts of an attribute with its known values, and with the labels of the target."""
+    if target.has_text:
+        known = codes if (codes >= 0).any() else None
+        check_swapped(X, target.prompts, target.known, prompts.groups, known, depth=6)
+    check_order(
+        agreement(X, prompts.groups, codes),
+        categories.tolist(),
+        f"sensitive attribute {name!r}",
+        by_position=prompts.values is None,
+        depth=6,
+    )
+
+
+def _fit_to_prompts(
+    name: str, codes: Ints, categories: NDArray[Any], prompts: PromptValues
+) -> tuple[Ints, NDArray[Any]]:
+    """Codes into the values that the prompts stand for, and those values."""
+    n, values = len(prompts.groups), categories.tolist()
+    if prompts.values is not None:
+        place = {value: k for k, value in enumerate(prompts.values)}
+        unknown = [value for value in values if value not in place]
+        if unknown:
+            raise PromptError(
+                f"sensitive attribute {name!r} has values {unknown[:5]} without prompts; there are prompts for "
+                f"{list(place)[:10]}"
+            )
+        move = np.array([*(place[value] for value in values), -1], dtype=np.int64)
+        return move[codes], as_labels(list(prompts.values))
+    if not values:  # nothing is known: the prompts say what the values are
+        return codes, np.arange(n)
+    if not indexes_prompts(categories, n):
+        raise PromptError(
+            f"the prompts of sensitive attribute {name!r} are an array of {n} entries and its values are "
+            f"{[str(value) for value in values[:10]]}, so that which prompt is whose is not said; write "
+            f"{mapping_to_write('sensitive_text', values)}. Only values that are the numbers 0 to {n - 1} of the "
+            "entries need no mapping"
+        )
+    return np.where(codes < 0, -1, categories[codes]).astype(np.int64), np.arange(n)
+
+
+def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:
+    kept = []
+    for column in columns:
+        values = column.values if column.values is not None else column.codes
+        if column.soft is not None:
+            # Rows may differ even where one value is the likeliest for all of them, and in any of the columns.
+            values = np.unique(column.soft, axis=0, return_inverse=True)[1].reshape(-1)
+        if values is not None and len(np.unique(values)) > 1:
+            kept.append(column)
+            continue
+        warnings.warn(
+            f"sensitive attribute {column.name!r} has one value only: its term is zero and nothing is mitigated "
+            "with respect to it. Check its labels or prompts",
+            ConstantSensitiveWarning,
+            stacklevel=4,
+        )
+    return kept

@@ -1,0 +1,176 @@
+"""Sensitive features as columns: categories, probabilities of categories, or quantities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import LabelError, ManyCategoriesWarning
+from fairerclip.inputs.encode import as_labels, encode
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MANY_CATEGORIES = 50
+"""A categorical attribute with more values than this is probably a quantity."""
+
+
+@dataclass(frozen=True, eq=False)
+class SoftValues:
+    """A sensitive attribute that is known with doubt: a probability of each value for every row.
+
+    Parameters
+    ----------
+    probabilities : (n, v) each row sums to one.
+    values : (v,) what the columns stand for.
+
+    Examples
+    --------
+    >>> SoftValues([[0.9, 0.1], [0.4, 0.6]], ["female", "male"]).codes
+    array([0, 1])
+    """
+
+    probabilities: F64
+    values: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        try:
+            P = np.asarray(self.probabilities, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise LabelError("probabilities must be an array (n, v) of numbers") from None
+        values = as_labels(self.values)
+        if P.ndim != 2 or values.ndim != 1 or P.shape[1] != len(values):
+            raise LabelError(
+                f"probabilities must have shape (n, v) with one column per value; got {P.shape} for {len(values)}"
+            )
+        if (
+            not np.all(np.isfinite(P))
+            or P.min(initial=0.0) < 0
+            or not np.allclose(P.sum(axis=1), 1, atol=1e-4)
+        ):
+            raise LabelError("probabilities must be finite, nowhere negative, and sum to one in each row")
+        if len(set(values.tolist())) != len(values):
+            raise LabelError(f"values must be distinct, one per column; got {values.tolist()[:10]}")
+        object.__setattr__(self, "probabilities", P)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def codes(self) -> Ints:
+        """(n,) the likeliest value."""
+        return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
+
+    def column(self, name: str) -> SensitiveColumn:
+        """As a column of sensitive features."""
+        return SensitiveColumn(name, self.codes, self.values, None, self.probabilities)
+
+
+@dataclass(frozen=True)
+class SensitiveColumn:
+    """One sensitive attribute: categories (with codes, maybe in doubt) or a quantity (with values)."""
+
+    name: str
+    codes: Ints | None
+    categories: NDArray[Any] | None
+    values: F64 | None
+    soft: F64 | None = None
+    """(n, v) probabilities of the categories, where they are known with doubt."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it is a quantity."""
+        return self.values is not None
+
+
+def sensitive_columns(
+    features: Any, *, kind: str = "auto", missing_label: Any = None
+) -> list[SensitiveColumn]:
+    """Split ``sensitive_features`` into columns and decide what each one is.
+
+    Floating columns with a non-integer value are quantities, everything else is categorical, as
+    scikit-learn tells targets apart; ``kind`` overrides. `SoftValues` are taken as they are.
+    """
+    if isinstance(features, SoftValues):
+        return [features.column("s")]
+    if isinstance(features, Mapping) and any(isinstance(v, SoftValues) for v in features.values()):
+        parts = [
+            [value.column(str(name))]
+            if isinstance(value, SoftValues)
+            else sensitive_columns({name: value}, kind=kind, missing_label=missing_label)
+            for name, value in features.items()
+        ]
+        return [column for part in parts for column in part]
+    names, columns = _columns(features)
+    out = []
+    for name, column in zip(names, columns, strict=True):
+        numeric = column.dtype.kind == "f"
+        finite = column[~np.isnan(column)] if numeric else column
+        continuous = kind == "continuous" or (
+            kind == "auto" and numeric and bool(np.any(finite != np.floor(finite)))
+        )
+        if not continuous:
+            encoded = encode(column, missing_label=missing_label)
+            if len(encoded.classes) > MANY_CATEGORIES:
+                warnings.warn(
+                    f"sensitive attribute {name!r} has {len(encoded.classes)} distinct values and is treated as "
+                    "categories; if it is a quantity, set sensitive_kind='continuous'",
+                    ManyCategoriesWarning,
+                    stacklevel=4,
+                )
+            out.append(SensitiveColumn(name, encoded.codes, encoded.classes, None))
+            continue
+        try:
+            values = np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise LabelError(f"sensitive attribute {name!r} is not numeric, so it is no quantity") from None
+        if not np.all(np.isfinite(values)):
+            rows = np.flatnonzero(~np.isfinite(values))
+            raise LabelError(
+                f"continuous sensitive attribute {name!r} has {len(rows)} missing or infinite values, first in "
+                f"row {rows[0]}; a quantity cannot be guessed from prompts: drop those rows or bin the values"
+            )
+        out.append(SensitiveColumn(name, None, None, values))
+    return out
+
+
+def _columns(features: Any) -> tuple[list[str], list[NDArray[Any]]]:
+    if isinstance(features, Mapping):
+        columns = [as_labels(v) for v in features.values()]
+        for name, column in zip(features, columns, strict=True):
+            if column.ndim != 1:
+                raise LabelError(f"sensitive attribute {name!r} must have one axis; got shape {column.shape}")
+        return [str(k) for k in features], columns
+    if hasattr(features, "columns") and hasattr(features, "to_numpy"):  # a data frame, whoever made it
+        return [str(c) for c in features.columns], [np.asarray(features[c]) for c in features.columns]
+    array = as_labels(features)
+    if array.ndim == 1:
+        name = getattr(features, "name", None)
+        return [str(name) if name is not None else "s"], [array]
+    if array.ndim == 2:
+        names = ["s"] if array.shape[1] == 1 else [f"s{j}" for j in range(array.shape[1])]
+        return names, [array[:, j] for j in range(array.shape[1])]
+    raise LabelError(f"sensitive_features must have one or two axes; got shape {array.shape}")
+
+
+def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
+    """Cross several categorical attributes into one whose values are the combinations that occur."""
+    quantities = [c.name for c in columns if c.continuous]
+    if quantities:
+        raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
+    doubtful = [c.name for c in columns if c.soft is not None]
+    if doubtful:
+        raise LabelError(
+            f"an intersection needs known categories; {doubtful} are probabilities: use terms 'each'"
+        )
+    stacked = np.column_stack([c.codes for c in columns if c.codes is not None])
+    found, codes = np.unique(stacked, axis=0, return_inverse=True)
+    categories = np.empty(len(found), dtype=object)
+    for k, combination in enumerate(found):
+        categories[k] = tuple(
+            c.categories[v] for c, v in zip(columns, combination, strict=True) if c.categories is not None
+        )
+    return SensitiveColumn("×".join(c.name for c in columns), codes.reshape(-1), categories, None)

@@ -1,0 +1,1 @@
+"""How much predictions or embeddings hold of an attribute."""

@@ -1,0 +1,231 @@
+"""Is a dependence more than chance? A permutation test with any of the measures."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from fairerclip.errors import ParameterError
+from fairerclip.features import rbf_kernel, resolve_bandwidth
+from fairerclip.features.feature_map import RandomState, Rng, as_rng
+from fairerclip.metrics.dependence.attribute import (
+    KernelAttribute,
+    centred,
+    is_constant,
+    read_pair,
+    row_blocks,
+)
+from fairerclip.metrics.dependence.measures import (
+    DEP_SEED,
+    EXACT_ROWS,
+    centred_gram,
+    check_regularization,
+    feature_maps,
+    smooth,
+    whitened,
+)
+from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, one_of, same_length
+
+Scorer = Callable[[IntArray], FloatArray]
+
+_BATCH = 2**23
+"""Permuted values held at a time (64 MB)."""
+
+_TIE = 1e-10
+"""Relative difference up to which a permuted value counts as equal to the observed one."""
+
+
+@dataclass(frozen=True, eq=False)
+class PermutationResult:
+    """Outcome of `permutation_test`: the observed statistic, its p-value and the permuted values (B,)."""
+
+    statistic: float
+    p_value: float
+    null: FloatArray
+
+
+def permutation_test(
+    X: Any,
+    S: Any,
+    *,
+    statistic: str | Callable[[Any, Any], float] = "dep",
+    n_permutations: int = 999,
+    kind: str = "auto",
+    bandwidth: float | str = "median",
+    regularization: float = 1e-2,
+    n_features: int = 2000,
+    random_state: RandomState = None,
+) -> PermutationResult:
+    """Test independence of X and S by how often a permuted S gives a statistic as large.
+
+    See docs/math.md#permutation. With B permutations and a factor of S of k columns (one fewer than the
+    categories, some tens for a quantity): O(B·n·r·k) time for "dep", O(n²·(p + B·k)) for "hsic",
+    O(n·D² + B·n·D·k) for "kcc" (D = n up to 2000 rows); 64 MB of permuted rows at a time, and n·D values
+    for "kcc".
+
+    Parameters
+    ----------
+    X : array, shape (n, d) or (n,)
+        Representation, or whatever a callable takes.
+    S : array, shape (n,) or (n, m)
+        KernelAttribute; its rows are permuted.
+    statistic : "dep", "hsic", "kcc" or callable, default="dep"
+        A callable takes (X, permuted S) and returns a float that grows with dependence.
+    n_permutations : int, default=999
+        B; the smallest p-value is 1/(B + 1).
+    kind, bandwidth, regularization, n_features
+        As in `dep`, `hsic` and `kcc`; ignored for a callable.
+    random_state : None, int, RandomState or Generator
+        Draws bandwidth rows and features as the measure itself would, then the permutations.
+
+    Returns
+    -------
+    PermutationResult
+        With p = (1 + #{null ≥ observed}) / (1 + B), which is valid for any n; permuted values equal to
+        the observed one up to rounding count as ≥.
+
+    Notes
+    -----
+    The test is of independence of X and S, not of independence given a class: rows of which the order was
+    not exchangeable (frames of one video, photos of one person) make p too small.
+
+    Examples
+    --------
+    >>> x = [0.0, 0.1, 0.2, 0.3, 5.0, 5.1, 5.2, 5.3]
+    >>> result = permutation_test(x, [0, 0, 0, 0, 1, 1, 1, 1], n_permutations=199, random_state=0)
+    >>> result.p_value < 0.06 and result.null.shape == (199,)
+    True
+    """
+    B = index(n_permutations)
+    if B < 1:
+        raise ParameterError(f"n_permutations must be at least 1; got {B}")
+    rng = as_rng(random_state)
+    if callable(statistic):
+        scorer, n, batch = _callable_scorer(statistic, X, S)
+        return _run(scorer, n, B, batch, rng)
+    one_of(statistic, tuple(_SCORERS), "statistic")
+    check_regularization(regularization)
+    rows, attribute = read_pair(X, S, kind, ("X", "S"))
+    options = {"bandwidth": bandwidth, "regularization": regularization, "n_features": n_features}
+    return permute_attribute(rows, attribute, statistic, B, options, rng)
+
+
+def permute_attribute(
+    rows: FloatArray, attribute: KernelAttribute, statistic: str, B: int, options: Mapping[str, Any], rng: Rng
+) -> PermutationResult:
+    """`permutation_test` of rows and an attribute that have been read."""
+    if attribute.constant or is_constant(rows):
+        return PermutationResult(0.0, 1.0, np.zeros(B))
+    scorer, width = _SCORERS[statistic](rows, attribute, rng, **options)
+    return _run(scorer, len(rows), B, max(1, _BATCH // width), rng)
+
+
+def _orders(n: int, B: int, batch: int, rng: Rng) -> Iterator[IntArray]:
+    """Yield the identity and B permutations (b, n) in batches, on which the draws do not depend."""
+    todo = [np.arange(n)]
+    for _ in range(B):
+        if len(todo) == batch:
+            yield np.stack(todo)
+            todo = []
+        todo.append(rng.permutation(n))
+    yield np.stack(todo)
+
+
+def _run(scorer: Scorer, n: int, B: int, batch: int, rng: Rng) -> PermutationResult:
+    values = np.concatenate([scorer(orders) for orders in _orders(n, B, batch, rng)])
+    observed, null = float(values[0]), values[1:]
+    # The absolute part is for an observed value that is zero but for rounding.
+    slack = _TIE * abs(observed) + 1e-14 * float(np.abs(null).max())
+    exceed = int((null >= observed - slack).sum())
+    return PermutationResult(observed, (1 + exceed) / (1 + B), null)
+
+
+def _callable_scorer(function: Callable[[Any, Any], float], X: Any, S: Any) -> tuple[Scorer, int, int]:
+    labels = as_labels(S, "S")
+    n = same_length(X=X, S=labels)
+    return lambda orders: np.array([float(function(X, labels[order])) for order in orders]), n, 1
+
+
+def _permuted(F: FloatArray, orders: IntArray) -> FloatArray:
+    """Rows of F (n, k) in each of b orders, side by side: (n, b·k)."""
+    return F[orders.T].reshape(len(F), -1)
+
+
+def _dep_scorer(
+    rows: FloatArray, attribute: KernelAttribute, rng: Rng, *, bandwidth: float | str, **_: Any
+) -> tuple[Scorer, int]:
+    """‖Z_cᵀF‖²/n² (r, b·k) with FFᵀ = HK_SH: only the rows of F move."""
+    Zt = centred(rows).T
+    F = attribute.resolved(bandwidth, DEP_SEED).factor()
+    n, k = F.shape
+
+    def score(orders: IntArray) -> FloatArray:
+        T = Zt @ _permuted(F, orders)
+        return np.asarray(np.einsum("ij,ij->j", T, T).reshape(-1, k).sum(axis=1) / n**2)
+
+    return score, max(n, len(Zt)) * k
+
+
+def _hsic_scorer(
+    rows: FloatArray, attribute: KernelAttribute, rng: Rng, *, bandwidth: float | str, **_: Any
+) -> tuple[Scorer, int]:
+    """tr(FᵀKF)/n² with FFᵀ = HLH; K by row blocks, once for a whole batch of permutations."""
+    sigma = resolve_bandwidth(bandwidth, rows, random_state=rng)
+    F = attribute.resolved(bandwidth, rng).factor()
+    n, k = F.shape
+
+    def score(orders: IntArray) -> FloatArray:
+        Fp = _permuted(F, orders)
+        sums = np.zeros(Fp.shape[1])
+        for block in row_blocks(n):
+            sums += np.einsum("ij,ij->j", rbf_kernel(rows[block], rows, sigma) @ Fp, Fp[block])
+        return np.asarray(sums.reshape(-1, k).sum(axis=1) / n**2)
+
+    return score, n * k
+
+
+def _kcc_scorer(
+    rows: FloatArray,
+    attribute: KernelAttribute,
+    rng: Rng,
+    *,
+    bandwidth: float | str,
+    regularization: float,
+    n_features: int,
+) -> tuple[Scorer, int]:
+    """Both sides whitened once: (C + κI)^(-1/2) does not change when rows are permuted."""
+    n = len(rows)
+    if n <= EXACT_ROWS:
+        K = centred_gram(rows, resolve_bandwidth(bandwidth, rows, random_state=rng))
+        W = whitened(attribute.resolved(bandwidth, rng).factor(), regularization)
+        A = smooth(K, K, regularization)  # (n, n)
+    else:
+        x, y = (
+            features(slice(0, n)) for features in feature_maps(rows, attribute, n_features, bandwidth, rng)
+        )
+        A = whitened(centred(x), regularization).T  # (D, n)
+        W = whitened(centred(y), regularization)
+    k = W.shape[1]
+
+    def score(orders: IntArray) -> FloatArray:
+        right = _permuted(W, orders)
+        image = A @ right
+        left = right if n <= EXACT_ROWS else image
+        if k == 1:
+            top = np.einsum("ij,ij->j", left, image)
+        else:
+            by_order = [side.reshape(len(side), -1, k).transpose(1, 2, 0).copy() for side in (left, image)]
+            G = by_order[0] @ by_order[1].transpose(0, 2, 1)  # (b, k, k)
+            top = np.linalg.eigvalsh((G + G.transpose(0, 2, 1)) / 2)[:, -1]
+        return np.asarray(np.sqrt(np.clip(top, 0.0, 1.0)))
+
+    return score, max(A.shape) * k
+
+
+_SCORERS: dict[str, Callable[..., tuple[Scorer, int]]] = {
+    "dep": _dep_scorer,
+    "hsic": _hsic_scorer,
+    "kcc": _kcc_scorer,
+}

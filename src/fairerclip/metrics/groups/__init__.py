@@ -1,0 +1,1 @@
+"""Accuracy by class and sensitive value, and differences between groups."""

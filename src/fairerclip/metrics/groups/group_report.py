@@ -1,0 +1,399 @@
+"""Accuracy per class and sensitive value, the worst group, and differences between groups.
+
+The definitions are in `fairerclip.metrics.groups.group_figures`, the intervals in `fairerclip.metrics.groups.bounds`.
+See docs/math.md#groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.inputs.encode import sort_labels
+from fairerclip.metrics.groups.bootstrap import resample
+from fairerclip.metrics.groups.bounds import Differences, group_intervals
+from fairerclip.metrics.groups.cells import Counts, confusion_counts
+from fairerclip.metrics.groups.group_figures import Rates, evaluate, positive_class, positive_code
+from fairerclip.metrics.intervals import clopper_pearson
+from fairerclip.metrics.label_codes import (
+    FloatArray,
+    Names,
+    as_labels,
+    encode,
+    is_missing,
+    name_labels,
+    recode,
+    same_length,
+)
+
+SMALL_GROUP = 30
+"""A group with fewer rows than this is flagged ``small``."""
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """Accuracy in one group, with its exact (Clopper-Pearson) binomial interval."""
+
+    y: Any
+    s: Any
+    name: str
+    n: int
+    correct: int
+    accuracy: float
+    low: float
+    high: float
+
+    @property
+    def small(self) -> bool:
+        """Whether the group has fewer than 30 rows, too few to rank models by."""
+        return self.n < SMALL_GROUP
+
+
+@dataclass(frozen=True)
+class RecallDifference:
+    """Recall of one class for the sensitive value ``s`` minus that for ``reference``, with its interval."""
+
+    y: Any
+    s: Any
+    reference: Any
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """What a prediction does to each group; made by `group_report`.
+
+    Attributes
+    ----------
+    n, dropped : int
+        Rows counted, and rows left out because a label was missing.
+    average : float
+        Plain mean accuracy over rows.
+    train_weighted_average : float or None
+        Group accuracies weighted by the training group sizes; None where these are not known. Groups
+        without test rows are left out of it. Published tables mix the two averages: name the one you quote.
+    groups : tuple of GroupAccuracy
+        One entry per nonempty cell of class and sensitive value.
+    worst : GroupAccuracy
+        The group of lowest accuracy. ``worst.low`` and ``worst.high`` are the interval of that group;
+        ``intervals["worst_group"]`` is that of the lowest accuracy, whichever group has it.
+    gap : float
+        ``average - worst.accuracy``.
+    eod : float or None
+        Equal-opportunity difference: the largest difference in recall between two sensitive values, on
+        the positive class if there are two classes or one was named, else the largest over classes.
+    eod_signed : float or None
+        The same with its sign: recall of the later sensitive value minus that of the earlier one.
+    eod_mean : float or None
+        The mean over classes of the largest difference in recall.
+    eod_mean_signed : float or None
+        The mean over classes, and over pairs of sensitive values, of later minus earlier: differences of
+        opposite sign cancel.
+    equalized_odds_difference : float or None
+        The largest difference in true or in false positive rate (largest over classes, one against rest).
+    demographic_parity_difference : float or None
+        The largest difference in selection rate (largest over classes).
+    intervals : mapping from str to (low, high)
+        Of every figure above that is not None, and of ``worst_group``. Those of extremes (worst group, gap, largest
+        differences) account for the choice of the most extreme one.
+    differences : tuple of RecallDifference
+        Each pair of sensitive values in each class, later minus earlier, each with its own interval.
+    confusion : nested tuples of int, shape (|S|, c, c)
+        Rows by sensitive value, class and predicted class: all of the above follow from it.
+    empty : tuple of str
+        Names of cells without rows, skipped everywhere above.
+    classes, sensitive : tuple
+        The labels, in the order of their codes.
+    positive : label or None
+        The class that ``eod`` is taken on; None where it is the largest over all classes.
+    confidence : float
+        Of the intervals.
+    train_groups : mapping from (y, s) to int, or None
+        Training group sizes as given.
+
+    Notes
+    -----
+    A difference is None where no two sensitive values can be compared. For two classes and no empty cell
+    the last two differences are those of fairlearn, which takes the rates of an empty cell to be zero.
+    """
+
+    n: int
+    dropped: int
+    average: float
+    train_weighted_average: float | None
+    groups: tuple[GroupAccuracy, ...]
+    worst: GroupAccuracy
+    gap: float
+    eod: float | None
+    eod_signed: float | None
+    eod_mean: float | None
+    eod_mean_signed: float | None
+    equalized_odds_difference: float | None
+    demographic_parity_difference: float | None
+    intervals: Mapping[str, tuple[float, float]]
+    differences: tuple[RecallDifference, ...]
+    confusion: tuple[tuple[tuple[int, ...], ...], ...]
+    empty: tuple[str, ...]
+    classes: tuple[Any, ...]
+    sensitive: tuple[Any, ...]
+    positive: Any
+    confidence: float
+    train_groups: Mapping[Any, int] | None = field(default=None, repr=False)
+
+    @property
+    def worst_group(self) -> float:
+        """``worst.accuracy``, under the name that its interval has."""
+        return self.worst.accuracy
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready copy: only dict, list, str, int, float, bool and None."""
+        plain = {name: _plain(value) for name, value in vars(self).items() if name != "train_groups"}
+        plain["groups"] = [_group_dict(group) for group in self.groups]
+        plain["worst"] = _group_dict(self.worst)
+        plain["differences"] = [_plain(vars(difference)) for difference in self.differences]
+        return plain
+
+    def bootstrap(self, n_replicates: int = 1000, random_state: Any = None) -> dict[str, FloatArray]:
+        """Replicates (n_replicates,) of every figure, NaN where it is not defined, by resampling the counts.
+
+        For standard errors and for quantities of your own. The cost does not depend on the number of rows.
+        Percentiles of extremes (worst group, gap, largest differences) are *not* intervals of them: the lowest of
+        resampled rates is lower still than the lowest of the rates. Use ``intervals`` for these.
+
+        Examples
+        --------
+        >>> report = group_report([0, 1] * 50, [0, 1, 1, 1] * 25, ["a", "a", "b", "b"] * 25)
+        >>> float(report.bootstrap(1000, random_state=0)["average"].std().round(2))
+        0.04
+        """
+        replicates = resample(np.array(self.confusion), n_replicates, random_state)
+        train = train_counts(self.classes, self.sensitive, self.train_groups)
+        return evaluate(replicates, positive_code(self.classes, self.positive), train)
+
+    def to_metric_frame(self, metrics: Any = None) -> Any:
+        """The same predictions as a `fairlearn.metrics.MetricFrame` by sensitive value (extra ``fairlearn``).
+
+        ``metrics`` as `MetricFrame` takes them; accuracy, selection rate and count unless given, and for two
+        classes true and false positive rates. O(n) memory.
+        """
+        from fairerclip.metrics.groups.metric_frame import to_metric_frame
+
+        return to_metric_frame(self, metrics)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def _group_dict(group: GroupAccuracy) -> dict[str, Any]:
+    return {**{name: _plain(value) for name, value in vars(group).items()}, "small": group.small}
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Counts N (|S|, c, c), the labels of both axes, and how to print the cells."""
+
+    N: Counts
+    classes: list[Any]
+    sensitive: list[Any]
+    names: list[list[str]]
+
+
+def _same_kind(true: list[Any], predicted: list[Any]) -> None:
+    """Refuse text against numbers: every prediction would silently count as wrong."""
+    kinds = [{isinstance(label, str) for label in labels} for labels in (true, predicted)]
+    if kinds[0].isdisjoint(kinds[1]):
+        raise LabelError(
+            f"y_true holds labels like {true[0]!r}, y_pred like {predicted[0]!r}; give both the same labels"
+        )
+
+
+def tabulate(
+    arrays: Mapping[str, NDArray[Any]],
+    train: Mapping[Any, int],
+    class_names: Names | None,
+    sensitive_names: Names | None,
+) -> tuple[Table, list[NDArray[np.intp]]]:
+    """Counts of the first prediction, and codes of all arrays: y_true, sensitive_features, then predictions."""
+    encoded = {name: encode(array, name) for name, array in arrays.items()}
+    (y, ys), (a, ss), *predicted = encoded.values()
+    for _, labels in predicted:
+        _same_kind(ys, labels)
+    known = sort_labels([*ys, *(v for _, labels in predicted for v in labels), *(key[0] for key in train)])
+    classes, y_names = name_labels(known, class_names, "y")
+    known = sort_labels([*ss, *(key[1] for key in train)])
+    sensitive, s_names = name_labels(known, sensitive_names, "s")
+    codes = [recode(y, ys, classes), recode(a, ss, sensitive)]
+    codes += [recode(p, labels, classes) for p, labels in predicted]
+    N = confusion_counts(*codes[:3], n_classes=len(classes), n_sensitive=len(sensitive))
+    names = [[f"{first} × {second}" for second in s_names] for first in y_names]
+    return Table(N, classes, sensitive, names), codes
+
+
+def read_labels(given: Mapping[str, Any], missing: Any) -> tuple[dict[str, NDArray[Any]], int]:
+    """Arrays of y_true, sensitive_features and predictions without rows whose label is missing; and how many were."""
+    arrays = {name: as_labels(values, name) for name, values in given.items()}
+    total = same_length(**arrays)
+    groups = arrays["sensitive_features"]
+    if groups.dtype.kind == "f" and np.any(groups[np.isfinite(groups)] % 1):
+        raise LabelError(
+            "sensitive_features holds fractional numbers: groups need categories; bin them first"
+        )
+    keep = ~(is_missing(arrays["y_true"], missing) | is_missing(groups, missing))
+    if not keep.any():
+        raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
+    return {name: array[keep] for name, array in arrays.items()}, total - int(keep.sum())
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse what is no confidence level."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+
+
+def group_report(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    *,
+    train_groups: Mapping[Any, int] | None = None,
+    class_names: Names | None = None,
+    sensitive_names: Names | None = None,
+    positive: Hashable | None = None,
+    missing: Any = None,
+    confidence: float = 0.95,
+) -> GroupReport:
+    """Accuracy in every cell of class and sensitive value, and the differences between them.
+
+    O(n log n) time, O(n + c·|S|) memory. See docs/math.md#groups.
+
+    Parameters
+    ----------
+    y_true, y_pred : array of labels, shape (n,)
+        Any hashable labels.
+    sensitive_features : array of labels, shape (n,) or (n, m)
+        Several columns are intersected; a label is then a tuple.
+    train_groups : mapping from (y, s) to count, optional
+        Sizes of the training groups, for `GroupReport.train_weighted_average`.
+    class_names, sensitive_names : sequence or mapping, optional
+        Names to print: a mapping from label to name, or a list in the order of the labels (for integer
+        labels: of the labels 0, 1, 2 …, so that values without rows are reported as empty).
+    positive : label, optional
+        The class on which ``eod`` is taken. Of two classes with numbers it is the larger one unless given. Of two
+        classes with names it is the second in sorted order, with a `PositiveClassWarning`.
+    missing : label, optional
+        Rows where ``y_true`` or a sensitive value is this label are dropped and counted.
+    confidence : float, default=0.95
+        Of the intervals.
+
+    Returns
+    -------
+    GroupReport
+
+    Examples
+    --------
+    >>> y, p = ["cat", "cat", "dog", "dog"], ["cat", "dog", "dog", "dog"]
+    >>> report = group_report(y, p, ["day", "night", "day", "night"], positive="cat")
+    >>> report.average, report.worst.name, report.worst.accuracy, report.eod
+    (0.75, 'cat × night', 0.0, 1.0)
+    """
+    check_confidence(confidence)
+    given = {"y_true": y_true, "sensitive_features": sensitive_features, "y_pred": y_pred}
+    arrays, dropped = read_labels(given, missing)
+    table, _ = tabulate(arrays, train_groups or {}, class_names, sensitive_names)
+    return assemble(table, train_groups, positive_class(table.classes, positive), confidence, dropped)
+
+
+def train_counts(
+    classes: Sequence[Any], sensitive: Sequence[Any], train_groups: Mapping[Any, int] | None
+) -> FloatArray | None:
+    """Training group sizes (c, |S|) in the order of the labels."""
+    if train_groups is None:
+        return None
+    rows, columns = list(classes), list(sensitive)
+    counts = np.zeros((len(rows), len(columns)))
+    for (y, s), size in train_groups.items():
+        if not size >= 0:
+            raise ParameterError(f"train_groups must hold counts of at least 0; got {size} for {(y, s)}")
+        counts[rows.index(y), columns.index(s)] = size
+    return counts
+
+
+def assemble(
+    table: Table,
+    train_groups: Mapping[Any, int] | None,
+    positive: Any,
+    confidence: float,
+    dropped: int,
+) -> GroupReport:
+    """The report of counts; ``positive`` as `positive_class` gives it."""
+    code = positive_code(table.classes, positive)
+    train = train_counts(table.classes, table.sensitive, train_groups)
+    rates = Rates.of(table.N)
+    if train is not None and not train[rates.counts > 0].any():
+        raise LabelError(f"no group of train_groups has rows here: it names {list(train_groups or {})}")
+    values = {name: None if np.isnan(v) else float(v) for name, v in evaluate(table.N, code, train).items()}
+    groups = _groups(table, rates, confidence)
+    worst = min(groups, key=lambda group: group.accuracy)
+    del values["worst_group"]  # that of `worst`
+    return GroupReport(
+        n=int(table.N.sum()),
+        dropped=dropped,
+        groups=groups,
+        worst=worst,
+        **values,  # type: ignore[arg-type]  # average and gap are never None: there are rows
+        intervals=group_intervals(table.N, confidence, code, train),
+        differences=_differences(table, rates, confidence),
+        confusion=tuple(tuple(tuple(map(int, row)) for row in square) for square in table.N),
+        empty=tuple(table.names[i][j] for i, j in np.argwhere(rates.counts == 0)),
+        classes=tuple(table.classes),
+        sensitive=tuple(table.sensitive),
+        positive=positive,
+        confidence=confidence,
+        train_groups=train_groups,
+    )
+
+
+def _groups(table: Table, rates: Rates, confidence: float) -> tuple[GroupAccuracy, ...]:
+    hits, counts = rates.recall
+    low, high = clopper_pearson(hits, np.maximum(counts, 1), confidence)
+    return tuple(
+        GroupAccuracy(
+            y=table.classes[i],
+            s=table.sensitive[j],
+            name=table.names[i][j],
+            n=int(counts[i, j]),
+            correct=int(hits[i, j]),
+            accuracy=float(hits[i, j] / counts[i, j]),
+            low=float(low[i, j]),
+            high=float(high[i, j]),
+        )
+        for i, j in np.argwhere(counts).tolist()
+    )
+
+
+def _differences(table: Table, rates: Rates, confidence: float) -> tuple[RecallDifference, ...]:
+    recall = Differences(*rates.recall)
+    ends = zip(recall.pairs, recall.values(), *recall.limits(confidence), strict=True)
+    return tuple(
+        RecallDifference(
+            table.classes[y],
+            table.sensitive[second],
+            table.sensitive[first],
+            float(d),
+            float(low),
+            float(high),
+        )
+        for (y, first, second), d, low, high in ends
+    )

@@ -1,0 +1,296 @@
+"""A gallery with its groups and relevance, and what resampling its rows says of the retrieval figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from fairerclip.metrics.intervals import per_side
+from fairerclip.metrics.label_codes import FloatArray, IntArray, encode, same_length
+from fairerclip.metrics.retrieval.extremes import (
+    ExtremeChange,
+    LogRatios,
+    Proportions,
+    correlation,
+    difference_limits,
+    extreme,
+    mean_extreme,
+)
+from fairerclip.metrics.retrieval.rank_quality import relevance
+from fairerclip.metrics.retrieval.skew import Reference, discounted_kl, one_hot, reference_shares
+from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, resampled_counts
+
+EXTREMES = (("max_skew", 1), ("min_skew", -1))
+FIGURES = ("max_skew", "min_skew", "ndkl", "precision", "recall")
+
+HALF_SAMPLES = 200
+"""Halves of the gallery whose NDKL gives its standard error."""
+
+Interval = tuple[float, float, float]
+"""Value, lower and upper end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Rows to rank: their scores (n, q), groups, relevance, and the shares that the groups should have."""
+
+    table: FloatArray
+    codes: IntArray
+    labels: list[Any]
+    k: int
+    reference: Reference
+    members: IntArray
+    desired: FloatArray
+    relevant: NDArray[np.bool_] | None
+
+    @classmethod
+    def read(cls, table: FloatArray, groups: Any, k: Any, relevant: Any, reference: Reference) -> Gallery:
+        """Check what a user gave, with scores (n, q)."""
+        codes, labels = encode(groups, "groups")
+        cut = checked_cut(k, same_length(scores=table, groups=codes))
+        members, desired = reference_shares(reference, codes, labels)
+        known = None if relevant is None else relevance(relevant, table)
+        return cls(table, codes, labels, cut, reference, members, desired, known)
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.table)
+
+    @property
+    def population(self) -> bool:
+        """Whether groups are compared with their shares of the rows, which vary with them."""
+        return isinstance(self.reference, str) and self.reference == "population"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row's group has a reference share."""
+        return bool(np.isin(np.arange(len(self.labels)), self.members).all())
+
+    def indicators(self) -> list[FloatArray]:
+        """Columns (n, A + 1) to count per query: the groups, and relevance (0 where it is not known)."""
+        hot = one_hot(self.codes, len(self.labels))
+        if self.relevant is None:
+            return [np.column_stack([hot, np.zeros(self.n)])] * self.table.shape[1]
+        return [np.column_stack([hot, column]) for column in self.relevant.T]
+
+    def skews(self, top: Proportions, of_group: Proportions) -> LogRatios:
+        """Log-ratios to the reference, from shares in the top k (q, A) and shares of groups shown (q, A).
+
+        Against the population, p_a/q_a is the share of the group that is shown over that of all rows: one
+        proportion, of which the sampling error is known also where none or all of the group is shown.
+        """
+        if self.population:
+            return LogRatios(of_group, np.full(of_group.value.shape, self.k / self.n), True)
+        there = self.members >= 0
+        value = np.where(there, top.value[:, self.members], 0.0)
+        replicates = np.where(there, top.replicates[:, :, self.members], 0.0)
+        shape = value.shape
+        chosen = Proportions(value, replicates, np.full(shape, float(self.k)), np.zeros(shape, dtype=bool))
+        return LogRatios(chosen, np.broadcast_to(self.desired, shape), self.complete)
+
+
+@dataclass(frozen=True, eq=False)
+class Divergences:
+    """NDKL (q,) of each query, of random halves (R, q), and with the reference mixed into every share (q,).
+
+    The spread of the halves about the whole is the standard error of the whole where NDKL is smooth in the rows,
+    and above it in a fair ranking, where NDKL falls with the number of rows. The mixture has the share of
+    the reference that k rows may fail to show (with probability 0.025): the halves of a ranking that shows one
+    group only are all alike, and say nothing of it.
+    """
+
+    value: FloatArray
+    halves: FloatArray
+    mixed: FloatArray
+
+    def __getitem__(self, part: slice) -> Divergences:
+        return Divergences(self.value[part], self.halves[:, part], self.mixed[part])
+
+    def mean(self) -> Divergences:
+        """Return the mean over queries, (1,)."""
+        return Divergences(
+            self.value.mean(keepdims=True),
+            self.halves.mean(axis=1, keepdims=True),
+            self.mixed.mean(keepdims=True),
+        )
+
+    def limits(self, confidence: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper limits, (q,) each, of the expectation in galleries of this size."""
+        with np.errstate(invalid="ignore"):  # an infinite NDKL has no spread
+            reach = float(ndtri((1 + confidence) / 2)) * np.sqrt(
+                ((self.halves - self.value) ** 2).mean(axis=0)
+            )
+            low = np.maximum(np.minimum(self.value - reach, self.mixed), 0.0)
+            # NDKL is a sum of squares to first order: its error grows as its root, so that the end is (√v + r/2√v)².
+            beyond = np.divide(reach**2, 4 * self.value, out=np.zeros_like(reach), where=self.value > 0)
+            return low, self.value + reach + beyond
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What one scorer shows per query, in the gallery and in resampled ones."""
+
+    counts: FloatArray
+    shares: Proportions
+    skews: LogRatios
+    ndkl: Divergences
+    precision: Proportions | None
+    recall: Proportions | None
+
+
+def sample_rows(
+    gallery: Gallery, scorers: Sequence[Sequence[TopRows]], n_replicates: int, rng: np.random.Generator
+) -> list[Sample]:
+    """Resample the rows once for all scorers, each of which has a ranking per query."""
+    members = gallery.indicators()
+    ranked = [ranking for scorer in scorers for ranking in scorer]
+    tops, sizes = resampled_counts(ranked, members * len(scorers), gallery.k, n_replicates, rng)
+    divergences = _divergences(gallery, ranked, rng)
+    q = len(members)
+    parts = [slice(q * i, q * (i + 1)) for i in range(len(scorers))]
+    return [
+        _sample(gallery, scorers[i], members, (tops[:, part], sizes[:, part]), divergences[part])
+        for i, part in enumerate(parts)
+    ]
+
+
+def _sample(
+    gallery: Gallery,
+    scorer: Sequence[TopRows],
+    members: Sequence[FloatArray],
+    resampled: tuple[FloatArray, FloatArray],
+    ndkl: Divergences,
+) -> Sample:
+    k, everyone = gallery.k, gallery.k == gallery.n
+    top = np.stack([r.shown(k) @ member for r, member in zip(scorer, members, strict=True)])  # (q, A + 1)
+    size = np.stack([member.sum(axis=0) for member in members])
+    tops, sizes = resampled
+    of_top = Proportions.of(top, np.full(top.shape, float(k)), tops, np.full(tops.shape, float(k)))
+    of_group = Proportions.of(top, size, tops, sizes, exact=everyone)
+    known = gallery.relevant is not None
+    return Sample(
+        counts=top[:, :-1],
+        shares=of_top[:, :-1],
+        skews=gallery.skews(of_top[:, :-1], of_group[:, :-1]),
+        ndkl=ndkl,
+        precision=of_top[:, -1] if known else None,
+        recall=of_group[:, -1] if known else None,
+    )
+
+
+def _divergences(gallery: Gallery, ranked: Sequence[TopRows], rng: np.random.Generator) -> Divergences:
+    """NDKL of each ranking and of halves drawn without replacement, up to half of k: both share the halves."""
+    n, k = gallery.n, gallery.k
+    hot, everything = one_hot(gallery.codes, len(gallery.labels)), np.ones(n, dtype=bool)
+    unseen = 1 - 0.025 ** (1 / k)
+    value, mixed = (
+        np.array([_ndkl(gallery, ranking, hot, everything, k, share) for ranking in ranked])
+        for share in (0.0, unseen)
+    )
+    half = max(1, n // 2)
+    halves = np.empty((HALF_SAMPLES, len(ranked)))
+    for replicate in halves:
+        kept = np.zeros(n, dtype=bool)
+        kept[rng.permutation(n)[:half]] = True
+        cut = max(1, round(k * half / n))
+        replicate[:] = [_ndkl(gallery, ranking, hot, kept, cut) for ranking in ranked]
+    return Divergences(value, halves, mixed)
+
+
+def _ndkl(
+    gallery: Gallery,
+    ranking: TopRows,
+    hot: FloatArray,
+    kept: NDArray[np.bool_],
+    k: int,
+    mixed: float = 0.0,
+) -> float:
+    """NDKL up to k of the rows that are ``kept`` (n,), with groups as columns of ``hot`` (n, A)."""
+    members, desired = gallery.members, gallery.desired
+    if gallery.population:
+        desired = (hot.T @ kept)[members] / kept.sum()
+    cuts = np.arange(1, k + 1)
+    counts = ranking.among(kept).prefix_counts(hot, cuts)
+    shares = np.where(members >= 0, counts[:, members], 0.0) / cuts[:, None]
+    return discounted_kl((1 - mixed) * shares + mixed * desired, desired, cuts.astype(np.float64))
+
+
+def _zipped(*columns: FloatArray) -> list[Interval]:
+    return [(float(v), float(a), float(b)) for v, a, b in zip(*columns, strict=True)]
+
+
+def intervals_of(proportions: Proportions, confidence: float) -> list[Interval]:
+    """Interval of each of proportions (q,); NaN where it rests on no rows."""
+    low, high = proportions.limits(float(ndtri((1 + confidence) / 2)), shift=0.5)
+    return _zipped(*(np.where(proportions.size > 0, x, np.nan) for x in (proportions.value, low, high)))
+
+
+def figures_of(sample: Sample, confidence: float) -> tuple[dict[str, list[Interval]], dict[str, Interval]]:
+    """Value and interval of each figure per query, and of the mean over queries."""
+    each: dict[str, list[Interval]] = {}
+    mean: dict[str, Interval] = {}
+    for name, sign in EXTREMES:
+        value = sample.skews.extreme(sign)
+        each[name] = _zipped(value, *extreme(sample.skews, sign, confidence))
+        mean[name] = (float(value.mean()), *mean_extreme(sample.skews, sign, confidence))
+    each["ndkl"] = _zipped(sample.ndkl.value, *sample.ndkl.limits(confidence))
+    mean["ndkl"] = _zipped(sample.ndkl.mean().value, *sample.ndkl.mean().limits(confidence))[0]
+    for name, proportions in (("precision", sample.precision), ("recall", sample.recall)):
+        if proportions is not None:
+            each[name] = intervals_of(proportions, confidence)
+            mean[name] = intervals_of(proportions.mean(), confidence)[0]
+    return each, mean
+
+
+def changes_of(
+    before: Sample, after: Sample, same: NDArray[np.bool_], confidence: float
+) -> tuple[dict[str, list[Interval]], dict[str, Interval]]:
+    """Difference and paired interval of each figure per query, and of the mean; 0 where scores are the same."""
+    each: dict[str, list[Interval]] = {}
+    mean: dict[str, Interval] = {}
+    for name, sign in EXTREMES:
+        change = ExtremeChange(before.skews, after.skews, sign, confidence)
+        each[name] = _zipped(change.value, *change.each())
+        mean[name] = change.mean()
+    each["ndkl"] = _divergence_change(before.ndkl, after.ndkl, confidence)
+    mean["ndkl"] = _divergence_change(before.ndkl.mean(), after.ndkl.mean(), confidence)[0]
+    for name in ("precision", "recall"):
+        first, second = getattr(before, name), getattr(after, name)
+        if first is not None:
+            each[name] = _proportion_change(first, second, confidence)
+            mean[name] = _proportion_change(first.mean(), second.mean(), confidence)[0]
+    none = (0.0, 0.0, 0.0)
+    for name, intervals in each.items():
+        each[name] = [none if alike else x for alike, x in zip(same, intervals, strict=True)]
+    return each, dict.fromkeys(mean, none) if same.all() else mean
+
+
+def clear_changes(
+    before: Sample, after: Sample, same: NDArray[np.bool_], confidence: float
+) -> tuple[bool, ...]:
+    """Whether the change of MaxSkew of each query is beyond doubt, for all queries together (Bonferroni)."""
+    change = ExtremeChange(before.skews, after.skews, 1, per_side(confidence, len(same)))
+    low, high = change.each()
+    with np.errstate(invalid="ignore"):  # NaN, where a limit is not known, is not beyond doubt
+        return tuple((~same & ((low > 0) | (high < 0))).tolist())
+
+
+def _divergence_change(before: Divergences, after: Divergences, confidence: float) -> list[Interval]:
+    first, second = ((d.value, *d.limits(confidence)) for d in (before, after))
+    with np.errstate(invalid="ignore"):  # infinite both times: the difference is not known
+        limits = difference_limits(first, second, correlation(before.halves, after.halves))
+        return _zipped(after.value - before.value, *limits)
+
+
+def _proportion_change(before: Proportions, after: Proportions, confidence: float) -> list[Interval]:
+    h = float(ndtri((1 + confidence) / 2))
+    first, second = ((p.value, *p.limits(h, shift=0.5)) for p in (before, after))
+    limits = difference_limits(first, second, correlation(before.replicates, after.replicates))
+    there = before.size > 0
+    return _zipped(*(np.where(there, x, np.nan) for x in (after.value - before.value, *limits)))

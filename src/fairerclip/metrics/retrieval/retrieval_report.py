@@ -1,0 +1,349 @@
+"""Retrieval figures with their intervals, for one scorer and for a change of scorer.
+
+The rows of the gallery are the sample: a top k of n rows stands for the top share k/n of all such rows.
+See docs/math.md#retrieval-intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairerclip.errors import ParameterError, ShapeError
+from fairerclip.features.feature_map import RandomState
+from fairerclip.metrics.estimate import Estimate, PairedEstimate
+from fairerclip.metrics.label_codes import matrix
+from fairerclip.metrics.retrieval.gallery import (
+    FIGURES,
+    Gallery,
+    Sample,
+    changes_of,
+    clear_changes,
+    figures_of,
+    intervals_of,
+    sample_rows,
+)
+from fairerclip.metrics.retrieval.rank_quality import RankingDrift, drift_of_queries
+from fairerclip.metrics.retrieval.skew import Reference
+from fairerclip.metrics.retrieval.top_rows import as_generator, rankings
+
+
+@dataclass(frozen=True)
+class QueryFigures:
+    """Figures of one ranking, or their means over queries; precision and recall are None without relevance."""
+
+    max_skew: Estimate
+    min_skew: Estimate
+    ndkl: Estimate
+    precision: Estimate | None
+    recall: Estimate | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready copy: what is not finite is None."""
+        figures = {name: getattr(self, name) for name in FIGURES}
+        return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
+
+
+@dataclass(frozen=True)
+class RankedGroups:
+    """Who is in the top k of one query: expected rows and share of each group, and the figures."""
+
+    counts: tuple[float, ...]
+    shares: tuple[Estimate, ...]
+    figures: QueryFigures
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready copy: the counts and the figures."""
+        return {"counts": list(self.counts), **self.figures.as_dict()}
+
+
+@dataclass(frozen=True)
+class RetrievalReport:
+    """Retrieval figures of several queries on one gallery; made by `retrieval_report`.
+
+    Attributes
+    ----------
+    k, n : int
+        The cut and the number of rows.
+    reference, ties : str
+        Against which shares, and what was done with equal scores.
+    groups : tuple
+        The labels.
+    shares : tuple of float
+        Share of each group in all rows.
+    queries : tuple of RankedGroups
+        One per column of scores.
+    mean : QueryFigures
+        Means over queries.
+    confidence : float
+        Of the intervals.
+    """
+
+    k: int
+    n: int
+    reference: str
+    ties: str
+    groups: tuple[Any, ...]
+    shares: tuple[float, ...]
+    queries: tuple[RankedGroups, ...]
+    mean: QueryFigures
+    confidence: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready copy, with the figures under "before"."""
+        queries = [
+            {"before": query.as_dict(), "after": None, "changes": None, "drift": None, "clear": None}
+            for query in self.queries
+        ]
+        mean = {"before": self.mean.as_dict(), "after": None, "changes": None}
+        return {**_header(self), "queries": queries, "mean": mean}
+
+
+Changes = Mapping[str, PairedEstimate | None]
+
+
+@dataclass(frozen=True)
+class RetrievalChanges:
+    """Retrieval figures before and after, and their paired changes; made by `retrieval_changes`.
+
+    Attributes
+    ----------
+    before, after : RetrievalReport
+        Of the same rows.
+    changes : tuple of mapping from figure to PairedEstimate
+        One per query; None where relevance is not known.
+    mean_changes : mapping from figure to PairedEstimate
+        Of the means over queries.
+    drift : tuple of RankingDrift
+        How far each ranking moved.
+    clear : tuple of bool
+        Whether MaxSkew of each query changed beyond doubt, for all queries together: of 20 queries that did not
+        change, one may have an interval of its own that leaves out 0.
+    """
+
+    before: RetrievalReport
+    after: RetrievalReport
+    changes: tuple[Changes, ...]
+    mean_changes: Changes
+    drift: tuple[RankingDrift, ...]
+    clear: tuple[bool, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready copy: what is not finite is None."""
+        queries = [
+            {
+                "before": before.as_dict(),
+                "after": after.as_dict(),
+                "changes": _changes_dict(changes),
+                "drift": drift.as_dict(),
+                "clear": clear,
+            }
+            for before, after, changes, drift, clear in zip(
+                self.before.queries, self.after.queries, self.changes, self.drift, self.clear, strict=True
+            )
+        ]
+        mean = {
+            "before": self.before.mean.as_dict(),
+            "after": self.after.mean.as_dict(),
+            "changes": _changes_dict(self.mean_changes),
+        }
+        return {**_header(self.before), "queries": queries, "mean": mean}
+
+
+def _header(report: RetrievalReport) -> dict[str, Any]:
+    return {
+        "k": report.k,
+        "n": report.n,
+        "reference": report.reference,
+        "ties": report.ties,
+        "groups": [", ".join(map(str, g)) if isinstance(g, tuple) else str(g) for g in report.groups],
+        "shares": list(report.shares),
+    }
+
+
+def _changes_dict(changes: Changes) -> dict[str, Any]:
+    return {name: None if change is None else change.as_dict() for name, change in changes.items()}
+
+
+def retrieval_report(
+    scores: ArrayLike,
+    groups: Any,
+    k: int,
+    *,
+    relevant: Any = None,
+    reference: Reference = "population",
+    ties: str = "expected",
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    random_state: RandomState = None,
+) -> RetrievalReport:
+    """Who is shown in the top k, with intervals, for each query and on average over queries.
+
+    O(B·(n + q·c·A) + q·(n log n + 200·n)) time for q queries, A groups and c rows near the cut.
+    See docs/math.md#retrieval-intervals.
+
+    Parameters
+    ----------
+    scores : array, shape (n,) or (n, q)
+        Higher is ranked first; one column per query.
+    groups : array of labels, shape (n,) or (n, m)
+        Several columns are intersected.
+    k : int
+        The cut, at most n.
+    relevant : array of bool, shape (n,) or (n, q), optional
+        Rows that are right for a query; needed for precision and recall.
+    reference : "population", "uniform" or mapping, default="population"
+        The share a group should have, as in `max_skew`.
+    ties : "expected", "score" or "random", default="expected"
+        What is done with rows of equal score, as in `max_skew`.
+    confidence : float, default=0.95
+        Of every interval on its own.
+    n_replicates : int, default=1000
+        B, galleries resampled from the rows; each serves all queries.
+    random_state : None, int, RandomState or Generator
+        Draws "random" ties, then the resampled galleries.
+
+    Returns
+    -------
+    RetrievalReport
+
+    Notes
+    -----
+    Intervals of shares, precision and recall are right on average; those of MaxSkew and MinSkew are
+    conservative, because an extreme over groups has no exact one. That of NDKL is for its expectation in
+    galleries of n such rows: NDKL of a fair ranking is above 0, the more so the shorter the ranking.
+
+    Examples
+    --------
+    >>> scores, groups = [9, 8, 7, 6, 5, 4, 3, 2], list("fffmfmmm")
+    >>> report = retrieval_report(scores, groups, k=4, random_state=0)
+    >>> figures = report.queries[0].figures
+    >>> round(figures.max_skew.value, 3), figures.max_skew.low, report.queries[0].counts
+    (0.405, 0.0, (3.0, 1.0))
+    """
+    gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference)
+    _check(confidence, n_replicates)
+    rng = as_generator(random_state)
+    ranked = rankings(gallery.table, ties, rng)
+    return _report(gallery, sample_rows(gallery, [ranked], n_replicates, rng)[0], ties, confidence)
+
+
+def retrieval_changes(
+    before_scores: ArrayLike,
+    after_scores: ArrayLike,
+    groups: Any,
+    k: int,
+    *,
+    relevant: Any = None,
+    reference: Reference = "population",
+    ties: str = "expected",
+    confidence: float = 0.95,
+    n_replicates: int = 1000,
+    random_state: RandomState = None,
+) -> RetrievalChanges:
+    """What a change of scores does to who is shown, with paired intervals: both see the same resampled rows.
+
+    Parameters, complexity and the kinds of interval are those of `retrieval_report`. Where a query's scores
+    did not change at all, its change is 0 without error. See docs/math.md#retrieval-intervals.
+
+    Parameters
+    ----------
+    before_scores, after_scores : array, shape (n,) or (n, q)
+        Higher is ranked first; the same rows and queries in both.
+    groups : array of labels, shape (n,) or (n, m)
+        Several columns are intersected.
+    k : int
+        The cut, at most n.
+    relevant : array of bool, shape (n,) or (n, q), optional
+        Rows that are right for a query.
+    reference : "population", "uniform" or mapping, default="population"
+        The share a group should have.
+    ties : "expected", "score" or "random", default="expected"
+        What is done with rows of equal score.
+    confidence : float, default=0.95
+        Of every interval on its own.
+    n_replicates : int, default=1000
+        Galleries resampled from the rows.
+    random_state : None, int, RandomState or Generator
+        Draws "random" ties, then the resampled galleries.
+
+    Returns
+    -------
+    RetrievalChanges
+
+    Examples
+    --------
+    >>> before, after, groups = [9, 8, 7, 6, 5, 4, 3, 2], [9, 3, 7, 6, 5, 8, 4, 2], list("fffmfmmm")
+    >>> result = retrieval_changes(before, after, groups, k=4, random_state=0)
+    >>> change = result.changes[0]["max_skew"]
+    >>> round(change.difference, 3), change.low < change.difference < change.high
+    (-0.405, True)
+    """
+    before, after = matrix(before_scores, "before_scores"), matrix(after_scores, "after_scores")
+    if before.shape != after.shape:
+        raise ShapeError(
+            f"before_scores and after_scores must have one shape; got {before.shape} and {after.shape}"
+        )
+    gallery = Gallery.read(before, groups, k, relevant, reference)
+    _check(confidence, n_replicates)
+    rng = as_generator(random_state)
+    ranked = [rankings(before, ties, rng), rankings(after, ties, rng)]
+    samples = sample_rows(gallery, ranked, n_replicates, rng)
+    reports = [_report(gallery, sample, ties, confidence) for sample in samples]
+    same = (before == after).all(axis=0)
+    each, mean = changes_of(samples[0], samples[1], same, confidence)
+    clear = clear_changes(samples[0], samples[1], same, confidence)
+    drift = drift_of_queries(ranked, (gallery.codes, gallery.labels), gallery.k, confidence, rng)
+    changes = tuple(
+        _paired(first.figures, second.figures, {name: intervals[query] for name, intervals in each.items()})
+        for query, (first, second) in enumerate(zip(reports[0].queries, reports[1].queries, strict=True))
+    )
+    means = _paired(reports[0].mean, reports[1].mean, mean)
+    return RetrievalChanges(reports[0], reports[1], changes, means, drift, clear)
+
+
+def _check(confidence: float, n_replicates: int) -> None:
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    if n_replicates < 100:
+        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
+
+
+def _figures(intervals: Mapping[str, Any]) -> QueryFigures:
+    estimates: dict[str, Any] = {name: Estimate(*interval) for name, interval in intervals.items()}
+    return QueryFigures(**{"precision": None, "recall": None, **estimates})
+
+
+def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> RetrievalReport:
+    each, mean = figures_of(sample, confidence)
+    queries = tuple(
+        RankedGroups(
+            tuple(counts.tolist()),
+            tuple(Estimate(*share) for share in intervals_of(sample.shares[query], confidence)),
+            _figures({name: intervals[query] for name, intervals in each.items()}),
+        )
+        for query, counts in enumerate(sample.counts)
+    )
+    return RetrievalReport(
+        k=gallery.k,
+        n=gallery.n,
+        reference=gallery.reference if isinstance(gallery.reference, str) else "given",
+        ties=ties,
+        groups=tuple(gallery.labels),
+        shares=tuple((np.bincount(gallery.codes) / gallery.n).tolist()),
+        queries=queries,
+        mean=_figures(mean),
+        confidence=confidence,
+    )
+
+
+def _paired(before: QueryFigures, after: QueryFigures, intervals: Mapping[str, Any]) -> Changes:
+    """Pair the figures of one query, or their means, with the interval of the difference."""
+    changes: dict[str, PairedEstimate | None] = dict.fromkeys(FIGURES)
+    for name, interval in intervals.items():
+        changes[name] = PairedEstimate(getattr(before, name).value, getattr(after, name).value, *interval)
+    return changes

@@ -1,0 +1,1 @@
+"""The estimator: fit, predict, transform, the whole trade-off, presets and files."""

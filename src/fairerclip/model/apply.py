@@ -1,0 +1,122 @@
+"""A fitted model on new rows: predictions or ranks, scores and embeddings, ready to be written."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.files import check_free
+from fairerclip.data.io.csv_table import write_table
+from fairerclip.data.io.npz import write_npz
+from fairerclip.errors import ParameterError
+from fairerclip.model.estimator import FairerCLIP
+
+
+def check_predictions_path(path: Path, overwrite: bool) -> None:
+    """Refuse an ending that `write_predictions` does not write, and a path that is taken."""
+    if path.suffix not in (".npz", ".csv"):
+        raise ParameterError(f"the output must end in .npz or .csv; got {path.name!r}")
+    check_free(path, overwrite)
+
+
+def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
+    """Write what `apply_model` gave: everything as ``.npz``, or a row per image as ``.csv``.
+
+    The columns of scores and ranks of a table carry the names of the prompts.
+    """
+    check_predictions_path(path, overwrite)
+    if path.suffix == ".npz":
+        plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
+        write_npz(path, plain, overwrite=overwrite)
+        return
+    columns: dict[str, list[Any]] = {"row": list(range(len(result["score"])))}
+    if "id" in result:
+        columns["id"] = [str(i) for i in result["id"]]
+    if "prediction" in result:
+        columns["prediction"] = [_plain(label) for label in result["prediction"]]
+    for kind in ("rank", "score"):
+        if kind in result:
+            names = [f"{kind}: {name}" for name in result["names"]]
+            columns |= zip(names, result[kind].T.tolist(), strict=True)
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    write_table(rows, path, overwrite=overwrite)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_ranking(model: FairerCLIP) -> bool:
+    """Whether a model was made to rank by prompt: its scores are shifted by prompt, so their argmax is no class."""
+    tuning = model.diagnostics_.get("tuning")
+    objective = tuning.get("objective") if isinstance(tuning, Mapping) else None
+    return objective == "max_skew" or model.sensitive_shifts is not None
+
+
+def prompt_names(model: FairerCLIP) -> list[str]:
+    """What each column of scores is called: the class, or prompt, as text; different classes stay different."""
+    names = [str(name) for name in model.classes_.tolist()]
+    return names if len(set(names)) == len(names) else [repr(name) for name in model.classes_.tolist()]
+
+
+def apply_model(
+    model: FairerCLIP,
+    X: Any,
+    ids: NDArray[Any] | None = None,
+    *,
+    rank: bool | None = None,
+    prompts: Sequence[str] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Predictions or ranks, scores and mitigated embeddings of new rows, ready to be written.
+
+    Rows that differ from those of the fit in length or mean direction are a named warning.
+
+    Parameters
+    ----------
+    model : a fitted model.
+    X : image embeddings (n, p).
+    ids : array (n,), optional
+    rank : bool, optional
+        Rank the rows by each prompt instead of predicting a class; None for what the model was made for.
+    prompts : names of the prompts to rank by, optional
+        Columns to keep; all unless given.
+
+    Returns
+    -------
+    dict
+        ``names`` (c,), ``score`` (n, c), ``embedding`` (n, r), ``id`` (n,) where given, and either ``prediction``
+        (n,) or ``rank`` (n, c): 1 is the best match, and the earlier row comes first where scores tie.
+    """
+    names, rank = prompt_names(model), is_ranking(model) if rank is None else rank
+    unknown = [name for name in prompts or () if name not in names]
+    if unknown:
+        raise ParameterError(f"{unknown[0]!r} is not a prompt of this model; it has {', '.join(names)}")
+    if prompts is not None and not rank:
+        raise ParameterError("prompts choose what to rank by; this model predicts classes unless rank=True")
+    warn_of_drift(model, X)
+    Z = model.transform(X)  # once: features of every row are all the work there is
+    kept = range(len(names)) if prompts is None else [names.index(name) for name in dict.fromkeys(prompts)]
+    scores = model._decision.scores(np.asarray(Z, dtype=np.float64))[:, kept]
+    decided = {"rank": _ranks(scores)} if rank else {"prediction": model.decide(Z)["prediction"]}
+    found = {**decided, "score": scores, "names": np.array([names[k] for k in kept]), "embedding": Z}
+    return found if ids is None else {"id": ids, **found}
+
+
+def _ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Places (n, c) of the rows in the order of each column, the best first, from 1."""
+    order = np.argsort(-scores, axis=0, kind="stable")
+    places = np.empty(scores.shape, dtype=np.int64)
+    np.put_along_axis(places, order, np.arange(1, len(scores) + 1)[:, None], axis=0)
+    return places
+
+
+def warn_of_drift(model: FairerCLIP, X: Any) -> None:
+    """Warn by name of rows that differ from those of the fit; models of earlier files cannot tell."""
+    if model.rows_ is not None:
+        for kind, message in model.drift(X).warnings:
+            warnings.warn(message, kind, stacklevel=3)

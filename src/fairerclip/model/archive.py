@@ -1,0 +1,197 @@
+"""A folder of two files: tensors (safetensors), and a manifest (JSON) that holds their size and digest.
+
+There is no pickle anywhere: the files hold numbers and JSON, and reading them runs no code. Sizes and headers are
+checked before anything is allocated. Digests are evidence of damage, not of who wrote the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from fairerclip._util.files import check_folder, read_bounded, write_folder
+from fairerclip.data.io.strict_json import strict_loads
+from fairerclip.data.io.tensors import open_tensors
+from fairerclip.errors import ModelFileError, OutputExistsError
+
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1 << 20
+MAX_TENSOR_BYTES = 8 << 30
+MAX_TENSORS = 64
+TRIES = 20
+"""How often a folder is read that is replaced while it is read."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One kind of such folders.
+
+    Attributes
+    ----------
+    noun : what it holds, for messages.
+    format : first word of the manifest.
+    version, first : the format version that is written, and the oldest that is read.
+    tensors, manifest : names of the two files.
+    keys : of a manifest of the present version.
+    added : keys that came with a version, by version.
+    """
+
+    noun: str
+    format: str
+    version: int
+    first: int
+    tensors: str
+    manifest: str
+    keys: frozenset[str]
+    added: Mapping[int, frozenset[str]]
+
+    def check(self, path: Path, *, overwrite: bool) -> None:
+        """Refuse, before the work, a path that could not be written after it, or holds something else."""
+        check_folder(path, overwrite)
+        self._check_kind(path, overwrite)
+
+    def _check_kind(self, path: Path, overwrite: bool) -> None:
+        """Refuse to replace what is there, unless it is such a folder, of plain files."""
+        if not os.path.lexists(path) or not overwrite:
+            return  # what is in the way without leave to replace it is refused in any case
+        files = [path / name for name in (self.manifest, self.tensors)]
+        if not files[0].is_file() or path.is_symlink() or any(file.is_symlink() for file in files):
+            raise OutputExistsError(f"{path} exists and is not a fairerclip {self.noun}; it is left alone")
+
+    def write(
+        self, path: Path, tensors: Mapping[str, NDArray[Any]], manifest: dict[str, Any], *, overwrite: bool
+    ) -> Path:
+        """Write tensors, and a manifest with their size and digests; the folder appears whole or not at all."""
+        self._check_kind(path, overwrite)
+        blob = save_tensors(dict(tensors))
+        told = {"format": self.format, "format_version": self.version, **manifest}
+        told |= {"tensor_bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
+        told["manifest_sha256"] = _digest(told)
+        raw = _canonical(told)
+        # Nothing is written that cannot be read.
+        strict_loads(raw, str(path / self.manifest), ModelFileError, limit=MAX_MANIFEST_BYTES)
+        write_folder(path, {self.tensors: blob, self.manifest: raw}, overwrite=overwrite)
+        return path
+
+    def read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The manifest and the tensors, both whole and of one writing, whoever replaces the folder meanwhile."""
+        for _ in range(TRIES - 1):
+            before = self._seen(path)
+            try:
+                return self._read(path)
+            except ModelFileError:
+                if self._seen(path) == before:
+                    raise
+        return self._read(path)
+
+    def _seen(self, path: Path) -> list[tuple[int, ...] | None]:
+        """What tells one writing of the folder from another."""
+        return [_identity(file) for file in (path, path / self.manifest, path / self.tensors)]
+
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        try:
+            if not path.is_dir():
+                raise ModelFileError(
+                    f"{path} is not a {self.noun} folder; expected a folder that save() wrote"
+                )
+            manifest = self._read_manifest(path)
+            return manifest, _read_tensors(path / self.tensors, manifest)
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from None
+
+    def _read_manifest(self, path: Path) -> dict[str, Any]:
+        file = path / self.manifest
+        _check_plain(file)
+        raw = read_bounded(file, MAX_MANIFEST_BYTES, ModelFileError)
+        manifest = strict_loads(raw, str(file), ModelFileError, limit=MAX_MANIFEST_BYTES)
+        if not isinstance(manifest, dict) or manifest.get("format") != self.format:
+            raise ModelFileError(f"{file} does not describe a fairerclip {self.noun}")
+        version = manifest.get("format_version")
+        if type(version) is not int or not self.first <= version <= self.version:
+            raise ModelFileError(
+                f"{path} has format version {version!r}; this version of fairerclip reads {self.first} to "
+                f"{self.version}"
+            )
+        keys = self.keys.difference(*(names for since, names in self.added.items() if since > version))
+        if set(manifest) != keys:
+            raise ModelFileError(f"{file} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
+        if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
+            raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed")
+        return manifest
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
+    try:
+        return json.dumps(manifest, indent=2, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    """SHA-256 of the canonical manifest without its own digest."""
+    body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
+    return hashlib.sha256(_canonical(body)).hexdigest()
+
+
+def _identity(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = file.lstat()
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _check_plain(file: Path) -> None:
+    if file.is_symlink() or not file.is_file():
+        raise ModelFileError(f"{file} is missing or not a plain file; expected a folder that save() wrote")
+
+
+def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    _check_plain(file)
+    with file.open("rb") as handle:
+        _check_sizes(file, handle, manifest.get("tensor_bytes"))
+        blob = _checked(file, handle, manifest["sha256"])
+    try:
+        return dict(load_tensors(blob))
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that numpy does not have
+        raise ModelFileError(f"{file} is not a safetensors file: {' '.join(str(error).split())}") from None
+
+
+def _check_sizes(file: Path, handle: BufferedReader, expected: Any) -> None:
+    """Compare the size of the file with its manifest, where that holds one, with its header and with our limits."""
+    size = os.fstat(handle.fileno()).st_size
+    if size > MAX_TENSOR_BYTES:
+        raise ModelFileError(f"{file} has {size} bytes, more than the limit of {MAX_TENSOR_BYTES}")
+    if expected not in (None, size):
+        raise ModelFileError(
+            f"{file} has {size} bytes, its manifest says {expected!r:.20}: the file is damaged or was changed"
+        )
+    header = int.from_bytes(handle.read(8), "little")
+    if header > MAX_HEADER_BYTES:
+        raise ModelFileError(f"{file} has a header of {header} bytes, more than {MAX_HEADER_BYTES}")
+    tensors, _ = open_tensors(file, ModelFileError)
+    if len(tensors) > MAX_TENSORS:
+        raise ModelFileError(f"{file} holds {len(tensors)} tensors, more than {MAX_TENSORS}")
+
+
+def _checked(file: Path, handle: BufferedReader, expected: Any) -> bytes:
+    """The whole file, if its digest fits; it is first hashed piece by piece, which takes no memory."""
+    handle.seek(0)
+    if hashlib.file_digest(handle, "sha256").hexdigest() == expected:
+        handle.seek(0)
+        blob = handle.read()
+        if hashlib.sha256(blob).hexdigest() == expected:
+            return blob
+    raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed")

@@ -1,0 +1,300 @@
+"""A fitted model as a folder: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
+
+See `fairerclip.model.archive` for what such a folder promises.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip import __version__
+from fairerclip.errors import ModelFileError
+from fairerclip.features import features_from_arrays
+from fairerclip.inputs.drift import RowSummary
+from fairerclip.model.archive import MAX_MANIFEST_BYTES, Archive
+
+if TYPE_CHECKING:
+    from fairerclip.model.estimator import FairerCLIP
+
+TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
+
+ARRAYS = (
+    "components_",
+    "mean_",
+    "text_components_",
+    "text_mean_",
+    "zero_",
+    "directions_",
+    "score_weights_",
+    "score_constants_",
+    "eigenvalues_",
+)
+SINCE_3 = ("intercept_", "text_intercept_", "row_lengths", "row_mean")
+"""Arrays that version 2 did not have: there the origin of the learned space was the mean of the features."""
+OPTIONAL = ("prompts_",)
+"""Arrays that a model fitted without prompts does not have."""
+ARCHIVE = Archive(
+    noun="model",
+    format="fairerclip-model",
+    version=4,
+    first=2,
+    tensors=TENSORS,
+    manifest=MANIFEST,
+    keys=frozenset(
+        {
+            "format",
+            "format_version",
+            "fairerclip_version",
+            "parameters",
+            "classes",
+            "n_features_in",
+            "feature_names_in",
+            "n_iter",
+            "n_rows",
+            "prompt_classes",
+            "seed",
+            "temperature",
+            "features",
+            "text_features",
+            "diagnostics",
+            "tensor_bytes",
+            "sha256",
+            "manifest_sha256",
+        }
+    ),
+    added={3: frozenset({"n_rows", "prompt_classes", "seed"}), 4: frozenset({"tensor_bytes"})},
+)
+PARAMETERS_SINCE_3 = {"normalize": False}
+"""Parameters that version 2 did not have, with the values that it worked with."""
+M = TypeVar("M", bound="FairerCLIP")
+
+
+def plain_value(value: Any, what: str) -> Any:
+    """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ModelFileError(
+        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
+        "relabel before fitting"
+    )
+
+
+def _parameters(model: FairerCLIP) -> dict[str, Any]:
+    params: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        if name == "class_weight" and isinstance(value, Mapping):
+            params[name] = [
+                [plain_value(k, "class_weight"), plain_value(v, "class_weight")] for k, v in value.items()
+            ]
+        elif name == "class_weight" and isinstance(value, list | tuple | np.ndarray):
+            params[name] = [plain_value(share, "class_weight") for share in value]
+        elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+            params[name] = None  # a generator's state is not part of the model
+        elif name == "offsets" and value is not None:
+            params[name] = [plain_value(v, "offsets") for v in value]
+        elif name == "sensitive_shifts" and value is not None:
+            params[name] = [[plain_value(v, "sensitive_shifts") for v in row] for row in value]
+        else:
+            params[name] = plain_value(value, f"parameter {name}")
+    return params
+
+
+def _kept_shares(listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any] | tuple[Any, ...]:
+    """Shares by class from [class, share] pairs, or in the order of the classes from a number each."""
+    if all(isinstance(pair, list) for pair in listed):
+        return dict(listed)
+    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in listed)
+    if numbers and len(listed) == n_classes:
+        return tuple(listed)
+    raise ModelFileError(
+        f"{path / MANIFEST}: class_weight must be a list of [class, share], or a share per class"
+    )
+
+
+def check_class_names(names: Sequence[str]) -> None:
+    """Refuse names that would take more room than a manifest has: it holds each up to four times."""
+    room = MAX_MANIFEST_BYTES // 4
+    size = len(json.dumps(list(names)))
+    if size > room:
+        raise ModelFileError(
+            f"the names of the {len(names)} classes take {size:,} bytes, more than the {room:,} that a model file has "
+            "room for: give shorter names"
+        )
+
+
+def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
+    """Write a fitted model; the folder appears whole or not at all."""
+    tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
+    for prefix in ("features", "text_features"):
+        for name, array in getattr(model, f"{prefix}_").to_arrays().items():
+            tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
+    names = getattr(model, "feature_names_in_", None)
+    manifest = {
+        "fairerclip_version": __version__,
+        "parameters": _parameters(model),
+        "classes": [plain_value(c, "a class label") for c in model.classes_.tolist()],
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": None if names is None else [str(n) for n in names],
+        "n_iter": model.n_iter_,
+        "n_rows": None if model.rows_ is None else model.rows_.rows,
+        "prompt_classes": None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
+        "seed": model.seed_,
+        "temperature": model.temperature_,
+        "features": model.features_.kernel,
+        "text_features": model.text_features_.kernel,
+        "diagnostics": model.diagnostics_,
+    }
+    return ARCHIVE.write(path, tensors, manifest, overwrite=overwrite)
+
+
+def _arrays(model: FairerCLIP) -> dict[str, Any]:
+    """Every array of a model but those of its feature maps, by name."""
+    arrays = {name: getattr(model, name) for name in ARRAYS}
+    if model.rows_ is None:  # read from version 2, whose models have none of the rest
+        return arrays
+    arrays |= {"intercept_": model.intercept_, "text_intercept_": model.text_intercept_}
+    arrays |= {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
+    return arrays if model.prompts_ is None else arrays | {"prompts_": model.prompts_}
+
+
+def read_model(path: Path, cls: type[M]) -> M:
+    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
+    manifest, tensors = ARCHIVE.read(path)
+    if manifest["format_version"] == ARCHIVE.first:
+        manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
+        if isinstance(manifest["parameters"], dict):
+            manifest["parameters"] = PARAMETERS_SINCE_3 | manifest["parameters"]
+    try:
+        return _assemble(path, manifest, tensors, cls)
+    except ModelFileError:
+        raise
+    except (KeyError, OverflowError, TypeError, ValueError) as error:  # a forged file, digests and all
+        raise ModelFileError(f"{path} does not describe a model: {error}") from None
+
+
+def _check_values(path: Path, manifest: dict[str, Any]) -> None:
+    classes, temperature = manifest["classes"], manifest["temperature"]
+    names = manifest["feature_names_in"]
+    valid = {
+        "classes": isinstance(classes, list)
+        and all(isinstance(c, (bool, int, float, str)) for c in classes)
+        and len(set(classes)) == len(classes) >= 2,
+        "n_features_in": type(manifest["n_features_in"]) is int,
+        "feature_names_in": names is None
+        or (isinstance(names, list) and len(names) == manifest["n_features_in"]),
+        "n_iter": type(manifest["n_iter"]) is int,
+        "n_rows": manifest["n_rows"] is None or (type(manifest["n_rows"]) is int and manifest["n_rows"] > 0),
+        "seed": manifest["seed"] is None or type(manifest["seed"]) is int,
+        "prompt_classes": _are_places(manifest["prompt_classes"], classes),
+        "temperature": type(temperature) is float and 0 < temperature < math.inf,
+        "diagnostics": isinstance(manifest["diagnostics"], dict),
+    }
+    wrong = [name for name, fine in valid.items() if not fine]
+    if wrong:
+        raise ModelFileError(f"{path / MANIFEST}: {wrong} do not describe a model")
+
+
+def _are_places(places: Any, classes: Any) -> bool:
+    """Whether these are places among the classes, or None."""
+    return places is None or (
+        isinstance(places, list) and all(type(k) is int and 0 <= k < len(classes) for k in places)
+    )
+
+
+def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], cls: type[M]) -> M:
+    since_3 = SINCE_3 if manifest["n_rows"] is not None else ()
+    missing = [name for name in (*ARRAYS, *since_3) if name not in tensors]
+    if missing:
+        raise ModelFileError(f"{path / TENSORS} lacks {missing}")
+    bad = [name for name, t in tensors.items() if t.dtype != np.float64 or not np.all(np.isfinite(t))]
+    if bad:
+        raise ModelFileError(f"{path / TENSORS}: {bad[:3]} are not finite float64 tensors")
+    groups = ("features.", "text_features.")
+    named = {*ARRAYS, *since_3, *(OPTIONAL if manifest["prompt_classes"] is not None else ())}
+    unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
+    if unknown:
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
+    _check_values(path, manifest)
+    params = manifest["parameters"]
+    known = cls._get_param_names()
+    if not isinstance(params, dict) or set(params) != set(known):
+        raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
+    if isinstance(params["class_weight"], list):
+        params["class_weight"] = _kept_shares(params["class_weight"], len(manifest["classes"]), path)
+    model = cls(**params)
+    for name in ARRAYS:
+        setattr(model, name, tensors[name])
+    for prefix in ("features", "text_features"):
+        arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
+        features = features_from_arrays(manifest[prefix], arrays)
+        if set(arrays) != set(features.to_arrays()):
+            raise ModelFileError(
+                f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
+            )
+        setattr(model, f"{prefix}_", features)
+    model.classes_ = np.asarray(manifest["classes"])
+    if model.classes_.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
+        model.classes_ = np.array(manifest["classes"], dtype=object)
+    model.n_features_in_ = int(manifest["n_features_in"])
+    if manifest["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+    model.n_iter_, model.temperature_ = int(manifest["n_iter"]), float(manifest["temperature"])
+    model.objective_ = float(model.eigenvalues_.sum())
+    model.diagnostics_ = manifest["diagnostics"]
+    model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
+    model.seed_ = manifest["seed"]
+    _set_since_3(model, manifest, tensors)
+    _check_shapes(path, model)
+    return model
+
+
+def _set_since_3(model: FairerCLIP, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
+    """Set what files have since version 3; a model of version 2 does without."""
+    r = model.components_.shape[-1]
+    model.intercept_ = tensors.get("intercept_", np.zeros(r))
+    model.text_intercept_ = tensors.get("text_intercept_", np.zeros(r))
+    places = manifest["prompt_classes"]
+    model.prompt_classes_ = None if places is None else np.array(places, dtype=np.int64)
+    model.prompts_ = None if places is None else tensors["prompts_"]
+    model.rows_ = None
+    if manifest["n_rows"] is not None:
+        model.rows_ = RowSummary(manifest["n_rows"], tensors["row_lengths"], tensors["row_mean"])
+
+
+def _check_shapes(path: Path, model: FairerCLIP) -> None:
+    D, r = model.components_.shape if model.components_.ndim == 2 else (-1, -1)
+    c = len(model.classes_)
+    expected = {
+        "mean_": (D,),
+        "text_components_": (model.text_features_.n_features, r),
+        "text_mean_": (model.text_features_.n_features,),
+        "zero_": (r,),
+        "directions_": (c, r),
+        "score_weights_": (c, r),
+        "score_constants_": (c,),
+        "intercept_": (r,),
+        "text_intercept_": (r,),
+    }
+    if model.prompts_ is not None and model.prompt_classes_ is not None:
+        expected["prompts_"] = (len(model.prompt_classes_), model.n_features_in_)
+    wrong = [name for name, shape in expected.items() if getattr(model, name).shape != shape]
+    sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
+    if model.rows_ is not None:
+        seen = (model.rows_.lengths.shape, model.rows_.mean.shape)
+        wrong += ["row_lengths, row_mean"] if seen != ((3,), (model.n_features_in_,)) else []
+    # One for each of the r dimensions; a column of ones has none, and sensitive shifts widen the space to one dimension
+    # per class, which adds none.
+    kept = model.eigenvalues_.size
+    if model.eigenvalues_.ndim != 1 or not (kept in (r, r - 1) or r in (c, c + 1)) or not 1 <= kept:
+        wrong.append("eigenvalues_")
+    if wrong or r < 1 or sizes != (D, model.n_features_in_, model.n_features_in_):
+        raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or sizes})")

@@ -1,0 +1,104 @@
+"""The estimator's parameters: their ranges in one place, and the published presets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_within
+from fairerclip.errors import IdleParameterWarning, ParameterError
+from fairerclip.features import KERNELS
+from fairerclip.features.bandwidth import parse_bandwidth
+from fairerclip.features.feature_map import check_n_features
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "kernel": KERNELS,
+    "alignment": ("linear", "rbf"),
+    "criterion": ("marginal", "conditional"),
+    "scaling": ("spectral", "paper"),
+    "solver": ("auto", "cholesky", "cg"),
+    "dtype": ("float32", "float64"),
+    "decision": ("target", "prompts"),
+    "decision_zero": ("balanced", "mean", "none"),
+    "sensitive_terms": ("each", "intersection"),
+    "sensitive_kind": ("auto", "categorical", "continuous"),
+}
+STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
+SMALLEST_RIDGE = 1e-30
+"""Its inverse, squared, is finite."""
+FOLLOWING = ("tau_text", "tau_z_text")
+"""Strengths that may be None: as strong as on the image side."""
+
+
+def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
+    """The offsets as one finite number per class, or None."""
+    if offsets is None:
+        return None
+    try:
+        values = () if isinstance(offsets, str) else tuple(map(as_number, offsets))
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) != n_classes or not all(abs(value) <= LARGEST for value in values):
+        raise ParameterError(
+            f"offsets must be {n_classes} numbers of at most {LARGEST:g} in size, one per class in the order of "
+            f"classes_; got {offsets!r:.200}"
+        )
+    return values
+
+
+def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[float, ...], ...] | None:
+    """The sensitive shifts as finite numbers, one per class and sensitive value, or None."""
+    if shifts is None:
+        return None
+    try:
+        rows = tuple(tuple(map(as_number, row)) for row in shifts)
+    except (TypeError, ValueError):
+        rows = ()
+    fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
+    if not fits or not all(abs(value) <= LARGEST for row in rows for value in row):
+        raise ParameterError(
+            f"sensitive_shifts must be {n_classes} rows of {n_values} numbers of at most {LARGEST:g} in size, "
+            f"one per class and sensitive value; got {shifts!r:.200}"
+        )
+    return rows
+
+
+def check_strength(name: str, value: Any, scaling: str) -> None:
+    """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
+    number = as_number(value)
+    if not 0 <= number <= LARGEST or (scaling == "spectral" and number >= 1):
+        span = "[0, 1)" if scaling == "spectral" else f"[0, {LARGEST:g}]"
+        raise ParameterError(
+            f"{name} must be a number in {span} with scaling={scaling!r}; got {value!r:.200}"
+        )
+
+
+def check_parameters(params: Mapping[str, Any]) -> None:
+    """Refuse the first parameter that is out of range, saying what is accepted."""
+    for name, accepted in CHOICES.items():
+        check_choice(name, params[name], accepted)
+    for name in STRENGTHS:
+        if params[name] is None and name in FOLLOWING:
+            continue
+        check_strength(name, params[name], params["scaling"])
+    share = params["zero_shot"]
+    if share is not None and not 0 <= as_number(share) <= 1:
+        raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
+    for name in ("refine", "orthogonal", "normalize"):
+        if not isinstance(params[name], bool):
+            raise ParameterError(f"{name} must be True or False; got {params[name]!r}")
+    for name in ("gamma", "gamma_text"):
+        check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
+    parse_bandwidth(params["bandwidth"])
+    check_n_features(params["n_features"])
+    for name in ("max_iter", "n_components"):
+        if name != "n_components" or params[name] is not None:
+            check_count(name, params[name])
+    if params["decision"] == "target" and params["decision_zero"] != "balanced":
+        warnings.warn(
+            f"decision_zero={params['decision_zero']!r} has no effect with decision='target', whose boundaries follow "
+            "from the target; it is for decision='prompts'",
+            IdleParameterWarning,
+            stacklevel=3,
+        )

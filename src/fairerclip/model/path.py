@@ -1,0 +1,332 @@
+"""The whole (τ, τ_z) plane from one factorisation, its trade-off table, and the choice of a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import (
+    LabelError,
+    NoSolutionError,
+    ParameterError,
+    ShapeError,
+    StateError,
+    TextCollapseError,
+)
+from fairerclip.inputs.encode import Encoded, encode
+from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
+from fairerclip.metrics import cell_accuracies, shrunken_worst_group
+from fairerclip.model.parameters import CHOICES, check_strength
+from fairerclip.solver.alternation import Encoders, Setting, alternate
+from fairerclip.solver.rows import BLOCK_ROWS
+
+if TYPE_CHECKING:
+    from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.prepare import Prepared
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DEFAULT_TAUS = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
+"""τ where none are given; the last step before 1 is where the penalty takes over."""
+MOST_POINTS = 100_000
+"""Of a plane."""
+PRIOR = 8.0
+"""Rows' worth of the average by which a small group's accuracy is shrunk in ``shrunken_worst_group``."""
+CHOOSE = {"worst_group": 1, "shrunken_worst_group": 1, "average": 1, "gap": -1, "eod": -1}
+"""What `TauPath.best` can choose by: 1 for the largest, -1 for the smallest."""
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One point of the plane: a solution, or why there is none."""
+
+    setting: Setting
+    encoders: Encoders | None
+    n_iter: int
+    failure: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class PathCells:
+    """Correct rows at every point (g, c, |S|) and rows (c, |S|) of the latest evaluation, with their labels."""
+
+    hits: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    classes: NDArray[Any]
+    groups: NDArray[Any]
+
+
+def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
+    if given is None:
+        return list(default)
+    try:
+        values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim != 1 or not len(values):
+        raise ParameterError(f"{name} must be a number or a list of numbers, one at least; got {given!r}")
+    return [float(v) for v in values]
+
+
+def path_grid(
+    setting: Setting, taus: Any, tau_zs: Any, criterion: Any, zero_shots: Any = None, *, has_text: bool = True
+) -> list[Setting]:
+    """Settings of every point, checked; criterion slowest, then the zero-shot share, then τ_z, then τ.
+
+    Without prompts there are no zero-shot scores to share, whatever is asked for.
+    """
+    criteria = [setting.criterion] if criterion is None else _as_list(criterion)
+    for name in criteria:
+        if name not in CHOICES["criterion"]:
+            raise ParameterError(f"criterion must be one of {CHOICES['criterion']} or a list; got {name!r}")
+    tau_list, tau_z_list = _values("taus", taus, DEFAULT_TAUS), _values("tau_zs", tau_zs, [setting.tau_z])
+    check_plane(tau_list, tau_z_list, setting.scaling)
+    shares = _values("zero_shots", zero_shots if has_text else None, [setting.zero_shot])
+    if not all(0 <= share <= 1 for share in shares):
+        raise ParameterError(f"zero_shots must be numbers in [0, 1]; got {zero_shots!r}")
+    return [
+        replace(setting, tau=tau, tau_z=tau_z, criterion=name, zero_shot=share)
+        for name in criteria
+        for share in shares
+        for tau_z in tau_z_list
+        for tau in tau_list
+    ]
+
+
+def check_plane(taus: Sequence[float], tau_zs: Sequence[float], scaling: str) -> None:
+    """Refuse strengths out of range, and a plane of more points than anyone waits for."""
+    for name, values in (("tau", taus), ("tau_z", tau_zs)):
+        for value in values:
+            check_strength(name, value, scaling)
+    if len(taus) * len(tau_zs) > MOST_POINTS:
+        raise ParameterError(
+            f"a plane has at most {MOST_POINTS:,} points (values of tau × values of tau_z); "
+            f"got {len(taus):,} × {len(tau_zs):,}"
+        )
+
+
+def check_by(by: str) -> None:
+    """Refuse what `TauPath.best` cannot choose by."""
+    if by not in CHOOSE:
+        raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
+
+
+def _as_list(value: str | Iterable[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def solve_path(
+    prepared: Prepared,
+    grid: Sequence[Setting],
+    *,
+    refine: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[PathPoint]:
+    """Solve every point of a grid on one factorisation; docs/math.md#path.
+
+    Every point starts from the labels that the fit started from, known and guessed, so that its parameters fit it
+    again. With labels fixed a point is a few k×k eigenproblems and no pass over the data. A point where the text side
+    collapses or the penalty wins everywhere is kept with its reason.
+    """
+    points = []
+    free = prepared.free if refine else None
+    for done, setting in enumerate(grid, 1):
+        try:
+            result = alternate(prepared.problem, prepared.y, setting, free)
+            points.append(PathPoint(setting, result.last.encoders(), len(result.history), None))
+        except (NoSolutionError, TextCollapseError) as error:
+            points.append(PathPoint(setting, None, 0, str(error)))
+        if progress is not None:
+            progress(done, len(grid))
+    return points
+
+
+class TauPath:
+    """Every model on a (τ, τ_z) grid.
+
+    Examples
+    --------
+    >>> from fairerclip import FairerCLIP
+    >>> from fairerclip.data import simulate
+    >>> task = simulate("multiclass", seed=0)
+    >>> attribute = task.sensitive_attribute()
+    >>> model = FairerCLIP(n_features=300, random_state=0).fit(
+    ...     task.train.X, task.train.y, text=task.text_target, sensitive_text=attribute.text)
+    >>> path = model.path([0.0, 0.5, 0.8])
+    >>> table = path.evaluate(task.val.X, task.val.y, task.val.sensitive())
+    >>> [row["tau"] for row in table]
+    [0.0, 0.5, 0.8]
+    >>> path.best(by="worst_group").tau in (0.0, 0.5, 0.8)
+    True
+    """
+
+    def __init__(self, model: FairerCLIP, points: Sequence[PathPoint], refine: bool) -> None:
+        self._model = model
+        self.points = tuple(points)
+        self.refine = refine
+        self.table: list[dict[str, Any]] | None = None
+        self.cells: PathCells | None = None
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[PathPoint]:
+        return iter(self.points)
+
+    def model(self, index: int) -> FairerCLIP:
+        """The fitted model at one point."""
+        return self._model._at(self.points[index].setting, refine=self.refine)
+
+    def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
+        """Class scores (b, c) of every solved point, by its number, for block after block of rows. O(n·D·g·r) time."""
+        X = self._model._rows(X)
+        solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
+        if not solved:
+            return
+        U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
+        offset = np.concatenate([e.mean @ e.components - e.intercept for _, e in solved])
+        stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
+            parts = np.split(Phi @ U.astype(Phi.dtype) - offset, stops, axis=1)
+            found = {g: e.decision.scores(Z) for (g, e), Z in zip(solved, parts, strict=True)}
+            yield slice(start, start + len(Phi)), found
+
+    def predict_codes(self, X: Any) -> Ints:
+        """Class codes at every point (g, n); -1 where a point has no solution."""
+        X = self._model._embeddings(X, reset=False)  # lists and data frames have no shape of their own
+        codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
+        for block, found in self.scores(X):
+            for g, scores in found.items():
+                codes[g, block] = scores.argmax(axis=1)
+        return codes
+
+    def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:
+        """Average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
+
+        ``sensitive_features`` as `FairerCLIP.fit` takes it; several attributes are crossed, a quantity must
+        be binned first. Rows whose label is missing are left out.
+        """
+        missing = self._model.missing_label_
+        encoded = encode(y, missing_label=missing, classes=self._model.classes_)
+        groups = encode_groups(sensitive_features, missing)
+        predicted = self.predict_codes(X)
+        sizes = [predicted.shape[1], len(encoded.codes), len(groups.codes)]
+        if len(set(sizes)) > 1:
+            raise ShapeError(f"X, y and sensitive_features must have as many rows each; got {sizes}")
+        known = ~encoded.missing & ~groups.missing
+        if not known.any():
+            raise LabelError("no row has both a target and a sensitive label: nothing to evaluate on")
+        predicted = predicted[:, known]
+        hits, counts = cell_accuracies(
+            encoded.codes[known],
+            np.maximum(predicted, 0),  # a point without solution has no row of its own below
+            groups.codes[known],
+            n_classes=len(encoded.classes),
+            n_sensitive=len(groups.classes),
+        )
+        self.cells = PathCells(hits, counts, encoded.classes, groups.classes)
+        self.table = [
+            _row(point, hits[g], counts, encoded.classes, groups.classes)
+            for g, point in enumerate(self.points)
+        ]
+        return self.table
+
+    def best(self, by: str = "worst_group") -> FairerCLIP:
+        """The fitted model at the best point of the latest `evaluate`; ties go to the better average.
+
+        ``by``: "worst_group", "shrunken_worst_group" (small groups shrunk towards the average, which
+        is steadier where a group has a handful of rows), "average", "gap" or "eod".
+        """
+        return self.model(self.best_index(by))
+
+    def best_index(self, by: str = "worst_group") -> int:
+        """Which point `best` takes."""
+        check_by(by)
+        if self.table is None:
+            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
+        table = self.table
+        if all(row["failure"] is not None for row in table):
+            raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
+        solved = [g for g, row in enumerate(table) if row[by] is not None]
+        if not solved:
+            raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
+        return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
+
+
+def encode_groups(sensitive_features: Any, missing_label: Any) -> Encoded:
+    """Groups of labelled rows: the values of one attribute, or the combinations of several."""
+    columns = sensitive_columns(sensitive_features, missing_label=missing_label)
+    quantities = [c.name for c in columns if c.continuous]
+    if quantities:
+        raise LabelError(f"groups need categories; {', '.join(quantities)} is a quantity: bin it first")
+    if len(columns) == 1 and columns[0].codes is not None and columns[0].categories is not None:
+        return Encoded(columns[0].codes, columns[0].categories)
+    missing = np.any([c.codes < 0 for c in columns if c.codes is not None], axis=0)
+    crossed = intersect(columns)
+    if crossed.codes is None or crossed.categories is None:
+        raise AssertionError("an intersection of categories has codes")
+    return Encoded(np.where(missing, -1, crossed.codes), crossed.categories)
+
+
+def _row(
+    point: PathPoint,
+    hits: NDArray[Any],
+    counts: NDArray[Any],
+    classes: NDArray[Any],
+    groups: NDArray[Any],
+) -> dict[str, Any]:
+    setting = point.setting
+    row: dict[str, Any] = {
+        "tau": setting.tau,
+        "tau_z": setting.tau_z,
+        "criterion": setting.criterion,
+        "zero_shot": setting.zero_shot,
+        "failure": point.failure,
+    }
+    names = (
+        "average",
+        "worst_group",
+        "worst_group_name",
+        "worst_group_n",
+        "gap",
+        "eod",
+        "shrunken_worst_group",
+    )
+    if point.encoders is None:
+        return {**row, **dict.fromkeys(names)}
+    seen = counts > 0
+    accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=seen)
+    average = float(hits.sum() / counts.sum())
+    k, s = np.unravel_index(int(np.nanargmin(accuracy)), accuracy.shape)
+    worst = float(accuracy[k, s])
+    # As `group_report` has it: of two classes the second is the positive one; None where no two groups
+    # of it can be compared.
+    compared = accuracy[-1:] if len(classes) == 2 else accuracy
+    compared = compared[np.isfinite(compared).sum(axis=1) > 1]
+    spread = np.nanmax(compared, axis=1) - np.nanmin(compared, axis=1)
+    values = (
+        average,
+        worst,
+        f"{classes[k]}, {groups[s]}",
+        int(counts[k, s]),
+        average - worst,
+        float(spread.max()) if len(spread) else None,
+        float(shrunken_worst_group(hits, counts, prior=PRIOR)),
+    )
+    return {**row, **dict(zip(names, values, strict=True))}
+
+
+def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "worst_group") -> list[int]:
+    """Which rows of a path's table no other row beats on both counts, by rising ``x``."""
+    solved = [g for g, row in enumerate(table) if row["failure"] is None]
+    best: list[int] = []
+    for g in sorted(solved, key=lambda g: (-table[g][x], -table[g][y], g)):
+        if not best or table[g][y] > table[best[-1]][y]:
+            best.append(g)
+    return best[::-1]

@@ -1,0 +1,258 @@
+"""From labels to a solvable problem: rows weighted, features drawn, C factored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from fairerclip._util.checks import check_range
+from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.features import FeatureMap, make_features
+from fairerclip.features.feature_map import check_n_features
+from fairerclip.inputs.drift import RowSummary
+from fairerclip.inputs.image_rows import UnitRows, check_directions, check_rows, check_scale, unit_rows
+from fairerclip.inputs.sensitive import ResolvedSensitive
+from fairerclip.inputs.sensitive_columns import SensitiveColumn
+from fairerclip.inputs.target import ResolvedTarget
+from fairerclip.inputs.weights import row_weights
+from fairerclip.inputs.zero_shot_scores import prototypes, without_span, zero_shot_scores
+from fairerclip.solver.alternation import Alternation
+from fairerclip.solver.problem import Problem, Prompts, choose_solver
+from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.terms import Attribute
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CONTINUOUS_LANDMARKS = 20
+"""Nyström landmarks of a continuous attribute: an RBF of one variable has few directions that matter."""
+FEATURE_FIT_ROWS = 20_000
+"""Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
+UNIT_COPY = 0.25
+"""Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
+MAX_LABEL_COLUMNS = 6000
+"""Classes × (1 + sensitive values), and as many zero-shot scores as classes: of so many a fit takes about 2 GB."""
+EXACT_PROMPTS = 5000
+"""The text kernel is exact up to so many prompts, Nyström beyond."""
+
+
+def attributes(
+    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
+) -> list[Attribute]:
+    """ψ(s) of each attribute: one-hot for categories (delta kernel), its expectation in doubt, RBF for a quantity."""
+    out = []
+    for column in columns:
+        if column.soft is not None:
+            out.append(Attribute(_term(column), column.soft))
+        elif column.values is not None:
+            values = column.values[:, None]
+            phi = make_features(
+                "nystroem",
+                values,
+                n_features=CONTINUOUS_LANDMARKS,
+                bandwidth="median",
+                sample_weight=weight,
+                random_state=random_state,
+            )
+            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
+        elif column.codes is not None:
+            present, codes = np.unique(column.codes, return_inverse=True)
+            out.append(Attribute(_term(column), np.eye(len(present))[codes.reshape(-1)]))
+    return out
+
+
+def _term(column: SensitiveColumn) -> str:
+    # The objective's other terms are called y and z, and an attribute may be, too.
+    return column.name if column.name == "s" else f"s:{column.name}"
+
+
+def text_prompts(
+    target: ResolvedTarget, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
+) -> Prompts:
+    """Features of the prompts: exact for up to 5000 of them, since there are so few distinct rows."""
+    T = np.concatenate(target.prompts)
+    if normalize and target.has_text:  # class means that stand in for prompts are no embeddings
+        T = np.asarray(unit_rows(T))
+    class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
+    if kernel != "linear":
+        kernel = "exact" if len(T) <= EXACT_PROMPTS else "nystroem"
+    features = make_features(
+        kernel, T, n_features=min(len(T), EXACT_PROMPTS), bandwidth=bandwidth, random_state=seed
+    )
+    return Prompts(
+        features, np.asarray(features.transform(T), dtype=np.float64), class_of, len(target.classes)
+    )
+
+
+def image_features(
+    X: Any, weight: F64, kernel: str, n_features: int, bandwidth: float | str, seed: int
+) -> FeatureMap:
+    """Fit the image side's feature map on the rows with weight, or a seeded sample of them."""
+    rows = np.flatnonzero(weight > 0)
+    if len(rows) > FEATURE_FIT_ROWS:
+        rows = np.sort(np.random.RandomState(seed).choice(rows, FEATURE_FIT_ROWS, replace=False))
+    sample = X if len(rows) == len(weight) else X[rows]
+    return make_features(
+        kernel,
+        np.asarray(sample),
+        n_features=n_features,
+        bandwidth=bandwidth,
+        sample_weight=weight[rows],
+        random_state=np.random.default_rng(seed),  # draws Ω three times faster than a RandomState
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem ready to be solved for any τ, τ_z and criterion."""
+
+    problem: Problem
+    rows: Ints
+    """Row numbers that take part (weight above zero)."""
+    y: Ints
+    """(len(rows),) initial labels."""
+    free: NDArray[np.bool_]
+    """(len(rows),) labels that are guesses."""
+    seed: int
+    """Seed of the RBF alignment features."""
+    target: ResolvedTarget
+    sensitive: ResolvedSensitive
+
+
+def check_weights(sample_weight: Any, n: int) -> F64:
+    """Row weights (n,): ones, or the user's, checked."""
+    if sample_weight is None:
+        return np.ones(n)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ShapeError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row of X")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+        raise ParameterError(
+            "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
+        )
+    return weight
+
+
+def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:
+    """Rows (n, p), checked and at unit length if wanted, and what they looked like before.
+
+    A zero row is an error where its direction is needed: to normalise it, or to compare it with prompts.
+    """
+    check_rows(X, "X", zero_is_error=normalize or prompted)
+    seen = RowSummary.of(X)
+    if normalize:
+        check_directions(X)
+        in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
+        # Rows are read several times: normalise them once where that costs little memory.
+        return unit_rows(X) if in_memory and X.nbytes <= UNIT_COPY * cache_budget() else UnitRows(X), seen
+    check_scale(X)
+    return X, seen
+
+
+def draw_seed(random_state: Any) -> int:
+    """The seed that was given, or one drawn from what was given: a number, so that a fit can be repeated."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        check_range("seed", random_state, "random_state")
+        return int(random_state)
+    try:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise ParameterError(f"random_state: {error}") from None
+
+
+def prepare(
+    X: Any,
+    target: ResolvedTarget,
+    sensitive: ResolvedSensitive,
+    params: Mapping[str, Any],
+    sample_weight: F64,
+) -> Prepared:
+    """Weigh the rows, draw the features and factor C."""
+    _check_label_columns(target, sensitive.columns)
+    random_state = params["random_state"]
+    feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
+    weight = row_weights(
+        params["class_weight"], target.codes, sensitive.groups, target.classes, sample_weight, random_state
+    )
+    features = image_features(
+        X, weight, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
+    )
+    check_n_features(features.n_features)  # linear features are as many as the rows are wide
+    chosen = np.flatnonzero(weight > 0)
+    everything = len(chosen) == X.shape[0]
+    scores = _zero_shot_scores(X, target, sensitive if params["orthogonal"] else None, params["n_components"])
+    rows = FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"])
+    problem = Problem(
+        rows,
+        weight[chosen],
+        tuple(Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weight, random_state)),
+        text_prompts(
+            target, params["kernel"], params["bandwidth"], feature_seed, normalize=params["normalize"]
+        ),
+        target.codes[chosen],
+        gamma=params["gamma"],
+        gamma_text=params["gamma_text"],
+        solver=choose_solver(params["solver"], rows.n_rows, features.n_features, rows.dtype.itemsize),
+        random_state=random_state,
+        scores=None if scores is None else scores[chosen],
+    )
+    free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
+    return Prepared(problem, chosen, target.codes[chosen], free, alignment_seed, target, sensitive)
+
+
+def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
+    """Refuse more classes and sensitive values than their moments have room for."""
+    values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
+    c = len(target.classes)
+    width = c * (1 + values) + (c if target.has_text else 0)
+    if width > MAX_LABEL_COLUMNS:
+        raise LabelError(
+            f"{c:,} classes and {values:,} sensitive values make {width:,} label columns, more than "
+            f"{MAX_LABEL_COLUMNS:,}: fit on fewer classes, or join values"
+        )
+
+
+def _zero_shot_scores(
+    X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
+) -> NDArray[np.floating] | None:
+    """Scores (n, c) for the target, or None without prompts; orthogonal to sensitive prompts where these are given.
+
+    With room for fewer dimensions than classes only differences between classes can be kept.
+    """
+    if not target.has_text:
+        return None
+    centred = n_components is None or n_components < len(target.classes)
+    T = prototypes(target.prompts)
+    if sensitive is not None and sensitive.prompts:
+        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.prompts))])
+    return zero_shot_scores(X, T, centred=centred)
+
+
+def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
+    """How a fit went, ready for JSON: residual, condition, ranks, objective per round, margins of guesses."""
+    problem, target, last = prepared.problem, prepared.target, result.last
+    return {
+        "residual": last.sides.image.residual(last.image),
+        "condition": problem.factor.condition if math.isfinite(problem.factor.condition) else None,
+        "solver": problem.solver,
+        "solver_steps": problem.factor.steps,
+        "rows": problem.rows.n_rows,
+        "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
+        "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
+        "objective": [{"image": h.image, "text": h.text} for h in result.history],
+        "label_changes": [h.label_changes for h in result.history],
+        "converged": result.converged,
+        "pseudo_labels": None if target.guess is None else target.guess.summary(target.codes, target.classes),
+        "pseudo_sensitive": prepared.sensitive.trust,
+    }

@@ -1,1 +1,0 @@
-"""Models as files: data only, checked before use."""

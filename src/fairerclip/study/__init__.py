@@ -1,0 +1,1 @@
+"""Methods side by side, and the paper's tables and figures run again."""

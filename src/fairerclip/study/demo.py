@@ -1,0 +1,88 @@
+"""The whole story on the embedded default: compare, audit, mitigate, trade off, and write a model and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairerclip._util.files import atomic_folder, check_folder
+from fairerclip.auditing.results_old import FILE_NAME as RESULTS
+from fairerclip.auditing.results_old import write_results
+from fairerclip.auditing.run import STEPS as AUDIT_STEPS
+from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.data import open_task
+from fairerclip.data.io.csv_table import write_table
+from fairerclip.errors import OutputExistsError
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import GroupReport
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.report.write import write_report
+
+TABLE, MODEL, PAGE = "path.csv", "model", "report.html"
+VARIANTS = ("none", "target")
+STEPS = len(VARIANTS) + len(AUDIT_STEPS) + 1
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found; every figure in it was computed."""
+
+    reports: list[tuple[str, GroupReport]]
+    results: dict[str, Any]
+    page: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "variants": {name: report.as_dict() for name, report in self.reports},
+            "page": str(self.page),
+            "results": self.results,
+        }
+
+
+def run_demo(
+    output: Path, *, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None
+) -> DemoResult:
+    """Run the demo and write results, the path's table, the chosen model and the page to a folder."""
+    if (
+        output.exists()
+        and not (output / RESULTS).is_file()
+        and not (output.is_dir() and not any(output.iterdir()))
+    ):
+        raise OutputExistsError(f"{output} exists and is not the folder of an earlier demo; give another one")
+    check_folder(output, overwrite=True)
+    source = f"simulated:waterbirds@{seed}" if seed else "simulated:waterbirds"
+    experiment = Experiment.of(open_task(source))
+    test = experiment.task.test
+    reports = [("zero-shot", experiment.report(test, experiment.zero_shot(test)))]
+    for step, labels in enumerate(VARIANTS, 1):
+        model = experiment.fit(FairerCLIP(random_state=seed), labels)
+        name = f"{'labels' if labels == 'target' else 'no labels'}, as it comes"
+        reports.append((name, experiment.report(test, model.predict(test.X))))
+        progress(step, STEPS)
+    options = AuditOptions(labels="target", seed=seed, source=source)
+    results, chosen = audit_task(
+        experiment,
+        options,
+        model=FairerCLIP(random_state=seed),
+        progress=lambda done, _: progress(len(VARIANTS) + done, STEPS),
+    )
+    if chosen is None:
+        raise AssertionError("an audit that fits a model returns it")
+    name = "labels, tuned on validation rows"
+    reports.append((name, experiment.report(test, chosen.predict(test.X))))
+    page = _write(output, results, chosen)
+    progress(STEPS, STEPS)
+    return DemoResult(reports, results, page)
+
+
+def _write(output: Path, results: dict[str, Any], model: FairerCLIP) -> Path:
+    points = [{k: v for k, v in point.items() if k != "correct"} for point in results["plane"]["points"]]
+    with atomic_folder(output, overwrite=True) as fresh:
+        model.save(fresh / MODEL)
+        write_table(points, fresh / TABLE)
+        write_results(results, fresh / RESULTS)
+        write_report(results, fresh / PAGE)
+    return output / PAGE

@@ -1,0 +1,259 @@
+"""The methods that are compared, what each needs, and the settings that each may try.
+
+Every method gets the same number of candidate models, `CANDIDATES`, or the one that it has where nothing can be
+varied. It does not matter what a candidate costs: a point from one factorisation, a share of WiSE, a λ of Orth-Cali, a
+penalty of a probe and the state of a network after some epochs count alike. All are judged alike, too: `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairerclip.errors import ParameterError
+from fairerclip.experiment import Experiment
+
+CANDIDATES = 40
+"""Models that a method may choose from, for one seed."""
+CHECKPOINTS = 10
+"""Models that one training by gradient gives: after every tenth of its epochs."""
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a comparison.
+
+    Attributes
+    ----------
+    key : how the command line names it.
+    title : how tables name it.
+    labels : labels that it learns from: "none", "target" or "all" of the training rows, or "validation" rows alone.
+    home : name in `fairerclip.baselines`, or "FairerCLIP".
+    fixed, candidates : parameters that stay, and the settings to try; the first is the published or default one.
+    gradient : whether it is trained by gradient (extra ``torch``), within a cap in steps; each setting then gives
+        `CHECKPOINTS` models.
+    seeded : whether a seed changes it; else one run stands for all seeds.
+    needs_text, needs_sensitive : whether it needs class prompts, and sensitive values (true or read from prompts).
+    """
+
+    key: str
+    title: str
+    labels: str
+    home: str
+    fixed: Parameters
+    candidates: Sequence[Parameters]
+    gradient: bool = False
+    seeded: bool = True
+    needs_text: bool = True
+    needs_sensitive: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is FairerCLIP, which is tuned by its own search over `SEARCH`."""
+        return self.home == "FairerCLIP"
+
+    @property
+    def needs(self) -> list[str]:
+        """What a task and an installation must have for it, as words for machines."""
+        parts = {
+            "target_labels": self.labels != "none",
+            "sensitive_labels": self.labels == "all",
+            "validation_labels": self.labels == "validation",
+            "class_prompts": self.needs_text,
+            "sensitive_prompts": self.needs_sensitive and self.labels != "all",
+            "torch": self.gradient,
+        }
+        return [name for name, needed in parts.items() if needed]
+
+    def why_not(self, experiment: Experiment) -> str | None:
+        """Why a task does not allow it; None where it does."""
+        task = experiment.task
+        if "train" not in task.splits:
+            return "the task has no training split"
+        train = task.train
+        if self.labels != "none" and (train.y is None or (train.y < 0).all()):
+            return "there are no target labels in training"
+        without = [name for name in experiment.sensitive if name not in train.s]
+        if self.labels == "all" and (without or not experiment.sensitive):
+            return "there are no sensitive labels in training"
+        if self.labels == "validation" and not experiment.has_validation():
+            return "there are no validation rows with both labels to learn from"
+        if self.needs_text and experiment.text is None:
+            return "there are no class prompts"
+        silent = [name for name in experiment.sensitive if task.sensitive[name].text is None]
+        if self.needs_sensitive and self.labels != "all" and (silent or not experiment.sensitive):
+            return "there are no prompts to read the sensitive attribute from"
+        return None
+
+
+def _settings(name: str, first: float, values: Sequence[float]) -> list[Parameters]:
+    """A setting per value of one parameter, the first one leading."""
+    return [{name: value} for value in (first, *(v for v in values if v != first))]
+
+
+PENALTIES = _settings("C", 1.0, [10.0 ** (k / 5) for k in range(-25, 15)])
+"""From 1e-5 to 631."""
+L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 13) for k in range(-33, 7)])
+"""From 0.003 to 3, as the published grids."""
+STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 31))])
+"""Of Orth-Cali, up to 1e5."""
+SHARES: list[Parameters] = [
+    {"alpha": 0.5, "C": 1.0},
+    {"alpha": 0.0},
+    *({"alpha": k / 10, "C": C} for C in (1.0, 0.01, 0.1, 10.0) for k in range(1, 10) if (k, C) != (5, 1.0)),
+    *({"alpha": 1.0, "C": C} for C in (0.1, 1.0, 10.0)),
+]
+"""Of WiSE, from zero-shot to the probe."""
+RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
+RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
+"""Of CLIP-Adapter: the two that its authors found best on their datasets."""
+ONCE: list[Parameters] = [{}]
+SEARCH: Mapping[str, Sequence[Any]] = {
+    "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
+    "taus": [0.0, 0.8, 0.98],
+    "zero_shots": [0.0, 0.5, 0.75],
+    "criteria": ["marginal", "conditional"],
+}
+"""What FairerCLIP tries here, its defaults and both ends around them: with the zero-shot classifier, and that with
+orthogonal prompts, `CANDIDATES` models. Its own search has nine times as many."""
+
+
+def _contrastive() -> list[Parameters]:
+    """Both published recipes, each with the published step size and a longer one for unit rows."""
+    from fairerclip.baselines.contrastive_adapter import PUBLISHED
+
+    return [{**PUBLISHED[name], "lr": lr} for name in ("waterbirds", "celeba") for lr in (1e-3, 1e-2)]
+
+
+def _fairerclip(labels: str) -> Method:
+    told = {"none": "no labels", "target": "labels", "all": "labels and S"}[labels]
+    return Method(
+        f"fairerclip-{labels}",
+        f"FairerCLIP, {told}",
+        labels,
+        "FairerCLIP",
+        {},
+        ONCE,
+        needs_text=labels == "none",
+        needs_sensitive=True,
+    )
+
+
+def _probe(key: str, title: str, labels: str, **fixed: Any) -> Method:
+    needs = fixed.get("class_weight") == "group"
+    return Method(
+        key,
+        title,
+        labels,
+        "LinearProbe",
+        fixed,
+        PENALTIES,
+        seeded=False,
+        needs_text=False,
+        needs_sensitive=needs,
+    )
+
+
+def _wise(key: str, title: str, **fixed: Any) -> Method:
+    return Method(key, title, "target", "WiSE", fixed, SHARES, seeded=False, needs_sensitive=bool(fixed))
+
+
+def _by_gradient(key: str, title: str, home: str, candidates: Sequence[Parameters], **fixed: Any) -> Method:
+    needs_text = fixed.get("solver") != "sgd"
+    return Method(key, title, "target", home, fixed, candidates, gradient=True, needs_text=needs_text)
+
+
+def _dfr(key: str, title: str, labels: str, variant: str) -> Method:
+    return Method(key, title, labels, "DFR", {"variant": variant}, L1_PENALTIES, needs_text=False)
+
+
+METHODS = (
+    Method("zero-shot", "Zero-shot", "none", "ZeroShot", {}, ONCE, seeded=False),
+    Method("orth-proj", "Orth-Proj", "none", "OrthProj", {}, ONCE, seeded=False, needs_sensitive=True),
+    Method(
+        "orth-cali",
+        "Orth-Cali",
+        "none",
+        "OrthCali",
+        {},
+        STRENGTHS,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method(
+        "leace",
+        "LEACE, zero-shot head",
+        "none",
+        "LEACE",
+        {"head": "zero-shot"},
+        ONCE,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    _fairerclip("none"),
+    _probe("probe", "ERM probe, logistic", "target"),
+    _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),
+    _probe("probe-group", "Group-balanced probe, Ŝ", "target", class_weight="group"),
+    Method(
+        "leace-probe",
+        "LEACE, probe head",
+        "target",
+        "LEACE",
+        {"head": "probe"},
+        PENALTIES,
+        seeded=False,
+        needs_text=False,
+        needs_sensitive=True,
+    ),
+    _wise("wise", "WiSE interpolation"),
+    _wise("wise-group", "WiSE interpolation, group weights on Ŝ", class_weight="group"),
+    _by_gradient("probe-sgd", "ERM probe, SGD", "LinearProbe", RATES, solver="sgd"),
+    _by_gradient("adapter", "ERM adapter", "Adapter", RATES),
+    _by_gradient("clip-adapter", "CLIP-Adapter", "Adapter", RATIOS, variant="clip-adapter", hidden=None),
+    _by_gradient("dfr-subsample", "DFR, pseudo-groups, subsample", "DFR", RATES, variant="subsample"),
+    _by_gradient("dfr-upsample", "DFR, pseudo-groups, upsample", "DFR", RATES, variant="upsample"),
+    _by_gradient("contrastive-adapter", "Contrastive Adapter", "ContrastiveAdapter", _contrastive()),
+    _fairerclip("target"),
+    _probe("probe-group-true", "Group-balanced probe, true S", "all", class_weight="group"),
+    _dfr("dfr-train", "DFR, training groups", "all", "train"),
+    _fairerclip("all"),
+    _dfr("dfr-validation", "DFR, validation groups", "validation", "validation"),
+)
+"""All methods, in the order of tables: without labels, with labels, with labels and true S, on validation rows."""
+
+
+def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
+    """Methods by key, all unless given."""
+    known = {method.key: method for method in METHODS}
+    unknown = [key for key in keys or () if key not in known]
+    if unknown:
+        raise ParameterError(f"no method {unknown[0]!r}; there are {', '.join(known)}")
+    return list(METHODS) if keys is None else [known[key] for key in keys]
+
+
+def make(
+    method: Method,
+    parameters: Parameters,
+    seed: int,
+    max_steps: int | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> Any:
+    """An unfitted estimator; ``max_steps`` caps training by gradient, and ``progress`` hears of its epochs."""
+    if method.is_own:
+        from fairerclip.model.estimator import FairerCLIP
+
+        return FairerCLIP(**method.fixed, **parameters, random_state=seed)
+    from fairerclip import baselines
+
+    maker: Callable[..., Any] = getattr(baselines, method.home)
+    names = maker().get_params()
+    training = {"max_steps": max_steps, "progress": progress} if method.gradient else {}
+    given = {**method.fixed, **parameters, **training}
+    own = {name: value for name, value in given.items() if name in names}
+    rest = {name: value for name, value in given.items() if name not in names}
+    if rest:  # how a probe is trained by gradient is not part of what it is
+        own["recipe"] = rest
+    return maker(**own, **({"random_state": seed} if "random_state" in names else {}))

@@ -1,0 +1,215 @@
+"""MaxSkew@1000 of five opposite pairs of prompts, under every convention that is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.numbers import number
+from fairerclip.experiment import UNKNOWN, Experiment, default_cut
+from fairerclip.metrics import max_skew, min_skew, ranking_drift
+from fairerclip.metrics.names import DRIFT, RETRIEVAL
+from fairerclip.report.document import DocumentTable
+from fairerclip.study.methods import chosen_methods, make
+from fairerclip.study.paper.accuracy import published_table
+from fairerclip.study.paper.context import Context, Outcome, job
+from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model
+from fairerclip.study.paper.published import published
+from fairerclip.study.paper.task_source import SourceTask
+from fairerclip.study.run_method import fit_arguments
+
+ATTRIBUTES = ("sex", "race")
+METHODS = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip", "fairerclip-paper")
+TITLES = {
+    "zero-shot": "Zero-shot",
+    "orth-proj": "Orth-Proj",
+    "orth-cali": "Orth-Cali, λ = 1000",
+    "leace": "LEACE, zero-shot head",
+    "fairerclip": "FairerCLIP, our defaults; one model per pair",
+    "fairerclip-paper": "FairerCLIP as in the paper (fixed); one model per pair",
+}
+CONVENTIONS = {
+    "population": "population",
+    "uniform": "uniform",
+    "absolute": "population, |log|",
+    "absolute_uniform": "uniform, |log|",
+}
+REPLICATES = 100
+NAMES = {"max_skew_sex": "sex", "max_skew_race": "race"}
+
+
+def pair_skews(experiment: Experiment, method: str, quick: bool) -> dict[str, Any]:
+    """Skews of both prompts of a pair, and rank correlations inside groups with zero-shot."""
+    name = experiment.ranked_split()
+    if name is None:
+        raise ValueError("no split has sensitive labels to measure skew with")
+    rows = experiment.task.split(name)
+    groups = experiment.groups(rows)
+    known = np.ones(len(rows), dtype=bool) if groups is None else groups != UNKNOWN
+    X, s = rows.X[known], np.asarray(groups)[known]
+    before, after = experiment.cosines(X), _scores(experiment, method, X, quick)
+    k = default_cut(len(X))
+    drift = ranking_drift(before, after, s, k, n_replicates=REPLICATES, random_state=0)
+    within = [d.spearman_within for d in (drift if isinstance(drift, tuple) else (drift,))]
+    return {
+        "k": k,
+        "split": name,
+        "prompts": list(experiment.classes),
+        "skews": {kind: _skews(after, s, k, kind) for kind in CONVENTIONS},
+        "spearman_within": [None if e is None else float(e.value) for e in within],
+    }
+
+
+def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -> NDArray[Any]:
+    """Inner products with both prompts (n, 2), in the order of the experiment's classes."""
+    model: Any
+    if method.startswith("fairerclip"):
+        from fairerclip.model.estimator import FairerCLIP
+
+        model = FairerCLIP(random_state=0)
+        if method == "fairerclip-paper":
+            model = preset_model("fairface", "paper", "ViT-L/14", quick=quick)
+        elif quick:
+            model.n_features = QUICK_FEATURES
+        model = experiment.fit(model, "none")
+    else:
+        spec = chosen_methods([method])[0]
+        model = make(spec, {"lam": 1000.0} if method == "orth-cali" else {}, 0)
+        arguments = fit_arguments(spec, experiment)
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+    order = model.classes_.tolist()
+    return np.asarray(model.scores(X)[:, [order.index(name) for name in experiment.classes]])
+
+
+def _skews(scores: NDArray[Any], groups: NDArray[Any], k: int, kind: str) -> list[float | None]:
+    """One value per prompt; None where |log| is unbounded because a group is not shown at all."""
+    reference = "uniform" if kind.endswith("uniform") else "population"
+    top = np.atleast_1d(max_skew(scores, groups, k, reference=reference))
+    if not kind.startswith("absolute"):
+        return [float(v) for v in top]
+    low = np.atleast_1d(min_skew(scores, groups, k, reference=reference))
+    both = np.maximum(top, -low)
+    return [float(v) if np.isfinite(v) else None for v in both]
+
+
+def run(context: Context) -> Outcome:
+    """Every method × attribute × pair; means over the ten prompts."""
+    outcome = Outcome(notes=[RANKED])
+    for one in context.tasks("fairface"):
+        summary = _measured(context, one)
+        outcome.notes.append(
+            f"{one.title}: fits have all {len(one.task.train)} rows of the training split, since nothing is tuned."
+        )
+        outcome.results[one.encoder] = summary
+        for attribute in ATTRIBUTES:
+            if attribute in summary:
+                outcome.tables.append(_table(one, attribute, summary[attribute]))
+        if context.source.kind == "data" and one.backbone is not None:
+            outcome.notes += _identified(one, summary)
+    outcome.tables.append(published_table("fairface", NAMES))
+    return outcome
+
+
+RANKED = (
+    "Rows are ranked by inner product: in one dimension a cosine is ±1, a tie of thousands. Every reference in use is "
+    "shown, since the published figures do not state theirs. FairerCLIP has one seed here, 0, and is not "
+    "tuned: no row has a target label, and the published figures are of models that saw no sensitive label either."
+)
+
+
+def _measured(context: Context, one: SourceTask) -> dict[str, dict[str, Any]]:
+    names = one.task.class_names
+    pairs = list(zip(names[::2], names[1::2], strict=True))
+    methods = [
+        m for m in METHODS if not context.options.quick or m in ("zero-shot", "orth-proj", "fairerclip")
+    ]
+    pairs = pairs[:2] if context.options.quick else pairs
+    wanted = [
+        (attribute, method, pair)
+        for attribute in ATTRIBUTES
+        if attribute in one.task.sensitive
+        for method in methods
+        for pair in pairs
+    ]
+    jobs = [
+        job(
+            Experiment.of(one.task, [attribute], pair),
+            pair_skews,
+            f"{TITLES[method]}, {attribute}, {' / '.join(pair)}",
+            method=method,
+            quick=context.options.quick,
+        )
+        for attribute, method, pair in wanted
+    ]
+    out: dict[str, dict[str, Any]] = {}
+    for (attribute, method, _), answer in zip(wanted, context.run(jobs), strict=True):
+        out.setdefault(attribute, {}).setdefault(method, []).append(answer)
+    return out
+
+
+def _mean(answers: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+    """Mean over the prompts of all pairs; None where one is unbounded."""
+    values = [v for answer in answers for v in answer["skews"][kind]]
+    return None if any(v is None for v in values) else float(np.mean(values))
+
+
+def _table(one: SourceTask, attribute: str, methods: Mapping[str, Any]) -> DocumentTable:
+    backbones = ("ViT-B/32", "ViT-L/14")
+    columns = ["method", *CONVENTIONS.values(), DRIFT["spearman_within"].label]
+    columns += [f"published, CLIP {b}" for b in backbones]
+    rows: list[list[Any]] = []
+    k, prompts = None, []
+    for method, answers in methods.items():
+        good = [answer for answer in answers if "error" not in answer]
+        told = [_beside(method, attribute, backbone) for backbone in backbones]
+        beside = [None if figure is None else number(figure) for figure in told]
+        if not good:
+            rows.append([TITLES[method], f"failed: {answers[0]['error']}", *[None] * 4, *beside])
+            continue
+        k, prompts = good[0]["k"], [p for answer in good for p in answer["prompts"]]
+        means = [_mean(good, kind) for kind in CONVENTIONS]
+        within = [v for answer in good for v in answer["spearman_within"] if v is not None]
+        shown = ["unbounded" if m is None else number(m) for m in means]
+        failed = (
+            f" ({len(answers) - len(good)} of {len(answers)} pairs failed)"
+            if len(good) < len(answers)
+            else ""
+        )
+        rows.append(
+            [TITLES[method] + failed, *shown, number(float(np.mean(within))) if within else None, *beside]
+        )
+    note = (
+        f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| counts a group that is shown too seldom; it is "
+        "unbounded where a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
+        "order. " + " / ".join(one.task.target_prompts[:2]) + " …"
+    )
+    return DocumentTable(
+        f"{one.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note
+    )
+
+
+def _beside(method: str, attribute: str, backbone: str) -> float | None:
+    key = "fairerclip" if method.startswith("fairerclip") else method
+    found = [p for p in published("fairface", "fairface", key) if p.backbone == backbone]
+    return found[0].figures[f"max_skew_{attribute}"] if found else None
+
+
+def _identified(one: SourceTask, summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Which convention comes nearest to the published zero-shot figures."""
+    told = []
+    for attribute, methods in summary.items():
+        target = _beside("zero-shot", attribute, one.backbone or "")
+        answers = [a for a in methods.get("zero-shot", ()) if "error" not in a]
+        means = {kind: _mean(answers, kind) for kind in CONVENTIONS} if answers else {}
+        there = {kind: mean for kind, mean in means.items() if mean is not None}
+        if target is None or not there:
+            continue
+        nearest = min(there, key=lambda kind: abs(there[kind] - target))
+        told.append(
+            f"{one.encoder}, {attribute}: of the conventions, {CONVENTIONS[nearest]} comes nearest to the published "
+            f"zero-shot figure ({number(there[nearest])} against {number(target)})."
+        )
+    return told

@@ -1,0 +1,183 @@
+"""Single fits of FairerCLIP that entries ask for, as functions that a process of its own can run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import LabelError
+from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.metrics import hsic_bound
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.study.run_method import count_parameters, peak_memory
+
+QUICK_FEATURES = 300
+"""Most features with ``quick``."""
+SHOWN = (
+    "tau",
+    "tau_z",
+    "tau_text",
+    "tau_z_text",
+    "n_features",
+    "gamma",
+    "class_weight",
+    "max_iter",
+    "criterion",
+)
+
+
+def preset_model(dataset: str, origin: str, backbone: str, *, quick: bool) -> FairerCLIP:
+    """The published parameters; with fewer features if ``quick``."""
+    model = FairerCLIP.preset(dataset, source=origin, backbone=backbone)
+    return model.set_params(n_features=min(model.n_features, QUICK_FEATURES)) if quick else model
+
+
+def fit_preset(
+    experiment: Experiment, dataset: str, origin: str, backbone: str, labels: str, quick: bool
+) -> dict[str, Any]:
+    """Fit as published, fixed and untuned; report on the test rows."""
+    model = preset_model(dataset, origin, backbone, quick=quick)
+    return {**fitted(experiment, model, labels), "parameters": _shown(model)}
+
+
+def fit_tuned(
+    experiment: Experiment,
+    parameters: Mapping[str, Any],
+    labels: str,
+    seed: int,
+    taus: Sequence[float] | None,
+    tau_zs: Sequence[float] | None,
+) -> dict[str, Any]:
+    """Fit, choose (τ, τ_z) of the given ones on the validation rows, report on the test rows.
+
+    Without a validation split, or with one point, nothing is chosen. Guessed labels are refined anew at each point
+    where the parameters say so: the model that is chosen is the one that its parameters fit.
+    """
+    model = FairerCLIP(**{**parameters, "random_state": seed})
+    return fitted(experiment, model, labels, taus=taus, tau_zs=tau_zs)
+
+
+def fitted(
+    experiment: Experiment,
+    model: FairerCLIP,
+    labels: str,
+    *,
+    taus: Sequence[float] | None = None,
+    tau_zs: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """Report of a model on the evaluation split, with the seconds and the memory that its fit took."""
+    name = evaluation(experiment)
+    before, start = peak_memory(), time.perf_counter()
+    model = experiment.fit(model, labels)
+    seconds, after = time.perf_counter() - start, peak_memory()
+    if (taus is not None or tau_zs is not None) and experiment.has_validation():
+        plane = model.path(taus if taus is not None else [model.tau], tau_zs)
+        experiment.evaluate_path(plane, "val")
+        model = plane.best(by="shrunken_worst_group")
+    rows = experiment.task.split(name)
+    report = experiment.report(rows, model.predict(rows.X)).as_dict()
+    return {
+        "report": report,
+        "chosen": {"tau": float(model.tau), "tau_z": float(model.tau_z)},
+        "seconds": seconds,
+        "peak_mb": None if before is None or after is None else max(0.0, after - before),
+        "learned": count_parameters(model),
+        "n_features": model.n_features,
+        "split": name,
+    }
+
+
+def _shown(model: FairerCLIP) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in SHOWN}
+
+
+def evaluation(experiment: Experiment) -> str:
+    """The split to report on, or an error."""
+    name = experiment.evaluation_split()
+    if name is None:
+        raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
+    return name
+
+
+def fit_share(
+    experiment: Experiment, share: float, parameters: Mapping[str, Any], seed: int, taus: Sequence[float]
+) -> dict[str, Any]:
+    """`fit_tuned` with labels on a share of the training rows, drawn inside each class × sensitive value."""
+    fewer = subsample(experiment, share, seed)
+    answer = fit_tuned(fewer, parameters, "target", seed, taus, None)
+    return {**answer, "rows": len(fewer.task.train)}
+
+
+def subsample(experiment: Experiment, share: float, seed: int) -> Experiment:
+    """The experiment with a share of each training cell, at least one row of each; all rows at share 1."""
+    if share >= 1:
+        return experiment
+    y, s = experiment.labels(experiment.task.train)
+    rng = np.random.default_rng([seed, round(share * 1000)])
+    keep: list[NDArray[np.intp]] = []
+    for cell in np.unique(np.column_stack([y, s]), axis=0):
+        rows = np.flatnonzero((y == cell[0]) & (s == cell[1]))
+        keep.append(rng.choice(rows, size=max(1, round(share * len(rows))), replace=False))
+    chosen = np.sort(np.concatenate(keep))
+    train = experiment.task.train
+    fewer = replace(
+        train,
+        X=train.X[chosen],
+        y=None if train.y is None else train.y[chosen],
+        s={name: codes[chosen] for name, codes in train.s.items()},
+        ids=None if train.ids is None else train.ids[chosen],
+    )
+    task = replace(experiment.task, splits={**experiment.task.splits, "train": fewer})
+    return replace(experiment, task=task)
+
+
+def plane(
+    experiment: Experiment,
+    parameters: Mapping[str, Any],
+    labels: str,
+    seed: int,
+    taus: Sequence[float],
+    tau_zs: Sequence[float] | None,
+) -> dict[str, Any]:
+    """Average and worst group of every (τ, τ_z) on the evaluation split, from one factorisation.
+
+    ``rescale`` is what τ_z counts for in τ_eff = τ / (1 + rescale·τ_z); docs/math.md#one-step.
+    """
+    name = evaluation(experiment)
+    model = experiment.fit(FairerCLIP(**{**parameters, "random_state": seed}), labels)
+    table = experiment.evaluate_path(model.path(taus, tau_zs), name)
+    points = [{k: row[k] for k in ("tau", "tau_z", "average", "worst_group", "gap", "eod")} for row in table]
+    return {"split": name, "points": points, "rescale": rescale(experiment, model)}
+
+
+def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
+    """d²/2 of docs/math.md#one-step, where the plane is one curve under the paper's scaling; else None."""
+    if len(experiment.classes) != 2 or model.scaling != "paper" or model.decision != "prompts":
+        return None
+    one, other = model.transform_text(experiment.text)
+    return float(np.sum((other - one) ** 2) / 2)
+
+
+def measure(
+    experiment: Experiment, permutations: int, max_rows: int, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S; and how large HSIC can be."""
+    from fairerclip.auditing.sections.representation import audit_representation
+
+    rows = experiment.task.split(evaluation(experiment))
+    model = experiment.fit(FairerCLIP(**parameters), "target")
+    stages = {"before": rows.X, "after": model.transform(rows.X)}
+    found = audit_representation(
+        experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
+    )
+    y, s = experiment.labels(rows)
+    known = (y != UNKNOWN) & (s != UNKNOWN)
+    return {
+        "stages": found or [],
+        "bounds": {"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
+    }

@@ -1,0 +1,351 @@
+"""One method on one task with one seed: its candidate models on the same validation rows, the best read once on test.
+
+Every method is chosen as FairerCLIP is: by the expected worst group, with offsets of the class scores, as far as
+held-out halves of the validation rows trust either (`tuning.choose`). Beside it stands what its authors would have
+taken: the candidate with the best worst group on these rows, or the published setting of what takes no labels, without
+offsets.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.baselines.softmax import shared_solutions
+from fairerclip.errors import LabelError, NonFiniteError
+from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
+from fairerclip.tuning.choose import choose
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective
+from fairerclip.tuning.search import Candidate, Pool
+
+F64 = NDArray[np.float64]
+
+CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
+"""DFR averages the weights of many draws of balanced rows, but, as published, takes one draw while C is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """One candidate: its settings, the model, the seconds of its fit and its scores on the validation rows."""
+
+    parameters: Mapping[str, Any]
+    model: Any
+    seconds: float
+    fit: int
+    scores: F64 = field(default_factory=lambda: np.empty((0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenModel:
+    """A fitted model, the offsets of its scores (c,), and how it was chosen."""
+
+    model: Any
+    offsets: F64
+    parameters: Mapping[str, Any]
+    candidates: int
+    seconds: float
+    """Of its fit alone."""
+    strategy: str | None = None
+    value: float | None = None
+    """On the validation rows: expected worst group, and a little of the average."""
+    as_published: Tried | None = None
+    """What its authors would have taken; None for FairerCLIP, whose presets are published."""
+    failures: tuple[str, ...] = ()
+    """Settings that diverged."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        return np.asarray(self.model.classes_[(self.model.scores(X) + self.offsets).argmax(axis=1)])
+
+
+def run_method(
+    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
+) -> dict[str, Any]:
+    """Choose among the candidates of a method on the validation split and report on the test split.
+
+    Without labelled validation rows the first setting is taken as it is, and FairerCLIP with its defaults.
+    ``max_steps`` caps the training of one setting of a method that is trained by gradient.
+
+    Returns
+    -------
+    dict
+        JSON-ready: the report, predicted codes of the rows reported on, the report of the model as its authors would
+        have chosen it (``as_published``; None for FairerCLIP), what was chosen of how many candidates,
+        seconds of the chosen fit and of all, parameters, and the memory that fitting took beyond what was there before
+        (None where the system does not tell).
+    """
+    reason = method.why_not(experiment)
+    if reason is not None:
+        raise LabelError(f"{method.title}: {reason}")
+    name = experiment.evaluation_split()
+    if name is None:
+        raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
+    before, started = peak_memory(), time.perf_counter()
+    chosen = choose_model(method, experiment, seed, max_steps=max_steps)
+    seconds = time.perf_counter() - started
+    rows = experiment.task.split(name)
+    predicted = chosen.predict(rows.X)
+    after = peak_memory()
+    published = chosen.as_published
+    return {
+        "seed": seed,
+        "split": name,
+        "report": experiment.report(rows, predicted).as_dict(),
+        "predicted": [experiment.classes.index(label) for label in predicted.tolist()],
+        "as_published": None
+        if published is None
+        else {
+            "report": experiment.report(rows, published.model.predict(rows.X)).as_dict(),
+            "chosen": {**method.fixed, **published.parameters},
+        },
+        "chosen": {**method.fixed, **chosen.parameters},
+        "offsets": chosen.offsets.tolist(),
+        "strategy": chosen.strategy,
+        "validation_value": chosen.value,
+        "candidates": chosen.candidates,
+        "seconds": chosen.seconds,
+        "seconds_in_all": seconds,
+        "parameters": count_parameters(chosen.model),
+        "peak_mb": None if before is None or after is None else max(0.0, after - before),
+        "notes": [*_notes(chosen.model), *(f"left out: {failure}" for failure in chosen.failures)],
+    }
+
+
+def choose_model(
+    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
+) -> ChosenModel:
+    """The model that the validation rows like best, of all that the method may try."""
+    if method.is_own:
+        return _own(method, experiment, seed)
+    if not experiment.has_validation():
+        first = _train(method, method.candidates[0], experiment, seed, 0, max_steps)[-1]
+        none = _no_offsets(first.model)
+        return ChosenModel(first.model, none, first.parameters, 1, first.seconds, as_published=first)
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    known = (y != UNKNOWN) & (s != UNKNOWN)
+    failures: list[str] = []
+    with shared_solutions():
+        if method.labels == "validation":
+            tried = _cross_fitted(method, experiment, seed, known)
+        else:
+            tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
+    classes = tried[0].model.classes_
+    judge = Judge(
+        np.array([classes.tolist().index(label) for label in y[known].tolist()]),
+        np.unique(s[known], return_inverse=True)[1].reshape(-1),
+        len(classes),
+        len(np.unique(s[known])),
+    )
+    pool = Pool(
+        [Candidate(dict(t.parameters), t.fit, t.scores.astype(np.float32)) for t in tried],
+        given=_given(tried),
+        zero_shot=next((i for i, t in enumerate(tried) if t.parameters.get("alpha") == 0), None),
+        classes=classes,
+        grid={},
+        fits=1 + tried[-1].fit,
+        planned=len(method.candidates),
+        seconds=0.0,
+        failures=failures,
+    )
+    found = choose(pool, judge, Objective("worst_group"))
+    best, offsets = tried[found.choice.candidate], found.choice.offsets
+    published = _as_published(method, tried, judge)
+    if not method.gradient:
+        # Whole, and alone: neither a draft nor helped by other candidates, whose seconds would not be its own.
+        best, published = (
+            _train(method, one.parameters, experiment, seed, one.fit, None)[-1] for one in (best, published)
+        )
+    return ChosenModel(
+        best.model,
+        offsets,
+        best.parameters,
+        len(tried),
+        best.seconds,
+        found.strategy,
+        found.value,
+        published,
+        tuple(failures),
+    )
+
+
+def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
+    """The candidate with the best raw worst group, then average; the published setting of what takes no labels."""
+    given = _given(tried)
+    if method.labels == "none" and given is not None:
+        return tried[given]
+
+    def merit(one: Tried) -> tuple[float, float]:
+        hits = judge.hits(one.scores)
+        shares = hits[judge.counts > 0] / judge.counts[judge.counts > 0]
+        return float(shares.min()), float(hits.sum() / judge.counts.sum())
+
+    return max(tried, key=merit)
+
+
+def _given(tried: list[Tried]) -> int | None:
+    """Place of the published or default setting, trained to its end; None where it diverged."""
+    return max((place for place, one in enumerate(tried) if one.fit == 0), default=None)
+
+
+def _own(method: Method, experiment: Experiment, seed: int) -> ChosenModel:
+    """FairerCLIP by its own search over as many candidates as every method has."""
+    model = make(method, {}, seed)
+    parameters: dict[str, Any] = {}
+    candidates, strategy, value = 1, None, None
+    if experiment.has_validation():
+        tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
+        parameters = tuning["chosen"]["parameters"]
+        strategy, value = tuning["strategy"], tuning["value"]
+        candidates = (
+            tuning["candidates"] - 1
+        )  # the default, which a search always tries, is a point of `SEARCH`
+    # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
+    start = time.perf_counter()
+    experiment.fit(model, method.labels)
+    seconds = time.perf_counter() - start
+    return ChosenModel(model, _no_offsets(model), parameters, candidates, seconds, strategy, value)
+
+
+def _no_offsets(model: Any) -> F64:
+    return np.zeros(len(model.classes_))
+
+
+def _fitted(
+    method: Method, experiment: Experiment, seed: int, X: Any, max_steps: int | None
+) -> tuple[list[Tried], list[str]]:
+    """Every candidate with its scores on validation rows, and the settings that diverged."""
+    tried: list[Tried] = []
+    failures: list[str] = []
+    for number, parameters in enumerate(method.candidates):
+        try:
+            models = _train(method, parameters, experiment, seed, number, max_steps, choosing=True)
+        except NonFiniteError as error:
+            failures.append(str(error))
+            continue
+        tried += [Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
+    if not tried:
+        raise NonFiniteError(f"{method.title}: no setting can be trained: {failures[0]}")
+    return tried, failures
+
+
+def _train(
+    method: Method,
+    parameters: Mapping[str, Any],
+    experiment: Experiment,
+    seed: int,
+    number: int,
+    max_steps: int | None,
+    *,
+    validation: tuple[Any, Any, Any] | None = None,
+    choosing: bool = False,
+) -> list[Tried]:
+    """Fit one setting: its model, or of a method trained by gradient the models after each tenth of its epochs."""
+    states: list[dict[str, Any]] = []
+    drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
+    model = make(
+        method,
+        {**parameters, **drafted},
+        seed,
+        max_steps,
+        lambda record: states.append(record["fitted"]()),
+    )
+    arguments = fit_arguments(method, experiment)
+    if method.labels == "validation":
+        val = experiment.task.val
+        arguments["validation"] = validation or (val.X, *experiment.labels(val))
+    start = time.perf_counter()
+    model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+    seconds = time.perf_counter() - start
+    if not method.gradient:
+        return [Tried(parameters, model, seconds, number)]
+    out = []
+    for epoch in checkpoints(len(states)):
+        then = copy.copy(model)
+        then.__dict__.update(states[epoch - 1])
+        out.append(Tried({**parameters, "epoch": epoch}, then, seconds, number))
+    return out
+
+
+def checkpoints(epochs: int) -> list[int]:
+    """Epochs, from 1 to the last, after which models are looked at.
+
+    Examples
+    --------
+    >>> checkpoints(50), checkpoints(3)
+    ([5, 10, 15, 20, 25, 30, 35, 40, 45, 50], [1, 2, 3])
+    """
+    return sorted({max(1, round(epochs * k / CHECKPOINTS)) for k in range(1, CHECKPOINTS + 1)})
+
+
+def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]) -> list[Tried]:
+    """Candidates that learn from validation rows: each half is scored by what was learned from the other."""
+    from fairerclip.baselines.dfr import halves
+
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    rows = np.flatnonzero(known)
+    cell = np.unique(np.column_stack([y, s])[rows], axis=0, return_inverse=True)[1].reshape(-1)
+    folds = [rows[half] for half in halves(cell, np.random.RandomState(seed))]
+    tried = []
+    for number, parameters in enumerate(method.candidates):
+        scores = np.empty((len(y), len(experiment.classes)))
+        for learned, held in (folds, folds[::-1]):
+            given = (val.X[learned], y[learned], s[learned])
+            (fit,) = _train(
+                method, parameters, experiment, seed, number, None, validation=given, choosing=True
+            )
+            scores[held] = fit.model.scores(val.X[held])
+        tried.append(Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
+    return tried
+
+
+def _notes(model: Any) -> list[str]:
+    """What a training by gradient says of itself."""
+    diagnostics = getattr(model, "diagnostics_", None) or {}
+    return [f"{name}: {diagnostics[name]}" for name in ("stopped", "note", "notes") if diagnostics.get(name)]
+
+
+def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
+    """What the method's `fit` takes: what it is allowed to see, and no more."""
+    given = (
+        experiment.arguments(method.labels) if method.needs_sensitive else _without_groups(method, experiment)
+    )
+    return given | experiment.sentences() if method.home in ("OrthProj", "OrthCali") else given
+
+
+def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:
+    rows = experiment.task.train
+    return {
+        "X": rows.X,
+        "y": None if method.labels == "none" else experiment.target(rows),
+        "text": experiment.named_text,
+        "classes": experiment.classes,
+        "sensitive_features": experiment.groups(rows) if method.labels == "all" else None,
+        "missing_label": UNKNOWN,
+    }
+
+
+def count_parameters(model: Any) -> int:
+    """Learned numbers: those of the fitted arrays, without random features that a seed draws."""
+    names = getattr(model, "fitted", ("components_", "directions_", "zero_"))
+    return int(sum(np.size(getattr(model, name)) for name in names))
+
+
+def peak_memory() -> float | None:
+    """Most memory this process has held so far, in MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20) if sys.platform == "darwin" else peak / 1024

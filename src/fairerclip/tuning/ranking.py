@@ -1,0 +1,196 @@
+"""Rankings by prompt whose top shows the groups as the collection has them, and that still follow the prompt.
+
+The target is the zero-shot score itself. What the sensitive attribute explains of it is taken off, and then adjusted
+until the groups' shares in the top match: equal means do not give equal tails. docs/math.md#ranking.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from sklearn.base import clone
+
+from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError
+from fairerclip.inputs.sensitive_columns import sensitive_columns
+from fairerclip.metrics import max_skew
+from fairerclip.tuning.readers import read_sensitive
+
+if TYPE_CHECKING:
+    from fairerclip.model.estimator import FairerCLIP
+
+F64 = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RANKING: Mapping[str, Any] = {
+    "zero_shot": 1.0,
+    "kernel": "linear",
+    "gamma": 1e-4,
+    "class_weight": None,
+    "tau": 0.0,
+    "decision": "target",
+}
+"""A ranking follows the scores, which are linear in the rows; the sensitive part is taken off by shifts, not by τ."""
+TOP_SHARE = 0.2
+"""The part of a collection that a search shows."""
+STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+RANK_CORRELATION = 0.6
+"""Inside each group the new order has to agree with the old one at least so far."""
+ONE_LESS = r"\d+ components were asked for, the text side"
+FEW_ROWS = 2
+"""A group of no more rows has no order to speak of."""
+ROUNDS, SOFTNESS, STEP, CLOSE = 80, 0.25, 0.35, 1e-3
+
+
+def tune_ranking(
+    model: FairerCLIP,
+    fit: Callable[[FairerCLIP], FairerCLIP],
+    X: Any,
+    rows: NDArray[Any],
+    groups: Any,
+    given: dict[str, Any],
+    progress: Callable[[int, int], None] | None,
+) -> FairerCLIP:
+    """A model whose rankings show groups as the collection has them, as far as the order inside groups bears it.
+
+    The figures kept are of validation rows that the shifts were made on, too: they flatter.
+    """
+    if given.get("text") is None:
+        raise PromptError("a ranking follows prompts: give text")
+    missing = given.get("missing_label")
+    missing = model.missing_label if missing is None else missing
+    codes, values = _known_groups(groups, len(rows), missing)
+    known = codes >= 0
+    held = rows[known]
+    if given.get("sensitive_features") is None:
+        seed = model.random_state if isinstance(model.random_state, int) else 0
+        soft = read_sensitive(X, held, values[codes[known]], seed)
+        given["sensitive_features"], given["sensitive_text"] = soft, None
+    c = len(given["text"])
+    ranking = clone(model).set_params(**RANKING, n_components=c, offsets=None, sensitive_shifts=None)
+    with warnings.catch_warnings():
+        # One component per prompt is ours to ask for, and c prompts span c − 1: nothing that a user could change.
+        warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
+        fitted = fit(ranking)
+    onehot = np.eye(len(values))[codes[known]]
+    old, train_scores = fitted.scores(held), fitted._training_scores()
+    train_explained, explained = _explained(fitted, held)
+    posteriors, order = _posteriors(fitted, values)
+    everyone = np.concatenate([posteriors, onehot[:, order]])
+    shifts = np.stack(
+        [
+            _equal_top(
+                np.concatenate([train_scores[:, k], old[:, k]]),
+                np.concatenate([train_explained, explained]),
+                everyone,
+            )
+            for k in range(c)
+        ]
+    )
+    if progress is not None:
+        progress(1, 1)
+    table = [_judge(strength, old, explained @ shifts.T, codes[known]) for strength in STRENGTHS]
+    # The strongest that still follows the prompt: the skew of a few hundred rows is too noisy to choose by.
+    best = next((row for row in table if row["rank_correlation"] >= RANK_CORRELATION), table[-1])
+    fitted.set_params(sensitive_shifts=(best["strength"] * shifts).tolist())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
+        fitted = fitted._at(fitted._setting(fitted._prepared), refine=False)
+    fitted.diagnostics_["tuning"] = {
+        "objective": "max_skew",
+        "rows": int(known.sum()),
+        "chosen": best,
+        "neighbours": [row for row in table if 0 < abs(row["strength"] - best["strength"]) < 0.15],
+        "before": table[-1],
+    }
+    return fitted
+
+
+def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]]:
+    if groups is None:
+        raise LabelError("MaxSkew is measured on groups: give validation=(X, None, s) with sensitive values")
+    columns = sensitive_columns(groups, kind="categorical", missing_label=missing)
+    if len(columns) != 1 or columns[0].codes is None or columns[0].categories is None:
+        raise LabelError(f"a ranking is tuned for one sensitive attribute; got {len(columns)}")
+    if len(columns[0].codes) != n:
+        raise ShapeError(f"validation X has {n} rows but s has {len(columns[0].codes)}")
+    if len(columns[0].categories) < 2 or not (columns[0].codes >= 0).any():
+        raise LabelError("validation s has fewer than two groups: there is no skew to mitigate")
+    if np.bincount(columns[0].codes[columns[0].codes >= 0]).max() <= FEW_ROWS:
+        raise LabelError(
+            f"no group of validation s has more than {FEW_ROWS} rows: whether a ranking still follows its prompt "
+            "cannot be told from so few; give more"
+        )
+    return columns[0].codes, columns[0].categories
+
+
+def _explained(fitted: FairerCLIP, rows: NDArray[Any]) -> tuple[F64, F64]:
+    """What training rows and others say of the sensitive values: (n, k) and (m, k)."""
+    problem = fitted._prepared.problem
+    image = problem.sides(fitted._codes).image
+    V = image.reduced.basis @ image.explained()
+    others = fitted.features_.transform(np.asarray(fitted._rows(rows)))
+    return problem.rows.project(image.mean, V), (others - image.mean) @ V
+
+
+def _posteriors(fitted: FairerCLIP, values: NDArray[Any]) -> tuple[F64, list[int]]:
+    """Probabilities (n, |S|) of the groups of the training rows that took part, and their places in ``values``."""
+    columns, attributes = fitted._prepared.sensitive.columns, fitted._prepared.problem.attributes
+    if len(columns) != 1 or columns[0].categories is None or columns[0].codes is None:
+        quantities = sum(column.continuous for column in columns)
+        raise LabelError(
+            "a ranking is tuned for one sensitive attribute of several values; the training rows have "
+            f"{len(columns)} that vary, {quantities} of them quantities"
+        )
+    present = slice(None) if columns[0].soft is not None else np.unique(columns[0].codes)
+    found = columns[0].categories[present].tolist()
+    place = {value: k for k, value in enumerate(values.tolist())}
+    if set(found) != set(place):
+        raise LabelError(
+            f"the training rows have sensitive values {found[:10]}, the validation rows {values.tolist()[:10]}; they "
+            "must be the same, under the same names"
+        )
+    return attributes[0].psi, [place[value] for value in found]
+
+
+def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
+    """Shifts (q,) that make the groups' shares in the soft top of scores (n,) equal to their shares of all.
+
+    ``explained`` (n, q) is what the rows say of the sensitive values, ``groups`` (n, |S|) their probabilities. Damped
+    fixed-point steps on the logarithm of each share; q and |S| are one value each.
+    """
+    reference = groups.mean(axis=0)
+    unit = explained.std(axis=0)
+    scaled = np.divide(explained, unit, out=np.zeros_like(explained), where=unit > 0)
+    spread = float(scores.std())
+    shift = np.zeros(scaled.shape[1])
+    for _ in range(ROUNDS):
+        moved = scores - scaled @ shift
+        softness = SOFTNESS * moved.std() / 2
+        top = 1 / (1 + np.exp(-np.clip((moved - np.quantile(moved, 1 - TOP_SHARE)) / softness, -50, 50)))
+        excess = np.log(np.maximum(groups.T @ top / top.sum(), 1e-12) / np.maximum(reference, 1e-12))
+        if np.abs(excess).max() < CLOSE:
+            break
+        shift += STEP * spread * excess
+    return np.asarray(np.divide(shift, unit, out=np.zeros_like(shift), where=unit > 0))
+
+
+def _judge(strength: float, old: F64, taken: F64, codes: Ints) -> dict[str, float]:
+    """Mean MaxSkew over prompts, and the least agreement with the old order inside any group."""
+    new = old - strength * taken
+    k = max(1, round(TOP_SHARE * len(new)))
+    agreement = [
+        float(spearmanr(old[codes == g, j], new[codes == g, j]).statistic)
+        for g in np.unique(codes)
+        if (codes == g).sum() > FEW_ROWS
+        for j in range(new.shape[1])
+    ]
+    return {
+        "strength": strength,
+        "max_skew": float(np.mean(max_skew(new, codes, k))),
+        "rank_correlation": min(agreement) if strength else 1.0,
+    }
