@@ -10,7 +10,7 @@ from fairerclip.baselines.dfr_pseudo import balanced_draw, train_pseudo
 from fairerclip.baselines.pseudo_groups import draw_cells, equalise, match_clusters, pseudo_groups
 from fairerclip.baselines.sgd_probe import train_probe
 from fairerclip.errors import ParameterError, PromptError
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
 

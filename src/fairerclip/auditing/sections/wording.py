@@ -20,7 +20,7 @@ from fairerclip.errors import (
 )
 from fairerclip.experiment import Experiment
 from fairerclip.inputs.image_rows import unit_rows
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport
 
 Floats = NDArray[np.floating]
