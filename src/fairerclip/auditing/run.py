@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip._util.checks import check_range
+from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.auditing.findings import attribute_name
 from fairerclip.auditing.results_format import FORMAT, VERSION
 from fairerclip.auditing.results_old import check_results
@@ -34,7 +34,7 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.metrics import seed_spread
-from fairerclip.metrics.groups.group_report import SMALL_GROUP, check_confidence
+from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
 
 LIMITS = (

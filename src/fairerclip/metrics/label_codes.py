@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.errors import LabelError, NonFiniteError, ShapeError
 from fairerclip.inputs import encode as labels
 
 FloatArray = NDArray[np.float64]
@@ -101,13 +101,6 @@ def same_length(**arrays: Any) -> int:
         listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise ShapeError(f"all arguments must have the same number of rows; {listed}")
     return next(iter(lengths.values()))
-
-
-def one_of(value: Any, allowed: Sequence[str], name: str) -> None:
-    """Refuse a ``value`` that is not among ``allowed``."""
-    if value not in allowed:
-        listed = ", ".join(repr(option) for option in allowed)
-        raise ParameterError(f"{name} must be one of {listed}; got {value!r}")
 
 
 def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.data import Split
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
@@ -218,8 +219,7 @@ def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:
         raise ParameterError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if not folds >= 2:
         raise ParameterError(f"folds must be at least 2; got {folds}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     if not max_rows >= 2:
         raise ParameterError(f"max_rows must be at least 2; got {max_rows}")
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve
 from scipy.special import stdtrit
 
+from fairerclip._util.checks import check_choice, check_confidence, check_positive
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
@@ -26,7 +27,6 @@ from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
     centred_gram,
-    check_regularization,
     cholesky_factor,
     correlation_of_features,
     feature_maps,
@@ -36,7 +36,7 @@ from fairerclip.metrics.dependence.measures import (
 )
 from fairerclip.metrics.dependence.permutation import permute_attribute
 from fairerclip.metrics.estimate import Estimate, finite_or_none
-from fairerclip.metrics.label_codes import FloatArray, IntArray, one_of
+from fairerclip.metrics.label_codes import FloatArray, IntArray
 from fairerclip.metrics.retrieval.top_rows import as_generator
 
 MAX_ROWS = 2000
@@ -135,10 +135,9 @@ def dependence_interval(
     >>> 0 <= found.low < found.value <= found.high <= 1
     True
     """
-    one_of(measure, ("dep", "hsic", "kcc"), "measure")
-    check_regularization(regularization)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_choice("measure", measure, ("dep", "hsic", "kcc"))
+    check_positive("regularization", regularization)
+    check_confidence(confidence)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
     options = _Options(bandwidth, regularization, n_features)
@@ -190,10 +189,9 @@ def dependence_test(
     >>> result.p_value, result.n, result.low <= result.value <= result.high
     (0.01, 100, True)
     """
-    one_of(measure, ("dep", "hsic", "kcc"), "measure")
-    check_regularization(regularization)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_choice("measure", measure, ("dep", "hsic", "kcc"))
+    check_positive("regularization", regularization)
+    check_confidence(confidence)
     B = index(n_permutations)
     if B < 1:
         raise ParameterError(f"n_permutations must be at least 1; got {B}")

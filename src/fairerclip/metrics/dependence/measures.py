@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh, solve_triangular
 
-from fairerclip.errors import NotDefiniteError, ParameterError
+from fairerclip._util.checks import check_positive
+from fairerclip.errors import NotDefiniteError
 from fairerclip.features import make_features, rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, as_rng
 from fairerclip.metrics.dependence.attribute import (
@@ -220,7 +221,7 @@ def kcc(
     (0.98, 0.05)
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
-    check_regularization(regularization)
+    check_positive("regularization", regularization)
     if attribute.constant or is_constant(rows):
         return 0.0
     rng = as_rng(random_state)
@@ -229,12 +230,6 @@ def kcc(
         return gram_correlation(K, attribute.resolved(bandwidth, rng).factor(), regularization)
     maps = feature_maps(rows, attribute, n_features, bandwidth, rng)
     return correlation_of_features(*maps, len(rows), regularization)
-
-
-def check_regularization(regularization: float) -> None:
-    """Refuse κ that is not a positive number."""
-    if not (np.isfinite(regularization) and regularization > 0):
-        raise ParameterError(f"regularization must be a number > 0; got {regularization}")
 
 
 def root_of_top(G: FloatArray) -> float:

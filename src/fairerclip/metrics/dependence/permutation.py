@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice, check_positive
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
@@ -21,12 +22,11 @@ from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
     centred_gram,
-    check_regularization,
     feature_maps,
     smooth,
     whitened,
 )
-from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, one_of, same_length
+from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, same_length
 
 Scorer = Callable[[IntArray], FloatArray]
 
@@ -105,8 +105,8 @@ def permutation_test(
     if callable(statistic):
         scorer, n, batch = _callable_scorer(statistic, X, S)
         return _run(scorer, n, B, batch, rng)
-    one_of(statistic, tuple(_SCORERS), "statistic")
-    check_regularization(regularization)
+    check_choice("statistic", statistic, tuple(_SCORERS))
+    check_positive("regularization", regularization)
     rows, attribute = read_pair(X, S, kind, ("X", "S"))
     options = {"bandwidth": bandwidth, "regularization": regularization, "n_features": n_features}
     return permute_attribute(rows, attribute, statistic, B, options, rng)

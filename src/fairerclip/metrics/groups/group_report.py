@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.encode import sort_labels
 from fairerclip.metrics.groups.bootstrap import resample
@@ -254,12 +255,6 @@ def read_labels(given: Mapping[str, Any], missing: Any) -> tuple[dict[str, NDArr
     if not keep.any():
         raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
     return {name: array[keep] for name, array in arrays.items()}, total - int(keep.sum())
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse what is no confidence level."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def group_report(

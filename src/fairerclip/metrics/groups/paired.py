@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.metrics.groups.group_figures import (
     Rates,
     positive_class,
@@ -25,7 +26,6 @@ from fairerclip.metrics.groups.group_figures import (
 from fairerclip.metrics.groups.group_report import (
     GroupReport,
     assemble,
-    check_confidence,
     read_labels,
     tabulate,
     train_counts,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.estimate import Estimate
@@ -194,8 +195,7 @@ def ranking_drift(
     tables = matrix(before, "before"), matrix(after, "after")
     if tables[0].shape != tables[1].shape:
         raise ShapeError(f"before and after must have one shape; got {tables[0].shape} and {tables[1].shape}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     if n_replicates < 100:
         raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
     n = len(tables[0])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.estimate import Estimate, PairedEstimate
@@ -307,8 +308,7 @@ def retrieval_changes(
 
 
 def _check(confidence: float, n_replicates: int) -> None:
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     if n_replicates < 100:
         raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
 
