@@ -19,15 +19,16 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
+from fairerclip.audit.results import read_results
 from fairerclip.auditing.many_models import read_models
-from fairerclip.auditing.results_old import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
+from fairerclip.clip import Preprocessing, onnx, open_clip, tokens, transformers, weights
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
-from fairerclip.data.io.npz import read_npy, read_npz, write_npz
-from fairerclip.data.io.npz_map import map_npy, npz_members
+from fairerclip.data.io.npz import map_npy, read_npy, read_npz, write_npz
+from fairerclip.data.io.npz_map import npz_members
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts
@@ -35,8 +36,6 @@ from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
-from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
-from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.study.kept import read_kept, write_kept
