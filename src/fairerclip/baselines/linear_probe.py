@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fairerclip._util.checks import check_choice
-from fairerclip.baselines.base import Needs, Training
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import L2Probe
 from fairerclip.errors import ParameterError

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairerclip._util.checks import check_within
-from fairerclip.baselines.base import F64, Needs, Training
+from fairerclip.baselines.baseline import F64, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
 from fairerclip.inputs.image_rows import unit_rows
