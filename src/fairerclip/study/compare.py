@@ -15,9 +15,8 @@ import numpy as np
 from fairerclip import __version__
 from fairerclip._util.checks import check_range
 from fairerclip._util.files import check_folder, sole_use, write_folder
-from fairerclip.auditing.run import digest
+from fairerclip.auditing.run import digest, made
 from fairerclip.auditing.sections.mitigation import base_name
-from fairerclip.auditing.software import made
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ResultsFileError
 from fairerclip.experiment import Experiment
@@ -130,7 +129,7 @@ def compare(
         "verdicts": verdicts,
         "rows": rows,
         "left_out": left_out,
-        "made": made(cores=os.cpu_count()),
+        "made": {**made(), "cores": os.cpu_count()},
     }
 
 

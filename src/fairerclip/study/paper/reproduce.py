@@ -14,7 +14,7 @@ import numpy as np
 from fairerclip._util.checks import check_range
 from fairerclip._util.files import check_folder, check_free, sole_use, write_folder
 from fairerclip._util.numbers import significant
-from fairerclip.auditing.software import made
+from fairerclip.auditing.run import made
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import ResultsFileError
 from fairerclip.report.document import Document, DocumentTable
@@ -114,7 +114,7 @@ def run_entry(
         "command": command,
         "settings": context.settings(),
         "tasks": [one.about() for one in context.used.values()],
-        "made": made(cores=os.cpu_count()),
+        "made": {**made(), "cores": os.cpu_count()},
         "failed": failed,
         "absent": entry.absent(source),
         "failures": failures,
