@@ -10,7 +10,7 @@ import warnings
 import pytest
 import sample
 
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.errors import ResultsFileError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
@@ -87,7 +87,7 @@ def test_a_changed_document_is_refused_or_renders_in_every_format(seed, tmp_path
         file = tmp_path / "results.json"
         file.write_text(json.dumps(document), encoding="utf-8")
         try:
-            results = read_results(file)
+            results = read_results(file).model_dump(by_alias=True)
         except ResultsFileError:
             outcomes["refused"] += 1
             continue

@@ -85,7 +85,7 @@ def report(
 
 def _results(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     """Read results, or audit a task as the options that were given say."""
-    from fairerclip.auditing.results_old import FILE_NAME, read_results
+    from fairerclip.auditing.results import FILE_NAME, read_results
     from fairerclip.cli.command_audit import full_audit
     from fairerclip.errors import ParameterError
 
@@ -93,6 +93,6 @@ def _results(path: Path, given: dict[str, Any]) -> dict[str, Any]:
         if given:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ParameterError(f"{names}: these go with a task, not with results, which are what they are")
-        return read_results(path)
+        return read_results(path).model_dump(by_alias=True)
     experiment = options.load_experiment(path, given.pop("sensitive", None), given.pop("classes", None))
-    return full_audit(experiment, source=options.as_text(path), **given)[0]
+    return full_audit(experiment, source=options.as_text(path), **given)[0].model_dump(by_alias=True)

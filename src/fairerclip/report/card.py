@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairerclip._util.numbers import interval, number, setting
-from fairerclip.auditing.model_facts import subject, why_kept
-from fairerclip.auditing.model_format import ZERO_SHOT
-from fairerclip.auditing.model_words import about_model
+from fairerclip.auditing.model_facts import ZERO_SHOT, about_model, subject, why_kept
+from fairerclip.auditing.results import ModelSection
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
-from fairerclip.report.estimates import estimate_of, stage_names, stages
+from fairerclip.report.estimates import estimate_of, stage_names, stages, typed_model
 from fairerclip.report.markdown import (
     SIMULATED,
     accuracy_by_group,
@@ -94,7 +93,7 @@ def metadata(results: Results, *, license_id: str | None = None) -> dict[str, An
 
 def _name(results: Results) -> str:
     what = "FairerCLIP" if _learned(results) else "zero-shot CLIP"
-    method = subject(results["model"])
+    method = subject(typed_model(results["model"]))
     if results["model"] is not None and method.startswith(ZERO_SHOT):
         what += method.removeprefix(ZERO_SHOT)
     return f"{what} on {results['task']['name']}"
@@ -102,7 +101,7 @@ def _name(results: Results) -> str:
 
 def _learned(results: Results) -> bool:
     """Whether the model is more than a zero-shot classifier."""
-    return results["model"] is not None and why_kept(results["model"]) is None
+    return results["model"] is not None and why_kept(typed_model(results["model"])) is None
 
 
 def _dataset(results: Results, split: str | None) -> dict[str, Any]:
@@ -183,8 +182,12 @@ def _details(results: Results) -> list[str]:
             f"- Strength: τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}",
         ]
     else:
-        lines += [f"- Method: {escape(subject(model))}; no encoder was learned"]
-    lines += [f"- {escape(sentence)}" for sentence in about_model(model)] if model else []
+        lines += [f"- Method: {escape(subject(typed_model(model)))}; no encoder was learned"]
+    lines += (
+        [f"- {escape(sentence)}" for sentence in about_model(ModelSection.model_validate(model))]
+        if model
+        else []
+    )
     lines += [
         f"- Classes: {_listed(task['classes'])}",
         f"- Sensitive attributes: {_listed(task['sensitive'])}, with the values {_listed(task['groups'])}",

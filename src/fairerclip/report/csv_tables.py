@@ -24,7 +24,7 @@ def tables(results: Results) -> dict[str, list[Row]]:
     Parameters
     ----------
     results : dict
-        As `fairerclip.auditing.results_old.read_results` gives it. Shares stay fractions; null is None.
+        As `fairerclip.auditing.results.read_results` gives it. Shares stay fractions; null is None.
     """
     made = {name: make(results) for name, make in TABLES.items()}
     return {name: rows for name, rows in made.items() if rows}

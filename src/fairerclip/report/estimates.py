@@ -7,6 +7,7 @@ from typing import Any
 
 from fairerclip._util.numbers import NOTHING, change, significant, with_interval
 from fairerclip.auditing.model_facts import after_name
+from fairerclip.auditing.results import ModelSection
 
 STAGES = {"before": "zero-shot", "after": "FairerCLIP"}
 """What predicts at each stage, as a rule; `stage_names` knows what the model of some results is."""
@@ -16,7 +17,12 @@ EMBEDDINGS = {"before": "image embeddings", "after": "mitigated embeddings"}
 
 def stage_names(results: Mapping[str, Any]) -> dict[str, str]:
     """Headings of before and after: what the model really is, which may be a zero-shot classifier that was kept."""
-    return {**STAGES, "after": after_name(results["model"])}
+    return {**STAGES, "after": after_name(typed_model(results["model"]))}
+
+
+def typed_model(model: Mapping[str, Any] | None) -> ModelSection | None:
+    """The model's section of untyped results."""
+    return None if model is None else ModelSection.model_validate(model)
 
 
 def stages(part: Mapping[str, Any] | None) -> list[str]:

@@ -70,7 +70,7 @@ def draw_figures(
     Parameters
     ----------
     results : dict
-        As `fairerclip.auditing.results_old.read_results` gives it.
+        As `fairerclip.auditing.results.read_results` gives it.
     folder : path
     formats : sequence of {'pdf', 'png', 'svg'}
         Each figure is written in each of them.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairerclip._util.numbers import NOTHING, measured, number, setting, significant, with_interval
-from fairerclip.auditing.model_words import about_model
+from fairerclip.auditing.model_facts import about_model
+from fairerclip.auditing.results import ModelSection
 from fairerclip.metrics.names import FIGURES, figure_of
 from fairerclip.report import markdown_sections as sections
 from fairerclip.report.clean_text import cleaned, with_short_names
@@ -26,7 +27,7 @@ def render_markdown(results: Results) -> str:
     Parameters
     ----------
     results : dict
-        As `fairerclip.auditing.results_old.read_results` gives it. Sections that are null are left out.
+        As `fairerclip.auditing.results.read_results` gives it. Sections that are null are left out.
     """
     results = presentable(results)
     lines = [f"# Audit of {escape(results['task']['name'])}", "", *_opening(results)]
@@ -217,7 +218,8 @@ def how_made(results: Results) -> list[str]:
         return [*lines, ""]
     at = f"τ {setting(model['tau'])}, τ_z {setting(model['tau_z'])}, {escape(model['criterion'])}"
     used = "" if is_given(results) else f"; labels used: {escape(model['labels'])}"
-    lines += [f"- {at}{used}; {escape(model['source'])}", *(f"- {escape(s)}" for s in about_model(model))]
+    lines += [f"- {at}{used}; {escape(model['source'])}"]
+    lines += [f"- {escape(sentence)}" for sentence in about_model(ModelSection.model_validate(model))]
     values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model["parameters"].items())
     lines += [f"- parameters: {values}"] if values else []
     return [*lines, "", *([] if is_given(results) else _command(model["command"]))]

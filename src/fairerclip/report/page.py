@@ -18,7 +18,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from fairerclip._util import numbers
-from fairerclip.auditing.model_words import about_model
+from fairerclip.auditing.model_facts import about_model
+from fairerclip.auditing.results import ModelSection
 from fairerclip.metrics import names
 from fairerclip.report import page_parts
 from fairerclip.report.clean_text import clean, cleaned, shorten, with_short_names
@@ -84,7 +85,7 @@ def _parts(results: Results) -> dict[str, Json]:
         "fewest": page_parts.fewest_rows(results),
         "given": page_parts.is_given(results),
         "after_name": stage_names(results)["after"],
-        "about_model": about_model(results["model"]) if results["model"] else [],
+        "about_model": about_model(ModelSection.model_validate(results["model"])) if results["model"] else [],
     }
 
 
