@@ -101,10 +101,6 @@ def _below(value: float | None, limit: float) -> bool:
     return value is not None and value < limit
 
 
-def _size(value: float | None) -> float:
-    return abs(value or 0.0)
-
-
 def _first(text: str) -> str:
     """A text as a sentence begins."""
     return text[:1].upper() + text[1:]
@@ -156,7 +152,7 @@ def _opportunity(who: str, report: StageReport, topic: Topic) -> Iterator[Topica
     own = [d for d in report.differences if report.positive in (None, d.y)]
     if report.eod is None or not own:
         return
-    widest = max(own, key=lambda gap: _size(gap.difference))
+    widest = max(own, key=lambda gap: abs(gap.difference or 0.0))
     low, high = report.intervals["eod"]
     way = "less" if _below(widest.difference, 0) else "more"
     message = (
@@ -198,22 +194,24 @@ def _changed(section: GroupsSection, after: StageReport, model: ModelSection | N
 
 def _by_group(changes: Sequence[GroupAccuracyChange], who: str) -> Iterator[Topical]:
     """Groups that are worse off, and groups that are better off, sure for all of them together."""
-    clear = sorted((c for c in changes if c.clear), key=lambda c: -_size(c.difference))
-    worse = [c for c in clear if _below(c.difference, 0)]
-    better = [c for c in clear if _above(c.difference, 0)]
-    level: Level
-    topic: Topic
-    for level, topic, how, found in (
-        ("problem", "price", "worse", worse),
-        ("good", "gain", "better", better),
-    ):
-        if found:
-            yield _topical(
-                level,
-                topic,
-                f"{len(found)} of {len(changes)} groups {_are(len(found))} {how} off with {who} than with zero-shot: "
-                f"{_listed([f'{c.name} {_points(c)}' for c in found])}.",
-            )
+    clear = [(c.difference or 0.0, f"{c.name} {_points(c)}") for c in changes if c.clear]
+    worse, better = _apart(clear)
+    if worse:
+        text = f"{_of(worse, len(changes))} worse off with {who} than with zero-shot: {_listed(worse)}."
+        yield _topical("problem", "price", text)
+    if better:
+        text = f"{_of(better, len(changes))} better off with {who} than with zero-shot: {_listed(better)}."
+        yield _topical("good", "gain", text)
+
+
+def _of(found: Sequence[str], total: int) -> str:
+    return f"{len(found)} of {total} groups {_are(len(found))}"
+
+
+def _apart(changes: Sequence[tuple[float, str]]) -> tuple[list[str], list[str]]:
+    """Texts of what fell and of what rose, by how much it did."""
+    ranked = sorted(changes, key=lambda change: -abs(change[0]))
+    return [text for value, text in ranked if value < 0], [text for value, text in ranked if value > 0]
 
 
 def _retrieval(results: AuditResults) -> Iterator[Topical]:
@@ -270,24 +268,16 @@ def _skew(stage: RankedStage) -> float:
 
 def _by_prompt(section: RetrievalSection, who: str) -> Iterator[Topical]:
     """Prompts whose top is more skewed, and those whose is less, sure for all of them together."""
-    clear = [(q.name, q.changes.max_skew) for q in section.queries if q.clear and q.changes]
-    moved = [(name, skew) for name, skew in clear if skew is not None]
-    moved.sort(key=lambda item: -_size(item[1].difference))
-    rises = [f"“{name}” {_signed(skew)}" for name, skew in moved if _above(skew.difference, 0)]
-    falls = [f"“{name}” {_signed(skew)}" for name, skew in moved if _below(skew.difference, 0)]
-    level: Level
-    topic: Topic
-    for level, topic, how, found in (
-        ("problem", "prompt price", "rises", rises),
-        ("good", "prompt gain", "falls", falls),
-    ):
-        if found:
-            yield _topical(
-                level,
-                topic,
-                f"MaxSkew of the top {section.k} {how} with {who} for {len(found)} of {len(section.queries)} "
-                f"prompts: {_listed(found)}.",
-            )
+    moved = [(q.name, q.changes.max_skew) for q in section.queries if q.clear and q.changes]
+    clear = [(skew.difference or 0.0, f"“{name}” {_signed(skew)}") for name, skew in moved if skew]
+    less, more = _apart(clear)
+    of, top = len(section.queries), f"MaxSkew of the top {section.k}"
+    if more:
+        text = f"{top} rises with {who} for {len(more)} of {of} prompts: {_listed(more)}."
+        yield _topical("problem", "prompt price", text)
+    if less:
+        text = f"{top} falls with {who} for {len(less)} of {of} prompts: {_listed(less)}."
+        yield _topical("good", "prompt gain", text)
 
 
 def _probes(results: AuditResults) -> Iterator[Topical]:

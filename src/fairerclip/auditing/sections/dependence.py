@@ -22,6 +22,7 @@ from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import dependence_test
 from fairerclip.metrics.dependence.dependence_intervals import DependenceResult
+from fairerclip.metrics.groups.group_report import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -95,8 +96,7 @@ def prediction_dependence(
         raise ParameterError(f"measure must be one of {', '.join(MEASURES)}; got {measure!r}")
     if permutations < 1:
         raise ParameterError(f"permutations must be at least 1; got {permutations}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     (p, c), (a, k) = _codes(predicted, "predicted"), _codes(s, "s")
     if len(p) != len(a):
         raise ShapeError(f"expected a sensitive value for each of {len(p)} predictions; got {len(a)}")

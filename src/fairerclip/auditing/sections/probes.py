@@ -21,6 +21,7 @@ from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeE
 from fairerclip.experiment import Experiment
 from fairerclip.features import make_features
 from fairerclip.inputs.encode import encode
+from fairerclip.metrics.groups.group_report import check_confidence
 from fairerclip.metrics.intervals import mover
 
 Floats = NDArray[np.float64]
@@ -212,17 +213,8 @@ def audit_probes(
 
 
 def _row(attribute: str, stage: Stage, probe: AttributeProbe) -> ProbeRow:
-    return ProbeRow(
-        attribute=attribute,
-        probe=probe.kind,
-        stage=stage,
-        value=probe.value,
-        chance=probe.chance,
-        n=probe.n,
-        folds=probe.folds,
-        low=probe.low,
-        high=probe.high,
-    )
+    figures = {name: getattr(probe, name) for name in ("value", "low", "high", "chance", "n", "folds")}
+    return ProbeRow(attribute=attribute, stage=stage, probe=probe.kind, **figures)
 
 
 def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:
@@ -230,8 +222,7 @@ def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:
         raise ParameterError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if not folds >= 2:
         raise ParameterError(f"folds must be at least 2; got {folds}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     if not max_rows >= 2:
         raise ParameterError(f"max_rows must be at least 2; got {max_rows}")
 
