@@ -33,7 +33,9 @@ def _dataset_command(chosen: Callable[..., dict[str, Any]]) -> Callable[..., dic
 
     shared = list(inspect.signature(_make_task, eval_str=True).parameters.values())[2:]
     at = [parameter.name for parameter in shared].index("prompts")
-    command.__signature__ = inspect.Signature([*shared[:at], *own.values(), *shared[at:]])  # type: ignore[attr-defined]
+    parameters = [*shared[:at], *own.values(), *shared[at:]]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     app.command()(command)
     return chosen
 
