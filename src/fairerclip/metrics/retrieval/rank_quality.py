@@ -64,16 +64,10 @@ def precision_at_k(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
+    scores, k, ties, random_state
+        As in `max_skew`.
     relevant : array of bool, shape (n,) or (n, q)
         Rows that are right for a query; one column serves all queries.
-    k : int
-        The cut, at most n.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut, as in `max_skew`.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
 
     Returns
     -------
