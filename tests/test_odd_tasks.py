@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.auditing.results_old import write_results
 from fairerclip.data import save_task
 from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError, ResultsFileError
 from fairerclip.experiment import Experiment
@@ -154,11 +153,15 @@ def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes
 
 
 def test_results_that_could_not_be_read_are_not_written(tmp_path, monkeypatch):
-    from fairerclip.auditing import results_file as results
+    from fairerclip.auditing import results
 
-    monkeypatch.setattr(results, "check_results", lambda document, exact: document)
+    class Long:
+        def model_dump(self, **options):
+            return {"counts": (0,) * 300_001}
+
+    monkeypatch.setattr(results, "check_results", lambda document: document)
     with pytest.raises(ResultsFileError, match="at most 300,000 values"):
-        write_results({"counts": [0] * 300_001}, tmp_path / "a.json")
+        results.write_results(Long(), tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
 
 
