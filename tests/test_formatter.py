@@ -137,7 +137,6 @@ NOT_FIGURES = {
     "data/preflight.py": "magnitudes of embeddings, no figure of a model",
     "inputs/drift.py": "lengths and cosines of embeddings, no figure of a model",
     "inputs/image_rows.py": "magnitudes in an error message",
-    "model/predictor.py": "a cosine in an error message",
     "study/paper/paper_figures.py": "a grid of parameters",
     "solver/alternation.py": "parameters in error messages",
     "solver/iterative.py": "residuals in an error message",
