@@ -137,7 +137,6 @@ NOT_FIGURES = {
     "data/preflight.py": "magnitudes of embeddings, no figure of a model",
     "inputs/drift.py": "lengths and cosines of embeddings, no figure of a model",
     "inputs/image_rows.py": "magnitudes in an error message",
-    "model/predictor.py": "a cosine in an error message",
     "study/paper/fits.py": "a grid of parameters",
     "study/paper/heatmaps.py": "a grid of parameters",
     "solver/alternation.py": "parameters in error messages",

@@ -19,10 +19,9 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
-from fairerclip.audit.results import read_results
 from fairerclip.auditing.many_models import read_models
+from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
-from fairerclip.clip import Preprocessing, onnx, open_clip, tokens, transformers, weights
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
@@ -36,6 +35,8 @@ from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
+from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
+from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.study.jobs import Job, read_kept, write_kept

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip import __version__
 from fairerclip.baselines import BASELINES
-from fairerclip.baselines.base import Baseline
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import FairerClipError, ModelFileError
 from fairerclip.model.archive import Archive
 from fairerclip.model.model_file import plain_value

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from fairerclip import __version__
 from fairerclip.errors import ModelFileError
-from fairerclip.features import features_from_arrays
+from fairerclip.features import FeatureMap, features_from_arrays
 from fairerclip.inputs.drift import RowSummary
 from fairerclip.model.archive import MAX_MANIFEST_BYTES, Archive
+from fairerclip.model.fitted import FittedModel
+from fairerclip.solver.alternation import Encoders
+from fairerclip.solver.decision import Decision
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -231,43 +234,62 @@ def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[A
     if isinstance(params["class_weight"], list):
         params["class_weight"] = _kept_shares(params["class_weight"], len(manifest["classes"]), path)
     model = cls(**params)
-    for name in ARRAYS:
-        setattr(model, name, tensors[name])
-    for prefix in ("features", "text_features"):
-        arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
-        features = features_from_arrays(manifest[prefix], arrays)
-        if set(arrays) != set(features.to_arrays()):
-            raise ModelFileError(
-                f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
-            )
-        setattr(model, f"{prefix}_", features)
-    model.classes_ = np.asarray(manifest["classes"])
-    if model.classes_.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
-        model.classes_ = np.array(manifest["classes"], dtype=object)
+    model.fitted_ = _fitted_model(path, manifest, tensors, model)
     model.n_features_in_ = int(manifest["n_features_in"])
     if manifest["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
-    model.n_iter_, model.temperature_ = int(manifest["n_iter"]), float(manifest["temperature"])
-    model.objective_ = float(model.eigenvalues_.sum())
+    model.n_iter_, model.seed_ = int(manifest["n_iter"]), manifest["seed"]
     model.diagnostics_ = manifest["diagnostics"]
     model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
-    model.seed_ = manifest["seed"]
-    _set_since_3(model, manifest, tensors)
     _check_shapes(path, model)
     return model
 
 
-def _set_since_3(model: FairerCLIP, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
-    """Set what files have since version 3; a model of version 2 does without."""
-    r = model.components_.shape[-1]
-    model.intercept_ = tensors.get("intercept_", np.zeros(r))
-    model.text_intercept_ = tensors.get("text_intercept_", np.zeros(r))
-    places = manifest["prompt_classes"]
-    model.prompt_classes_ = None if places is None else np.array(places, dtype=np.int64)
-    model.prompts_ = None if places is None else tensors["prompts_"]
-    model.rows_ = None
-    if manifest["n_rows"] is not None:
-        model.rows_ = RowSummary(manifest["n_rows"], tensors["row_lengths"], tensors["row_mean"])
+def _fitted_model(
+    path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], model: FairerCLIP
+) -> FittedModel:
+    """Everything that new rows need; what files have since version 3 a model of version 2 does without."""
+    classes = np.asarray(manifest["classes"])
+    if classes.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
+        classes = np.array(manifest["classes"], dtype=object)
+    none = np.zeros(tensors["components_"].shape[-1])
+    places, n_rows = manifest["prompt_classes"], manifest["n_rows"]
+    return FittedModel(
+        classes=classes,
+        features=_features(path, manifest, tensors, "features"),
+        text_features=_features(path, manifest, tensors, "text_features"),
+        encoders=Encoders(
+            mean=tensors["mean_"],
+            components=tensors["components_"],
+            intercept=tensors.get("intercept_", none),
+            text_mean=tensors["text_mean_"],
+            text_components=tensors["text_components_"],
+            text_intercept=tensors.get("text_intercept_", none),
+            decision=Decision(
+                zero=tensors["zero_"],
+                directions=tensors["directions_"],
+                weights=tensors["score_weights_"],
+                constants=tensors["score_constants_"],
+            ),
+            eigenvalues=tensors["eigenvalues_"],
+        ),
+        temperature=float(manifest["temperature"]),
+        prompts=None if places is None else tensors["prompts_"],
+        prompt_classes=None if places is None else np.array(places, dtype=np.int64),
+        rows=None if n_rows is None else RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"]),
+        normalize=model.normalize,
+        weighs_classes=model.decision == "target" or model.sensitive_shifts is not None,
+    )
+
+
+def _features(
+    path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], prefix: str
+) -> FeatureMap:
+    arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
+    features = features_from_arrays(manifest[prefix], arrays)
+    if set(arrays) != set(features.to_arrays()):
+        raise ModelFileError(f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}")
+    return features
 
 
 def _check_shapes(path: Path, model: FairerCLIP) -> None:

@@ -53,7 +53,7 @@ def render_card(results: Results, *, license_id: str | None = None) -> str:
     Parameters
     ----------
     results : dict
-        As `fairerclip.audit.results.read_results` gives it. Sections that are null are left out. Without a
+        As `fairerclip.auditing.results.read_results` gives it. Sections that are null are left out. Without a
         model the card is that of the zero-shot classifier.
     license_id : str, optional
         The license of the model, as the Hub names it (``apache-2.0``). Left out unless given, as only you
