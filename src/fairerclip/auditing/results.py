@@ -7,11 +7,15 @@ Fields stand in the order of the file. Shares are fractions, and what is not def
 from __future__ import annotations
 
 import json
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from fairerclip import __version__
 from fairerclip._util.files import atomic_file, reading
 from fairerclip.auditing.group_results import (
     Command,
@@ -96,6 +100,16 @@ class MadeWith(Part):
     scikit_learn: Text = Field(alias="scikit-learn")
     date: Text
     seconds: Number | None = None
+
+
+def made() -> dict[str, str]:
+    """Return the versions of what makes a result, and the date (UTC)."""
+    return {
+        "fairerclip": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
 
 
 class GroupSize(Part):

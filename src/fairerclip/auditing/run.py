@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairerclip import __version__
 from fairerclip._util.checks import check_range
 from fairerclip.auditing.findings import attribute_name, find
 from fairerclip.auditing.group_results import Stage
@@ -32,6 +28,7 @@ from fairerclip.auditing.results import (
     SettingsSection,
     TaskSection,
     WordingSection,
+    made,
 )
 from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
 from fairerclip.auditing.sections.groups import audit_wording, groups_section, retrieval_section
@@ -48,7 +45,8 @@ from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
-from fairerclip.metrics.groups.group_report import SMALL_GROUP, check_confidence
+from fairerclip.metrics.groups.group_report import SMALL_GROUP
+from fairerclip.metrics.label_codes import check_confidence
 from fairerclip.model.estimator import FairerCLIP
 
 LIMITS = (
@@ -332,16 +330,6 @@ def _counts(experiment: Experiment, split: Split) -> tuple[GroupSize, ...]:
     known = (y != UNKNOWN) & (groups != UNKNOWN)
     cells, counts = np.unique(np.column_stack([y[known], groups[known]]), axis=0, return_counts=True)
     return tuple(GroupSize(y=str(a), s=str(b), n=int(n)) for (a, b), n in zip(cells, counts, strict=True))
-
-
-def made() -> dict[str, str]:
-    """Return the versions of what makes a result, and the date (UTC)."""
-    return {
-        "fairerclip": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
-        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
 
 
 def digest(task: Task) -> str:

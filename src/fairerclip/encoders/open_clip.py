@@ -15,7 +15,14 @@ from fairerclip.encoders.config import OPEN_CLIP, checked
 from fairerclip.encoders.encoder import ClipEncoder, Tokenizer, check_prompts
 from fairerclip.encoders.preprocess import Preprocessing, read_json
 from fairerclip.encoders.tokens import SETTINGS_FILES, TOKENIZER_FILE, folder_tokens
-from fairerclip.encoders.torch_encoder import TorchTowers, check_device, hub_access, loading, torch_encoder
+from fairerclip.encoders.torch_encoder import (
+    TorchTowers,
+    check_device,
+    fetching,
+    hub_access,
+    loading,
+    torch_encoder,
+)
 from fairerclip.encoders.weight_files import (
     CONVERT,
     check_fits,
@@ -148,16 +155,12 @@ def _tokenizer(library: Any, source: _Source, download: bool) -> Tokenizer:
 
 
 def _cached_tokenizer(repository: str, download: bool) -> Path:
-    hub = require("huggingface_hub", "open-clip", "finding a tokenizer in the cache")
-    try:
-        files = [TOKENIZER_FILE, *SETTINGS_FILES]
+    files = [TOKENIZER_FILE, *SETTINGS_FILES]
+    with fetching(
+        f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
+        f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`"
+    ) as hub:
         return Path(hub.snapshot_download(repository, allow_patterns=files, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        raise EncoderError(
-            f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
-            f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`, or allow it here by name: download=True (--download). "
-            f"({type(error).__name__})"
-        ) from None
 
 
 def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
@@ -258,7 +261,6 @@ def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
 
 def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bool) -> Path:
     """The .safetensors file of a tag in the Hugging Face cache, fetched only when that is allowed."""
-    hub = require("huggingface_hub", "open-clip", "finding weights in the cache")
     repository, _, filename = str(config.get("hf_hub", "")).rpartition("/")
     safe = f"{os.path.splitext(filename)[0]}.safetensors" if filename else "open_clip_model.safetensors"
     if not repository:
@@ -266,16 +268,12 @@ def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bo
             f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): fetch it, "
             f"{CONVERT}, and pass the file as weights="
         )
-    try:
+    how = "could not be fetched" if download else "is not in the local cache"
+    with fetching(
+        f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
+        f".safetensors file you have, fetch it with `hf download {repository} {safe}`"
+    ) as hub:
         return Path(hub.hf_hub_download(repository, safe, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        how = "could not be fetched" if download else "is not in the local cache"
-        raise EncoderError(
-            f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
-            ".safetensors file you have, fetch it with "
-            f"`hf download {repository} {safe}`, or allow it here by name: download=True (--download). "
-            f"({type(error).__name__})"
-        ) from None
 
 
 def _passed(

@@ -130,3 +130,15 @@ def hub_access(allowed: bool) -> Iterator[None]:
             yield
         finally:
             constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def fetching(missing: str) -> Iterator[Any]:
+    """Yield the library of the hub; where it does not have a file, the error is ``missing`` and how to allow it."""
+    hub = require("huggingface_hub", "open-clip", "finding a model in the cache")
+    try:
+        yield hub
+    except (OSError, ValueError) as error:
+        raise EncoderError(
+            f"{missing}, or allow it here by name: download=True (--download). ({type(error).__name__})"
+        ) from None

@@ -11,7 +11,7 @@ from fairerclip.encoders.config import TRANSFORMERS, TRANSFORMERS_IGNORED, check
 from fairerclip.encoders.encoder import ClipEncoder
 from fairerclip.encoders.preprocess import Preprocessing, read_json
 from fairerclip.encoders.tokens import folder_tokens
-from fairerclip.encoders.torch_encoder import TorchTowers, check_device, loading, torch_encoder
+from fairerclip.encoders.torch_encoder import TorchTowers, check_device, fetching, loading, torch_encoder
 from fairerclip.encoders.weight_files import check_fits, member, transformers_files
 from fairerclip.errors import EncoderError
 
@@ -66,15 +66,11 @@ def _label(config: Any) -> str:
 def _folder(place: str, download: bool) -> Path:
     if os.path.isdir(place):
         return Path(place).absolute()
-    hub = require("huggingface_hub", "transformers", "finding weights in the cache")
-    try:
+    with fetching(
+        f"transformers:{place} is neither a folder nor a repository in the local cache. Pass the folder of a model "
+        f"saved with save_pretrained, fetch it with `hf download {place}`"
+    ) as hub:
         return Path(hub.snapshot_download(place, allow_patterns=_FILES, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        raise EncoderError(
-            f"transformers:{place} is neither a folder nor a repository in the local cache. Pass the folder "
-            f"of a model saved with save_pretrained, fetch it with `hf download {place}`, or allow it here by "
-            f"name: download=True (--download). ({type(error).__name__})"
-        ) from None
 
 
 def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -> Any:

@@ -20,9 +20,8 @@ from fairerclip.auditing.results import DependenceRow, Measure, RepresentationRo
 from fairerclip.data import Split
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
-from fairerclip.metrics import dependence_test
-from fairerclip.metrics.dependence.dependence_intervals import DependenceResult
-from fairerclip.metrics.groups.group_report import check_confidence
+from fairerclip.metrics import DependenceResult, dependence_test
+from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

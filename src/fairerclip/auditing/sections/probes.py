@@ -21,8 +21,8 @@ from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeE
 from fairerclip.experiment import Experiment
 from fairerclip.features import make_features
 from fairerclip.inputs.encode import encode
-from fairerclip.metrics.groups.group_report import check_confidence
 from fairerclip.metrics.intervals import mover
+from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
