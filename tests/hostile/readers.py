@@ -20,14 +20,14 @@ from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
 from fairerclip.auditing.many_models import read_models
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
-from fairerclip.data.io.npz import read_npy, read_npz, write_npz
-from fairerclip.data.io.npz_map import map_npy, npz_members
+from fairerclip.data.io.npz import map_npy, read_npy, read_npz, write_npz
+from fairerclip.data.io.npz_map import npz_members
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts

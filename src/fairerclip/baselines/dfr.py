@@ -75,7 +75,7 @@ class DFR(LinearHead):
     max_iter, tol : int, float
         Of liblinear: it stops when the least subgradient is ``tol`` of what it was at the start.
     recipe : mapping, optional
-        Keyword arguments of `fairerclip.baselines.dfr_pseudo.train_pseudo`.
+        Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_pseudo`.
     random_state : int, RandomState or None
         Draws the halves and the balanced rows.
 
@@ -178,7 +178,7 @@ class DFR(LinearHead):
         }
 
     def _by_gradient(self, data: Training) -> None:
-        from fairerclip.baselines.dfr_pseudo import train_pseudo
+        from fairerclip.baselines.gradient.sgd_probe import train_pseudo
 
         self.coef_, self.intercept_, self.diagnostics_ = train_pseudo(
             data, self.variant, random_state=self.random_state, **(self.recipe or {})

@@ -44,7 +44,7 @@ class LinearProbe(LinearHead):
         Most Newton steps, and the largest norm of the gradient relative to ‖W‖ that counts as converged. The penalty
         makes that a bound on the relative error of W, whatever C and the number of rows are.
     recipe : mapping, optional
-        Keyword arguments of `fairerclip.baselines.sgd_probe.train_probe`.
+        Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_probe`.
     random_state : int, RandomState or None
         For "sgd"; "newton" draws nothing.
 
@@ -116,7 +116,7 @@ class LinearProbe(LinearHead):
         self.coef_, self.intercept_, self.diagnostics_ = probe.fit(data, data.X, validation)
 
     def _by_gradient(self, data: Training) -> None:
-        from fairerclip.baselines.sgd_probe import train_probe
+        from fairerclip.baselines.gradient.sgd_probe import train_probe
 
         if self.class_weight is not None:
             raise ParameterError(

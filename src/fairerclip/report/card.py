@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +12,6 @@ from fairerclip.auditing.model_facts import subject, why_kept
 from fairerclip.auditing.model_format import ZERO_SHOT
 from fairerclip.auditing.model_words import about_model
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
-from fairerclip.report import yaml_text
 from fairerclip.report.estimates import estimate_of, stage_names, stages
 from fairerclip.report.markdown import (
     SIMULATED,
@@ -42,6 +43,8 @@ embeddings = model.transform(X)"""
 METRIC_TYPES = {"average": "accuracy", "train_weighted_average": "accuracy", "worst_group": "accuracy"}
 LATEST_FIRST = ("after", "before")
 """Who takes the first value of a kind for that of the model shall have the right one."""
+_BARE_EXPONENT = re.compile(r"(?<![\d.])(\d+)(?=e[-+]\d+,?$)", re.MULTILINE)
+"""A number such as 1e-07 at the end of a line; a text ends with a quote."""
 
 
 def render_card(results: Results, *, license_id: str | None = None) -> str:
@@ -50,18 +53,29 @@ def render_card(results: Results, *, license_id: str | None = None) -> str:
     Parameters
     ----------
     results : dict
-        As `fairerclip.auditing.results_old.read_results` gives it. Sections that are null are left out. Without a
+        As `fairerclip.auditing.results.read_results` gives it. Sections that are null are left out. Without a
         model the card is that of the zero-shot classifier.
     license_id : str, optional
         The license of the model, as the Hub names it (``apache-2.0``). Left out unless given, as only you
         know it.
     """
-    front = yaml_text.lines(metadata(results, license_id=license_id))
+    front = front_matter(metadata(results, license_id=license_id))
     results = presentable(results)
     parts = [f"# {escape(_name(results))}", ""]
     for title, body in _sections(results):
         parts += [f"## {title}", "", *body] if body else []
-    return "\n".join(["---", *front, "---", "", *parts]).rstrip("\n") + "\n"
+    return "\n".join(["---", front, "---", "", *parts]).rstrip("\n") + "\n"
+
+
+def front_matter(data: Mapping[str, Any]) -> str:
+    """Write plain data as JSON that a reader of YAML 1.1, as the Hub's, takes for the same data.
+
+    YAML 1.1 takes 1e-07 for a text, breaks lines at U+0085 and U+2028 and refuses controls: such numbers get a point,
+    and such characters are escaped. ASCII alone would not do, as YAML does not join the two halves of an emoji.
+    """
+    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    escaped = (c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _BARE_EXPONENT.sub(r"\1.0", "".join(escaped))
 
 
 def metadata(results: Results, *, license_id: str | None = None) -> dict[str, Any]:
@@ -69,7 +83,7 @@ def metadata(results: Results, *, license_id: str | None = None) -> dict[str, An
     tags = ["fairness", "bias-mitigation", "spurious-correlation", "clip", "fairerclip"]
     known: dict[str, Any] = {"language": "en"}
     if license_id is not None:
-        known["license"] = license_id
+        known["license"] = clean(license_id)
     known |= {"library_name": "fairerclip", "pipeline_tag": "zero-shot-image-classification", "tags": tags}
     found = [part for part in (_classification(results), _search(results)) if part["metrics"]]
     if found:

@@ -28,7 +28,6 @@ from fairerclip.errors import TaskFileError
 Array = NDArray[Any]
 
 ALLOWED = "floats of 2, 4 or 8 bytes, integers, booleans and text"
-_CHUNK = 1024**2
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 _END, _END64_LOCATOR, _END64 = b"PK\x05\x06", b"PK\x06\x07", b"PK\x06\x06"
@@ -145,16 +144,27 @@ def read_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -
     [[1.0, 0.0], [0.0, 1.0]]
     >>> folder.cleanup()
     """
+    array = map_npy(path, limits=limits)
+    with _damage(Path(path), "a readable .npy"):
+        return _native(str(path), array)
+
+
+def map_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
+    """Map an ``.npy``, read-only, whatever its order and byte order; damage is a `TaskFileError`."""
     file = _regular(path)
     with _damage(file, "a readable .npy"):
         with file.open("rb") as handle:
             size = os.fstat(handle.fileno()).st_size
             header = _read_header(str(file), handle, limits)
         _check_size(str(file), header, size)
-        if header.nbytes == 0:  # an empty file region cannot be mapped
-            return np.empty(header.shape, dtype=header.dtype.newbyteorder("="))
-        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-        return _native(str(file), array)
+        return _map(file, header, header.length)
+
+
+def _map(file: Path, header: _Header, offset: int) -> Array:
+    if header.nbytes == 0:  # an empty file region cannot be mapped
+        return np.empty(header.shape, dtype=header.dtype)
+    order: Any = "F" if header.fortran else "C"
+    return np.memmap(file, dtype=header.dtype, mode="r", offset=offset, shape=header.shape, order=order)
 
 
 def write_npz(
@@ -298,16 +308,11 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, 
     with archive.open(member) as stream:
         header = _read_header(where, stream, limits)
         _check_size(where, header, member.file_size)
-        raw, filled = np.empty(header.nbytes, dtype=np.uint8), 0
-        while filled < header.nbytes:
-            chunk = stream.read(min(_CHUNK, header.nbytes - filled))
-            if not chunk:
-                raise TaskFileError(f"{where}: expected {header.nbytes} bytes of data, got {filled}")
-            raw[filled : filled + len(chunk)] = np.frombuffer(chunk, dtype=np.uint8)
-            filled += len(chunk)
+        stream.seek(0)
+        array: Array = np.lib.format.read_array(
+            stream, allow_pickle=False, max_header_size=limits.header_bytes
+        )
         stream.read(1)  # reaching the end makes zipfile compare the checksum
-    flat: Array = raw.view(header.dtype)
-    array = flat.reshape(header.shape[::-1]).T if header.fortran else flat.reshape(header.shape)
     return _native(where, np.asarray(array, order="C"))
 
 
@@ -361,7 +366,11 @@ def _check_size(where: str, header: _Header, size: int) -> None:
 
 
 def _native(where: str, array: Array) -> Array:
-    """Bring to native byte order, and refuse bit patterns that numpy believes but cannot show."""
+    """Bring to native byte order, and refuse bit patterns that numpy's reader takes.
+
+    Of text beyond Unicode it gives an array whose use is a SystemError, of half a surrogate pair one that no file can
+    hold, and of other bytes than 0 and 1 booleans that differ from the same ones in memory.
+    """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.size and array.dtype.kind in "Ub":

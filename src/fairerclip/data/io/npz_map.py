@@ -1,7 +1,7 @@
-"""Mapping arrays of ``.npy`` and ``.npz`` where they lie, in the byte order they have.
+"""Mapping arrays of an ``.npz`` where they lie, in the byte order they have.
 
-`read_npy` and `read_npz` give native arrays in memory; embeddings that do not fit there are read through
-these instead. The checks are the same, except that a checksum is compared only where a member is inflated.
+`read_npz` gives native arrays in memory; embeddings that do not fit there are read through these instead. The
+checks are the same, except that a checksum is compared only where a member is inflated.
 """
 
 from __future__ import annotations
@@ -25,24 +25,6 @@ Array = NDArray[Any]
 _LOCAL, _LOCAL_SIZE = b"PK\x03\x04", 30
 
 
-def map_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
-    """Map an ``.npy``, read-only, whatever its order and byte order; damage is a `TaskFileError`."""
-    file = npz._regular(path)
-    with npz._damage(file, "a readable .npy"):
-        with file.open("rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            header = npz._read_header(str(file), handle, limits)
-        npz._check_size(str(file), header, size)
-        return _map(file, header, header.length)
-
-
-def _map(file: Path, header: npz._Header, offset: int) -> Array:
-    if header.nbytes == 0:  # an empty file region cannot be mapped
-        return np.empty(header.shape, dtype=header.dtype)
-    order: Any = "F" if header.fortran else "C"
-    return np.memmap(file, dtype=header.dtype, mode="r", offset=offset, shape=header.shape, order=order)
-
-
 @dataclass(frozen=True)
 class Member:
     """One array of an ``.npz``, not read yet."""
@@ -62,7 +44,7 @@ class Member:
         with npz._damage(self.file, "a readable .npz"), self.file.open("rb") as handle:
             handle.seek(self.offset)
             header = npz._read_header(f"{self.file}: member {self.name!r}", handle, self.limits)
-            return _map(self.file, header, self.offset + header.length)
+            return npz._map(self.file, header, self.offset + header.length)
 
 
 @lru_cache(maxsize=1)

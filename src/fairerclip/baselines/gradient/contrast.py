@@ -12,38 +12,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
-from fairerclip._util.checks import as_number, check_choice, check_count, check_number, check_positive
-from fairerclip._util.extras import require
-from fairerclip.baselines.adapter import AdapterNet
 from fairerclip.baselines.base import Ints
-from fairerclip.baselines.training import Epoch, Momentum, Rows, Tensor, chunks
+from fairerclip.baselines.gradient.loop import Epoch, Run, chunks
+from fairerclip.baselines.gradient.nets import AdapterNet, Tensor
+from fairerclip.baselines.gradient.recipes import Contrasts
 
-REDUCTIONS = ("mean", "sum")
 _BLOCK = 16384
 """Rows that the hidden layer takes at a time."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How many rows are compared; defaults are the published ones."""
-
-    positives: int = 2048
-    neighbours: int = 4096
-    negatives: int = 2048
-    anchors_per_step: int = 128
-    anchor_share: float = 1.0
-    temperature: float = 0.1
-    anchor_reduction: str = "mean"
-
-    def __post_init__(self) -> None:
-        for name in ("positives", "neighbours", "negatives", "anchors_per_step"):
-            check_count(name, getattr(self, name))
-        if as_number(self.anchor_share) != 1:
-            check_number("anchor_share, if not 1,", self.anchor_share, 0, 1, open_below=True)
-        check_choice("anchor_reduction", self.anchor_reduction, REDUCTIONS)
-        check_positive("contrastive_temperature", self.temperature)
 
 
 class Batch(NamedTuple):
@@ -64,13 +43,13 @@ class Pairs:
     ----------
     y, predicted : (n,) classes, and what a simple classifier takes the rows for.
     unit : (n, p) unit rows on the device, for neighbours.
-    sizes : how many of each are drawn.
+    sizes : how many of each are drawn, and how they are compared.
     """
 
     y: Ints
     predicted: Ints
     unit: Tensor
-    sizes: Sizes
+    sizes: Contrasts
 
     def anchors(self, rng: np.random.Generator) -> Ints:
         """Rows taken for another class, whose class has rows taken for it; shuffled.
@@ -110,7 +89,6 @@ class Pairs:
 
 def nearest(unit: Tensor, anchors: Ints, k: int) -> Ints:
     """The k rows of largest cosine with each anchor (a, k), in no order; all rows where there are no more."""
-    torch = require("torch", "torch", "training an adapter")
     n = len(unit)
     if k >= n:
         return np.broadcast_to(np.arange(n), (len(anchors), n))
@@ -124,52 +102,46 @@ def _draw(rows: Ints, size: int, rng: np.random.Generator) -> Ints:
     return rows if len(rows) <= size else rng.choice(rows, size, replace=False, shuffle=False)
 
 
-def contrastive_epoch(
-    net: AdapterNet, sgd: Momentum, rows: Rows, pairs: Pairs, rng: np.random.Generator
-) -> Epoch:
+def contrastive_epoch(run: Run, pairs: Pairs, rng: np.random.Generator) -> Epoch:
     """One pass over the anchors, the weights moved once per group of them."""
     losses: list[float] = []
     for group in chunks(pairs.anchors(rng), pairs.sizes.anchors_per_step):
         batches = list(pairs.batches(group, rng))
         if batches:
             share = 1.0 if pairs.sizes.anchor_reduction == "sum" else 1 / len(batches)
-            losses += _accumulate(net, rows, batches, pairs.sizes.temperature, share)
-            sgd.step()
+            losses += accumulate(run, batches, pairs.sizes.contrastive_temperature, share)
+            run.step()
     return Epoch(float(np.mean(losses)) if losses else None, len(losses))
 
 
-def _accumulate(
-    net: AdapterNet, rows: Rows, batches: list[Batch], temperature: float, share: float
-) -> list[float]:
+def accumulate(run: Run, batches: list[Batch], temperature: float, share: float) -> list[float]:
     """Gradients of ``share`` times the loss of each anchor, left in the parameters; returns the losses."""
-    torch = require("torch", "torch", "training an adapter")
+    net: AdapterNet = run.net
     numbers = [np.concatenate([[b.anchor], b.positives, b.neighbours]) for b in batches]
     used, places = np.unique(np.concatenate(numbers), return_inverse=True)
     split = np.split(places, np.cumsum([len(part) for part in numbers])[:-1])
-    index = torch.as_tensor(used, device=rows.X.device)
-    w1 = net.parameters["w1"]
+    index = torch.as_tensor(used, device=run.device)
     with torch.no_grad():
-        hidden = torch.cat([rows.X[part] @ w1.T for part in index.split(_BLOCK)])
+        hidden = torch.cat([functional.linear(run.X[part], net.w1) for part in index.split(_BLOCK)])
     hidden.requires_grad_(True)
     gram = output_gram(net)
     held = gram.detach().requires_grad_(True)
     losses = []
     for batch, place in zip(batches, split, strict=True):
-        H = torch.index_select(hidden, 0, torch.as_tensor(place, device=rows.X.device))
+        H = torch.index_select(hidden, 0, torch.as_tensor(place, device=run.device))
         loss = anchor_loss(net, H, held, len(batch.positives), batch.is_negative, temperature)
-        (loss * (rows.weight[batch.anchor] * share)).backward()
+        (loss * (run.weight[batch.anchor] * share)).backward()
         losses.append(float(loss.detach()))
     gram.backward(held.grad)
     with torch.no_grad():  # the hidden layer's share of the chain rule, once for all anchors
         parts = zip(hidden.grad.split(_BLOCK), index.split(_BLOCK), strict=True)
-        w1.grad = sum(gradient.T @ rows.X[part] for gradient, part in parts)
+        net.w1.grad = sum(gradient.T @ run.X[part] for gradient, part in parts)
     return losses
 
 
 def output_gram(net: AdapterNet) -> Tensor:
     """``[W₂ b₂]ᵀ[W₂ b₂]`` (h+1, h+1)."""
-    torch = require("torch", "torch", "training an adapter")
-    output = torch.cat([net.parameters["w2"], net.parameters["b2"][:, None]], dim=1)
+    output = torch.cat([net.w2, net.b2[:, None]], dim=1)
     return output.T @ output
 
 
@@ -185,22 +157,21 @@ def anchor_loss(
 
     Parameters
     ----------
-    net : its batch normalisation takes the statistics of this batch.
+    net : in training, so that its batch normalisation takes the statistics of this batch.
     H : (1 + P + N, h) rows ``W₁x`` of the anchor z, its positives and its neighbours.
     gram : from `output_gram`.
     n_positives : P.
     is_negative : (N,) neighbours that count.
     temperature : τ.
     """
-    torch = require("torch", "torch", "training an adapter")
-    hidden = net.normalise(H, training=True)
+    hidden = net.normalise(H)
     lifted = torch.cat([hidden, hidden.new_ones((len(hidden), 1))], dim=1)
     products = lifted @ gram
     lengths = (products * lifted).sum(dim=1).clamp(min=1e-12).sqrt()
     similar = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * float(temperature))
     mask = torch.as_tensor(is_negative, device=H.device)
     against = torch.logsumexp(similar[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
-    return torch.nn.functional.softplus(against - similar[:n_positives]).mean()
+    return functional.softplus(against - similar[:n_positives]).mean()
 
 
 def count_pairs(y: Ints, predicted: Ints) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 
 from fairerclip._util.checks import check_choice
 from fairerclip.baselines.base import F64, Ints, Training
-from fairerclip.baselines.training import labels_of
+from fairerclip.baselines.gradient.recipes import labels_of
 from fairerclip.errors import PromptError
 from fairerclip.inputs.image_rows import unit_rows
 
@@ -88,3 +88,13 @@ def draw_cells(cells: Ints, size: int, rng: np.random.Generator) -> Ints:
     """``size`` rows of every cell that occurs, with replacement only where it has fewer."""
     members = [np.flatnonzero(cells == code) for code in np.unique(cells)]
     return np.concatenate([rng.choice(found, size, replace=len(found) < size) for found in members])
+
+
+def balanced_draw(y: Ints, predicted: Ints, how: str, seed: int) -> Ints:
+    """Shuffled row numbers, with the true classes equally many in each predicted class."""
+    rng = np.random.default_rng(seed)
+    draws = []
+    for code in np.unique(predicted):
+        rows = np.flatnonzero(predicted == code)
+        draws.append(equalise(y[rows], how, rng, rows))
+    return rng.permutation(np.concatenate(draws))
