@@ -107,7 +107,7 @@ def _asset(name: str) -> str:
     return (files(__package__) / "templates" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
-FILTERS = ("percent", "points", "measured", "number", "significant", "interval", "setting", "count", "shown")
+FILTERS = ("percent", "measured", "number", "significant", "interval", "setting", "count", "shown")
 NAMES = ("FIGURES", "RETRIEVAL", "DRIFT", "DEPENDENCE", "REPRESENTATION", "PROBE", "CHANCE", "PROBES")
 SCRIPTED = ("average", "worst_group", "eod", "gap")
 """Figures that the script shows."""

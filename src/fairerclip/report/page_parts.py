@@ -128,7 +128,7 @@ def trade(results: Results, cards: Sequence[dict[str, Json]]) -> list[tuple[str,
 
 
 def _item(label: str, change: Results, better: str) -> dict[str, Json]:
-    kind = "points" if better == "higher" else "signed"
+    kind = "change" if better == "higher" else "signed"
     return {"label": label, "change": change, "change_kind": kind, "tone": _tone(better, change)}
 
 

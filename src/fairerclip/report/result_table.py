@@ -111,8 +111,8 @@ def text_of(content: Content) -> str:
 
 
 def to_markdown(table: ResultTable) -> list[str]:
-    """Lines of the table alone, with an empty one at the end."""
-    rows = [[escape(text_of(content)) for content in row] for row in table.rows]
+    """Lines of the table alone, with an empty one at the end; nothing in a number needs to be escaped."""
+    rows = [[escape(c) if isinstance(c, str) else text_of(c) for c in row] for row in table.rows]
     return markdown_table([escape(column) for column in table.columns], rows, table.left)
 
 
