@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fairerclip._util.files import atomic_file, check_folder, check_free
-from fairerclip.auditing.results_old import write_results
+from fairerclip.auditing.results import AuditResults, check_results, write_results
 from fairerclip.errors import ParameterError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
@@ -52,7 +50,7 @@ def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
 
 
 def write_report(
-    results: Mapping[str, Any],
+    results: AuditResults | dict[str, object],
     path: str | Path,
     kind: str | None = None,
     *,
@@ -63,8 +61,8 @@ def write_report(
 
     Parameters
     ----------
-    results : mapping
-        From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results_old.read_results`.
+    results : AuditResults
+        From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results.read_results`.
     path : str or Path
         The file, or for CSV the folder; it appears whole or not at all.
     kind : "html", "md", "json", "csv" or "card", optional
@@ -76,6 +74,8 @@ def write_report(
     """
     path, kind = Path(path), choose_kind(kind, path)
     check_output(kind, path, overwrite=overwrite)
+    if not isinstance(results, AuditResults):  # audits give dictionaries until they are typed
+        results = check_results(results)
     if kind == "json":
         return write_results(results, path, overwrite=overwrite)
     if kind == "csv":

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip._util.numbers import number, significant
+from fairerclip._util.numbers import number, significant, with_interval
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import hsic_bound
 from fairerclip.metrics.names import REPRESENTATION
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.presets import PRESETS, preset_name
 from fairerclip.report.document import DocumentTable
-from fairerclip.report.estimates import estimate
 from fairerclip.study.paper.accuracy import (
     ALIKE,
     COLUMNS,
@@ -192,7 +191,8 @@ def information(context: Context) -> Outcome:
             lines.append([one.title, f"failed: {answer['error']}", *[None] * 4])
             continue
         for stage in answer["stages"]:
-            found = [estimate(stage[name], REPRESENTATION[name].kind) for name in INFORMATION]
+            estimates = [(stage[name] or {}, REPRESENTATION[name].kind) for name in INFORMATION]
+            found = [with_interval(*map(e.get, ("value", "low", "high")), kind=kind) for e, kind in estimates]
             lines.append([one.title, stage["space"], *found])
         limits = [answer["bounds"].get(name) for name in INFORMATION]
         shown = [None if limit is None else number(limit, 4) for limit in limits]
