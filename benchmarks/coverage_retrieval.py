@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from fairerclip.metrics.retrieval.skew import gallery as _gallery
+from fairerclip.metrics.retrieval import gallery as _gallery
 from fairerclip.metrics.retrieval.top_rows import rankings
 
 QUERIES = 5

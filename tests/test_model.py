@@ -1,6 +1,7 @@
 """The estimator: what it computes, what it gives back, and that mitigation mitigates."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_the_temperature_is_the_most_likely_one(embeddings):
     codes = np.searchsorted(m.classes_, e.y)
 
     def loss(beta):
-        m.temperature_ = beta
+        m.fitted_ = replace(m.fitted_, temperature=beta)
         return -np.mean(np.log(m.predict_proba(e.X)[np.arange(len(codes)), codes]))
 
     best = m.temperature_
@@ -231,7 +232,7 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
     e = embeddings()
     m = fitted(e)
     whole = m.transform(e.X)
-    monkeypatch.setattr("fairerclip.model.predictor.BLOCK_ROWS", 7)
+    monkeypatch.setattr("fairerclip.model.fitted.BLOCK_ROWS", 7)
     assert_allclose(m.transform(e.X), whole, rtol=1e-10, atol=1e-12)
     assert_allclose(np.concatenate([m.transform(e.X[i : i + 1]) for i in range(20)]), whole[:20], atol=1e-10)
 

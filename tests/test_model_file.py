@@ -15,7 +15,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 import fairerclip
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, load
 from fairerclip.errors import ModelFileError, OutputExistsError, StateError
 from fairerclip.model import archive
 from fairerclip.model.model_file import MANIFEST, TENSORS
@@ -286,6 +286,8 @@ def test_what_is_no_folder_is_refused(tmp_path):
     for path in (tmp_path / "file", tmp_path / "absent"):
         with pytest.raises(ModelFileError, match="not a model folder"):
             FairerCLIP.load(path)
+        with pytest.raises(ModelFileError, match="not a model folder.*fairerclip.json or model.json"):
+            load(path)
     with pytest.raises(ModelFileError, match="missing"):
         FairerCLIP.load(tmp_path)
 

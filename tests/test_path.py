@@ -422,3 +422,13 @@ def test_the_missing_label_of_the_fit_is_remembered(embeddings):
     known = s >= 0
     assert row["average"] == np.mean(m.path([0.3]).predict_codes(e.X)[0][known] == e.y[known])
     assert "-1" not in row["worst_group_name"]
+
+
+def test_a_fitted_copy_takes_free_parameters_alone(embeddings):
+    e = embeddings()
+    m = labelled(e)
+    assert_array_equal(m.at(tau=0.3, refine=False).scores(e.X), m.path([0.3]).model(0).scores(e.X))
+    with pytest.raises(ParameterError, match="gamma needs a new fit; free to change are tau"):
+        m.at(gamma=1.0)
+    with pytest.raises(ParameterError, match="tau must be a number"):
+        m.at(tau=2.0)

@@ -137,7 +137,7 @@ def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(names, backbo
     counts = np.bincount(task.train.y)
     smaller = counts.min()
     kept = {"RN50": (round(0.06 * counts[0]), counts[1]), "ViT-L/14": (round(0.8 * smaller),) * 2}[backbone]
-    assert np.bincount(m._prepared.y).tolist() == list(kept)
+    assert np.bincount(m.state.prepared.y).tolist() == list(kept)
 
 
 def test_shares_need_one_for_each_class(embeddings, tmp_path):

@@ -101,7 +101,7 @@ def test_a_doubtful_attribute_is_a_term_of_its_probabilities(embeddings):
     e = embeddings(n=300)
     P = doubtful(e.s, 0.9)
     m = small(class_weight=None).fit(e.X, e.y, sensitive_features=SoftValues(P, [0, 1]), text=e.text)
-    term = next(t for t in m._prepared.problem.sides(e.y).image.sensitive_terms("marginal"))
+    term = next(t for t in m.state.prepared.problem.sides(e.y).image.sensitive_terms("marginal"))
     Phi = m.features_.transform(e.X)
     M = (Phi - Phi.mean(axis=0)).T @ (P - P.mean(axis=0)) / 300
     assert term.norm == pytest.approx(np.linalg.norm(M, 2) ** 2, rel=1e-8)

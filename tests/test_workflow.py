@@ -130,7 +130,7 @@ def test_rows_whose_scores_tie_are_ranked_in_their_order(birds):
 
 def test_classes_that_read_alike_keep_columns_of_their_own(birds):
     model = Experiment.of(birds).fit(small(), "target")
-    model.classes_ = np.array([1, "1"], dtype=object)
+    model.fitted_ = replace(model.fitted_, classes=np.array([1, "1"], dtype=object))
     assert apply_model(model, birds.test.X[:5])["names"].tolist() == ["1", "'1'"]
 
 

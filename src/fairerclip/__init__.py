@@ -16,10 +16,11 @@ _HOMES = {
     "SoftValues": "inputs.sensitive_columns",
     "Task": "data.task",
     "TauPath": "model.path",
+    "load": "model.archive",
     "load_task": "data.task",
 }
 
-__all__ = ["FairerCLIP", "SoftValues", "Task", "TauPath", "__version__", "load_task"]
+__all__ = ["FairerCLIP", "SoftValues", "Task", "TauPath", "__version__", "load", "load_task"]
 __getattr__, _names = lazy(__name__, _HOMES)
 
 

@@ -108,8 +108,8 @@ def test_loading_twice_gives_the_same_encoder_and_provenance(ours, open_clip_fol
     assert again.provenance == ours.provenance
     assert len(again.provenance.weights) == 64
     np.testing.assert_array_equal(again.encode_images(batch), ours.encode_images(batch))
-    assert not any(p.requires_grad for p in again.model.parameters())
-    assert not again.model.training
+    assert not any(p.requires_grad for p in again.towers.model.parameters())
+    assert not again.towers.model.training
 
 
 def test_no_pickle_is_read(open_clip_folder, clip_folder, monkeypatch):

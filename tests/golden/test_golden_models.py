@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from record import answers
 from safetensors.numpy import load_file
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, load
 from fairerclip.baselines import load_baseline
 from fairerclip.baselines.file import ARCHIVE as BASELINE
 from fairerclip.model.model_file import ARCHIVE as MODEL
@@ -28,6 +28,7 @@ def test_a_saved_model_answers_as_it_did(folder):
     if folder.name in ("adapter", "contrastiveadapter"):
         pytest.importorskip("torch")
     model = (FairerCLIP.load if folder.parent.name.startswith("model") else load_baseline)(folder)
+    assert type(load(folder)) is type(model)
     recorded = load_file(folder / "answers.safetensors")
     found = answers(model, **load_file(folder.parent / "questions.safetensors"))
     assert set(found) == set(recorded)

@@ -39,8 +39,9 @@ from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transfor
 from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
-from fairerclip.study.kept import read_kept, write_kept
-from fairerclip.study.paper.reproduce import read as read_entry
+from fairerclip.study.jobs import Job, read_kept, write_kept
+from fairerclip.study.paper.answers import PlaneAnswer, PlaneFigures
+from fairerclip.study.paper.entry_result import read_entry
 
 
 @dataclass(frozen=True)
@@ -283,12 +284,31 @@ def _shards(folder: Path) -> None:
 
 REPRODUCTION = {
     "format": "fairerclip-reproduction",
+    "source": "Simulated tasks",
     "version": 1,
     "name": "fits",
-    "failures": [],
+    "title": "t",
+    "where": "tab:x",
+    "kind": "simulated",
+    "command": "fairerclip reproduce fits",
+    "settings": {"seeds": 1, "gradient_seeds": 1, "max_seconds": 60.0, "quick": True},
+    "tasks": [],
     "made": {"date": "2026-01-01"},
-    "document": {"title": "t"},
+    "failures": [],
+    "results": {"a": {"b": [1, 0.5, None]}},
+    "document": {
+        "title": "t",
+        "source": "s",
+        "notes": ["n"],
+        "tables": [{"title": "t", "columns": ["a"], "rows": [["x"], [1.5], [None]], "note": None, "left": 1}],
+        "heatmaps": [
+            {"title": "t", "x_title": "x", "x": [0.5], "y_title": "y", "y": [0.1], "values": [[None]]}
+        ],
+        "curves": [{"title": "t", "x_title": "x", "y_title": "y", "series": {"a": [[0.0, 1.0]]}}],
+    },
 }
+PLANE = PlaneAnswer(split="test", points=(PlaneFigures(tau=0.5, tau_z=0.0, average=0.25),), rescale=None)
+KEPT = Job("plane", {"method": "zero-shot"}, "run.json", PlaneAnswer, PlaneAnswer, {})
 
 
 def _kept_run(folder: Path) -> Any:
@@ -296,7 +316,7 @@ def _kept_run(folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error", KeptRunWarning)
         try:
-            return read_kept(folder / "run.json", {"method": "zero-shot"})
+            return read_kept(folder / "run.json", KEPT)
         except KeptRunWarning as told:
             raise ResultsFileError(str(told)) from None
 
@@ -407,7 +427,7 @@ READERS: dict[str, Reader] = {
     "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx")),
     "results": Reader(_results, "results.json", read_results),
     "kept-run": Reader(
-        lambda f: write_kept(f / "run.json", {"method": "zero-shot"}, {"predicted": [0, 1], "seconds": 0.5}),
+        lambda f: write_kept(f / "run.json", KEPT.key, PLANE),
         "run.json",
         _kept_run,
     ),

@@ -34,7 +34,8 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.metrics import seed_spread
-from fairerclip.metrics.groups.group_report import SMALL_GROUP, check_confidence
+from fairerclip.metrics.groups.group_report import SMALL_GROUP
+from fairerclip.metrics.label_codes import check_confidence
 from fairerclip.model.estimator import FairerCLIP
 
 LIMITS = (

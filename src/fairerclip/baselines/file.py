@@ -6,20 +6,18 @@ The class is looked up among our own; see `fairerclip.model.archive` for what el
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip import __version__
 from fairerclip.baselines import BASELINES
-from fairerclip.baselines.base import Baseline
-from fairerclip.errors import FairerClipError, ModelFileError
-from fairerclip.model.archive import Archive
-from fairerclip.model.model_file import plain_value
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.errors import ModelFileError
+from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
 
 FIRST_WITH_STEPS = 3
 """Until then training by gradient was capped in seconds, which say nothing of steps."""
@@ -33,22 +31,10 @@ ARCHIVE = Archive(
     first=1,
     tensors=ARRAYS,
     manifest=MANIFEST,
-    keys=frozenset(
-        {
-            "format",
-            "format_version",
-            "fairerclip_version",
-            "baseline",
-            "parameters",
-            "classes",
-            "n_features_in",
-            "feature_names_in",
-            "diagnostics",
-            "normalize",
-            "tensor_bytes",
-            "sha256",
-            "manifest_sha256",
-        }
+    dtypes=("float32", "float64"),
+    keys=(
+        *("format", "format_version", "fairerclip_version", "baseline", "parameters", "classes"),
+        *("n_features_in", "feature_names_in", "diagnostics", "normalize", "tensor_bytes", "sha256"),
     ),
     added={2: frozenset({"normalize"}), 4: frozenset({"tensor_bytes"})},
 )
@@ -78,18 +64,9 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
     parameters, arrays = _parameters(model)
     for attribute in model.fitted:
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
-    names = getattr(model, "feature_names_in_", None)
-    manifest = {
-        "fairerclip_version": __version__,
-        "baseline": name,
-        "parameters": parameters,
-        "classes": [plain_value(label, "a class label") for label in model.classes_.tolist()],
-        "n_features_in": model.n_features_in_,
-        "feature_names_in": None if names is None else [str(n) for n in names],
-        "diagnostics": getattr(model, "diagnostics_", None),
-        "normalize": model.normalize_,
-    }
-    return ARCHIVE.write(path, arrays, manifest, overwrite=overwrite)
+    return ARCHIVE.save(
+        model, path, parameters, arrays, overwrite=overwrite, baseline=name, normalize=model.normalize_
+    )
 
 
 def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
@@ -100,41 +77,20 @@ def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
     ModelFileError
         The folder is damaged, of another version, of another class, or no baseline.
     """
-    path = Path(path)
-    manifest, arrays = ARCHIVE.read(path)
-    manifest = {"normalize": False, **manifest}  # version 1 took rows as they came
-    _check_arrays(path, arrays)
-    name = manifest["baseline"]
-    if not isinstance(name, str) or name not in BASELINES:
-        raise ModelFileError(f"{path / MANIFEST} names {name!r}, which is none of {', '.join(BASELINES)}")
-    kind = _class(name)
-    if not issubclass(kind, cls):
-        raise ModelFileError(f"{path} holds a {name}, not a {cls.__name__}; use load_baseline for any")
-    try:
-        model: B = _assemble(path, manifest, arrays, kind)
-    except ModelFileError:
-        raise
-    except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # A forged file, digests and all.
-        raise ModelFileError(f"{path} does not describe a {name}: {_one_line(error)}") from None
-    return model
+    return ARCHIVE.load(Path(path), partial(_build, cls))
 
 
 def _class(name: str) -> Any:
     return getattr(import_module(f"fairerclip.baselines.{BASELINES[name]}"), name)
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
 # Parameters -----------------------------------------------------------------------------------------
 
 
-def _parameters(model: Baseline) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _parameters(model: Baseline) -> tuple[dict[str, Any], Tensors]:
     """Parameters for JSON, and those that are arrays; JSON has {"array": name} in their place."""
     plain: dict[str, Any] = {}
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Tensors = {}
     for name, value in model.get_params(deep=False).items():
         what = f"parameter {name}"
         if callable(value) or (name == "random_state" and not isinstance(value, (int, np.integer))):
@@ -152,7 +108,7 @@ def _parameters(model: Baseline) -> tuple[dict[str, Any], dict[str, NDArray[Any]
     return plain, arrays
 
 
-def _given(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def _given(value: Any, arrays: Tensors) -> Any:
     """A parameter as the constructor takes it; sequences come back as tuples."""
     if isinstance(value, list):
         return tuple(value)
@@ -169,36 +125,32 @@ def _given(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 # Reading --------------------------------------------------------------------------------------------
 
 
-def _check_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    bad = [
-        n for n, a in arrays.items() if a.dtype not in (np.float32, np.float64) or not np.isfinite(a).all()
-    ]
-    if bad:
-        raise ModelFileError(f"{path / ARRAYS}: {bad[:3]} are not finite arrays of float32 or float64")
-
-
-def _assemble(path: Path, manifest: dict[str, Any], arrays: dict[str, NDArray[Any]], kind: Any) -> Any:
-    parameters = manifest["parameters"]
-    if manifest["format_version"] < FIRST_WITH_STEPS and isinstance(parameters, dict):
+def _build(cls: type[B], path: Path, manifest: Manifest, arrays: Tensors) -> B:
+    manifest = {"normalize": False, **manifest}  # version 1 took rows as they came
+    name, parameters = manifest["baseline"], manifest["parameters"]
+    ARCHIVE.refuse(path, {"normalize": isinstance(manifest["normalize"], bool)})
+    if not isinstance(name, str) or name not in BASELINES:
+        raise ModelFileError(f"{path / MANIFEST} names {name!r}, which is none of {', '.join(BASELINES)}")
+    kind = _class(name)
+    if not issubclass(kind, cls):
+        raise ModelFileError(f"{path} holds a {name}, not a {cls.__name__}; use load_baseline for any")
+    if manifest["format_version"] < FIRST_WITH_STEPS:
         parameters = {**kind.added, **_without_seconds(parameters)}
-    if not isinstance(parameters, dict) or set(parameters) != set(kind._get_param_names()):
-        raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
-    model = kind(**{name: _given(value, arrays) for name, value in parameters.items()})
+    given = {parameter: _given(value, arrays) for parameter, value in parameters.items()}
+    model: B = ARCHIVE.make(path, kind, given)
     if set(arrays) != set(kind.fitted):
         odd = sorted(set(arrays) ^ set(kind.fitted))
         raise ModelFileError(f"{path / ARRAYS} has missing or unknown arrays: {odd[:5]}")
-    _set_labels(path, manifest, model)
+    model.classes_, model.n_features_in_ = class_array(manifest["classes"]), manifest["n_features_in"]
+    model.normalize_ = manifest["normalize"]
     _check_shapes(path, arrays, kind, {"p": model.n_features_in_, "c": len(model.classes_)})
-    for name, array in arrays.items():
-        setattr(model, name, array if array.ndim else array.item())
+    for attribute, array in arrays.items():
+        setattr(model, attribute, array if array.ndim else array.item())
     if manifest["diagnostics"] is not None:
         model.diagnostics_ = manifest["diagnostics"]
-    trial = np.eye(1, model.n_features_in_)
-    scores = np.asarray(model.scores(trial))
+    scores = np.asarray(model.scores(np.eye(1, model.n_features_in_)))
     if scores.shape != (1, len(model.classes_)) or not np.isfinite(scores).all():
         raise ModelFileError(f"{path / ARRAYS}: the arrays do not fit together")
-    if manifest["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     return model
 
 
@@ -212,28 +164,7 @@ def _without_seconds(parameters: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _set_labels(path: Path, manifest: dict[str, Any], model: Any) -> None:
-    classes, width, names = (manifest[key] for key in ("classes", "n_features_in", "feature_names_in"))
-    valid = {
-        "classes": isinstance(classes, list)
-        and all(isinstance(label, (bool, int, float, str)) for label in classes)
-        and len(set(classes)) == len(classes) >= 2,
-        "n_features_in": type(width) is int and width > 0,
-        "feature_names_in": names is None
-        or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
-        "diagnostics": manifest["diagnostics"] is None or isinstance(manifest["diagnostics"], dict),
-        "normalize": isinstance(manifest["normalize"], bool),
-    }
-    wrong = [name for name, fine in valid.items() if not fine]
-    if wrong:
-        raise ModelFileError(f"{path / MANIFEST}: {wrong} do not describe a model")
-    model.classes_ = np.asarray(classes)
-    if model.classes_.tolist() != classes:  # mixed types: numpy would turn them into strings
-        model.classes_ = np.array(classes, dtype=object)
-    model.n_features_in_, model.normalize_ = width, manifest["normalize"]
-
-
-def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]], kind: Any, sizes: dict[str, int]) -> None:
+def _check_shapes(path: Path, arrays: Tensors, kind: Any, sizes: dict[str, int]) -> None:
     for name, letters in kind.shapes.items():
         shape = arrays[name].shape
         fits = len(shape) == len(letters) and all(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fairerclip.auditing.results import AuditResults, check_results
-from fairerclip.cli.show import Table, shown_table
+from fairerclip.cli.show import Table, plain_table
+from fairerclip.report.result_table import text_of
 from fairerclip.report.tables import overview
 
 
@@ -13,4 +14,6 @@ def tables(results: AuditResults | dict[str, object]) -> Iterator[Table]:
     """Yield a table for each section of the results that a terminal has room for."""
     if not isinstance(results, AuditResults):  # audits give dictionaries until they are typed
         results = check_results(results)
-    yield from map(shown_table, overview(results))
+    for table in overview(results):
+        rows = [[text_of(content) for content in row] for row in table.rows]
+        yield plain_table(table.title, table.columns, rows, left=range(table.left))

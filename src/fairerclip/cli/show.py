@@ -32,7 +32,6 @@ from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.report.clean_text import clean, shorten
-from fairerclip.report.result_table import ResultTable, text_of
 
 PLAIN_WIDTH = 110
 """Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
@@ -125,12 +124,6 @@ def plain_table(
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
     return table
-
-
-def shown_table(table: ResultTable) -> Table:
-    """A table of results; a cell breaks between a figure and its interval where columns are narrow."""
-    rows = [[text_of(content) for content in row] for row in table.rows]
-    return plain_table(table.title, table.columns, rows, left=range(table.left))
 
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:

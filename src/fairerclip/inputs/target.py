@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
 
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs.agreement import agreement, check_order
-from fairerclip.inputs.encode import Encoded, encode
+from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.image_rows import BLOCK_ROWS, Floats
 from fairerclip.inputs.prompts import prompt_groups
 from fairerclip.inputs.zero_shot_scores import zero_shot
@@ -168,6 +169,8 @@ def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, m
                 "or text= (one embedding per class) to read pseudo-labels from"
             )
         return _unlabelled(n, len(prompts), classes)
+    y = as_labels(y)
+    y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
     encoded = encode(y, missing_label=missing_label, classes=classes)
     if len(encoded.codes) != n:
         raise ShapeError(f"X has {n} rows but y has {len(encoded.codes)}")

@@ -8,10 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import ParameterError
+from fairerclip.errors import ParameterError, ShapeError
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def check_weights(sample_weight: Any, n: int) -> F64:
+    """Row weights (n,): ones, or the user's, checked."""
+    if sample_weight is None:
+        return np.ones(n)
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ShapeError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row of X")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
+        raise ParameterError(
+            "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
+        )
+    return weight
 
 
 def balancing_weights(codes: Ints, sample_weight: F64) -> F64:

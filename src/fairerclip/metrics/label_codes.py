@@ -110,6 +110,18 @@ def one_of(value: Any, allowed: Sequence[str], name: str) -> None:
         raise ParameterError(f"{name} must be one of {listed}; got {value!r}")
 
 
+def check_confidence(confidence: float) -> None:
+    """Refuse what is no confidence level."""
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+
+
+def check_replicates(n_replicates: int) -> None:
+    """Refuse so few replicates that they give no standard error."""
+    if n_replicates < 100:
+        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
+
+
 def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:
     """Rows (n,) that hold the label ``missing``, in any column; a label of another type never does."""
     rows = array[:, None] if array.ndim == 1 else array

@@ -101,7 +101,7 @@ def apply_model(
     warn_of_drift(model, X)
     Z = model.transform(X)  # once: features of every row are all the work there is
     kept = range(len(names)) if prompts is None else [names.index(name) for name in dict.fromkeys(prompts)]
-    scores = model._decision.scores(np.asarray(Z, dtype=np.float64))[:, kept]
+    scores = model.fitted_.scores(Z)[:, kept]
     decided = {"rank": _ranks(scores)} if rank else {"prediction": model.decide(Z)["prediction"]}
     found = {**decided, "score": scores, "names": np.array([names[k] for k in kept]), "embedding": Z}
     return found if ids is None else {"id": ids, **found}

@@ -1,7 +1,9 @@
-"""A folder of two files: tensors (safetensors), and a manifest (JSON) that holds their size and digest.
+"""Saved models: a folder of two files, tensors (safetensors), and a manifest (JSON) with their size and digest.
 
-There is no pickle anywhere: the files hold numbers and JSON, and reading them runs no code. Sizes and headers are
-checked before anything is allocated. Digests are evidence of damage, not of who wrote the file.
+All kinds of models are written, read and checked here; a kind adds its own arrays and entries (`Archive`), and `KINDS`
+says which class reads which folder. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
+no code. Sizes and headers are checked before anything is allocated. Digests are evidence of damage, not of who wrote
+the file.
 """
 
 from __future__ import annotations
@@ -9,21 +11,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from fairerclip import __version__
 from fairerclip._util.files import check_folder, read_bounded, write_folder
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import open_tensors
-from fairerclip.errors import ModelFileError, OutputExistsError
+from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError
 
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 20
@@ -31,6 +36,49 @@ MAX_TENSOR_BYTES = 8 << 30
 MAX_TENSORS = 64
 TRIES = 20
 """How often a folder is read that is replaced while it is read."""
+KINDS = {
+    "fairerclip.json": ("fairerclip.model.estimator", "FairerCLIP"),
+    "model.json": ("fairerclip.baselines.base", "Baseline"),
+}
+"""Name of the manifest → module and class whose ``load`` reads such a folder."""
+Manifest = dict[str, Any]
+Tensors = dict[str, NDArray[Any]]
+M = TypeVar("M")
+
+
+def load(path: str | Path) -> Any:
+    """Read any model that `save` wrote, of `FairerCLIP` or of a baseline; runs no code from the folder.
+
+    Raises
+    ------
+    ModelFileError
+        The folder is damaged, of a later version, or no model.
+    """
+    path = Path(path)
+    for manifest, (module, name) in KINDS.items():
+        if os.path.lexists(path / manifest):
+            return getattr(import_module(module), name).load(path)
+    raise ModelFileError(
+        f"{path} is not a model folder; expected one that save() wrote, with {' or '.join(KINDS)}"
+    )
+
+
+def plain_value(value: Any, what: str) -> Any:
+    """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ModelFileError(
+        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
+        "relabel before fitting"
+    )
+
+
+def class_array(classes: list[Any]) -> NDArray[Any]:
+    """Class labels of a manifest as an array, of objects where numpy would turn mixed types into strings."""
+    array = np.asarray(classes)
+    return array if array.tolist() == classes else np.array(classes, dtype=object)
 
 
 @dataclass(frozen=True)
@@ -43,7 +91,8 @@ class Archive:
     format : first word of the manifest.
     version, first : the format version that is written, and the oldest that is read.
     tensors, manifest : names of the two files.
-    keys : of a manifest of the present version.
+    dtypes : what the tensors may be made of.
+    keys : of a manifest of the present version, in the order in which they are written.
     added : keys that came with a version, by version.
     """
 
@@ -53,7 +102,8 @@ class Archive:
     first: int
     tensors: str
     manifest: str
-    keys: frozenset[str]
+    dtypes: tuple[str, ...]
+    keys: tuple[str, ...]
     added: Mapping[int, frozenset[str]]
 
     def check(self, path: Path, *, overwrite: bool) -> None:
@@ -69,22 +119,91 @@ class Archive:
         if not files[0].is_file() or path.is_symlink() or any(file.is_symlink() for file in files):
             raise OutputExistsError(f"{path} exists and is not a fairerclip {self.noun}; it is left alone")
 
-    def write(
-        self, path: Path, tensors: Mapping[str, NDArray[Any]], manifest: dict[str, Any], *, overwrite: bool
+    def save(
+        self, model: Any, path: Path, parameters: Manifest, tensors: Tensors, *, overwrite: bool, **more: Any
     ) -> Path:
-        """Write tensors, and a manifest with their size and digests; the folder appears whole or not at all."""
+        """Write a fitted model; the folder appears whole or not at all.
+
+        Parameters
+        ----------
+        model : a fitted model.
+        path : a folder, made with its parents.
+        parameters : those of the model, ready for JSON.
+        tensors : its arrays by name.
+        overwrite : replace a model of this kind that is there; anything else is left alone.
+        **more : entries of the manifest that this kind has besides.
+        """
         self._check_kind(path, overwrite)
-        blob = save_tensors(dict(tensors))
-        told = {"format": self.format, "format_version": self.version, **manifest}
-        told |= {"tensor_bytes": len(blob), "sha256": hashlib.sha256(blob).hexdigest()}
-        told["manifest_sha256"] = _digest(told)
-        raw = _canonical(told)
+        blob = save_tensors(tensors)
+        names = getattr(model, "feature_names_in_", None)
+        told = {
+            "format": self.format,
+            "format_version": self.version,
+            "fairerclip_version": __version__,
+            "parameters": parameters,
+            "classes": [plain_value(label, "a class label") for label in model.classes_.tolist()],
+            "n_features_in": model.n_features_in_,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+            "diagnostics": getattr(model, "diagnostics_", None),
+            **more,
+            "tensor_bytes": len(blob),
+            "sha256": hashlib.sha256(blob).hexdigest(),
+        }
+        told = {key: told[key] for key in self.keys}
+        raw = _canonical({**told, "manifest_sha256": _digest(told)})
         # Nothing is written that cannot be read.
         strict_loads(raw, str(path / self.manifest), ModelFileError, limit=MAX_MANIFEST_BYTES)
         write_folder(path, {self.tensors: blob, self.manifest: raw}, overwrite=overwrite)
         return path
 
-    def read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def load(self, path: Path, build: Callable[[Path, Manifest, Tensors], M]) -> M:
+        """Read a folder, check what all models have in common, and ``build`` the model."""
+        manifest, tensors = self.read(path)
+        allowed = [np.dtype(name) for name in self.dtypes]
+        bad = [name for name, t in tensors.items() if t.dtype not in allowed or not np.isfinite(t).all()]
+        if bad:
+            raise ModelFileError(
+                f"{path / self.tensors}: {bad[:3]} are not finite arrays of {' or '.join(self.dtypes)}"
+            )
+        classes, width, names = (manifest[key] for key in ("classes", "n_features_in", "feature_names_in"))
+        valid = {
+            "classes": isinstance(classes, list)
+            and all(isinstance(label, (bool, int, float, str)) for label in classes)
+            and len(set(classes)) == len(classes) >= 2,
+            "n_features_in": type(width) is int and width > 0,
+            "feature_names_in": names is None
+            or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
+            "parameters": isinstance(manifest["parameters"], dict),
+            "diagnostics": manifest["diagnostics"] is None or isinstance(manifest["diagnostics"], dict),
+        }
+        self.refuse(path, valid)
+        try:
+            model = build(path, manifest, tensors)
+        except ModelFileError:
+            raise
+        except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # A forged file, digests and all.
+            message = " ".join(str(error).split())
+            raise ModelFileError(f"{path} does not describe a {self.noun}: {message}") from None
+        if names is not None:
+            vars(model)["feature_names_in_"] = np.array(names, dtype=object)
+        return model
+
+    def refuse(self, path: Path, valid: Mapping[str, bool]) -> None:
+        """Refuse a manifest some of whose entries are not valid."""
+        wrong = [name for name, fine in valid.items() if not fine]
+        if wrong:
+            raise ModelFileError(f"{path / self.manifest}: {wrong} do not describe a model")
+
+    def make(self, path: Path, cls: type[M], parameters: Manifest) -> M:
+        """Return an unfitted model of a class whose parameters these are."""
+        if set(parameters) != set(cls._get_param_names()):  # type: ignore[attr-defined]
+            raise ModelFileError(
+                f"{path / self.manifest}: parameters do not match this version of fairerclip"
+            )
+        return cls(**parameters)
+
+    def read(self, path: Path) -> tuple[Manifest, Tensors]:
         """The manifest and the tensors, both whole and of one writing, whoever replaces the folder meanwhile."""
         for _ in range(TRIES - 1):
             before = self._seen(path)
@@ -99,7 +218,7 @@ class Archive:
         """What tells one writing of the folder from another."""
         return [_identity(file) for file in (path, path / self.manifest, path / self.tensors)]
 
-    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _read(self, path: Path) -> tuple[Manifest, Tensors]:
         try:
             if not path.is_dir():
                 raise ModelFileError(
@@ -110,7 +229,7 @@ class Archive:
         except OSError as error:
             raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from None
 
-    def _read_manifest(self, path: Path) -> dict[str, Any]:
+    def _read_manifest(self, path: Path) -> Manifest:
         file = path / self.manifest
         _check_plain(file)
         raw = read_bounded(file, MAX_MANIFEST_BYTES, ModelFileError)
@@ -123,7 +242,8 @@ class Archive:
                 f"{path} has format version {version!r}; this version of fairerclip reads {self.first} to "
                 f"{self.version}"
             )
-        keys = self.keys.difference(*(names for since, names in self.added.items() if since > version))
+        later = [names for since, names in self.added.items() if since > version]
+        keys = {*self.keys, "manifest_sha256"}.difference(*later)
         if set(manifest) != keys:
             raise ModelFileError(f"{file} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
         if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
@@ -131,7 +251,7 @@ class Archive:
         return manifest
 
 
-def _canonical(manifest: dict[str, Any]) -> bytes:
+def _canonical(manifest: Manifest) -> bytes:
     """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
     try:
         return json.dumps(manifest, indent=2, allow_nan=False).encode()
@@ -139,7 +259,7 @@ def _canonical(manifest: dict[str, Any]) -> bytes:
         raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
 
 
-def _digest(manifest: dict[str, Any]) -> str:
+def _digest(manifest: Manifest) -> str:
     """SHA-256 of the canonical manifest without its own digest."""
     body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
     return hashlib.sha256(_canonical(body)).hexdigest()
@@ -158,7 +278,7 @@ def _check_plain(file: Path) -> None:
         raise ModelFileError(f"{file} is missing or not a plain file; expected a folder that save() wrote")
 
 
-def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> Tensors:
     _check_plain(file)
     with file.open("rb") as handle:
         _check_sizes(file, handle, manifest.get("tensor_bytes"))

@@ -8,42 +8,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairerclip.errors import ConstantPredictionWarning, StateError
-from fairerclip.inputs.encode import as_labels
+from fairerclip.data.stores import EmbeddingStore
+from fairerclip.errors import ParameterError, RenamedWarning, ShapeError, StateError
+from fairerclip.inputs.drift import Drift, RowSummary
 from fairerclip.inputs.sensitive import resolve_sensitive
-from fairerclip.inputs.target import resolve_target, zero_shot_share
+from fairerclip.inputs.target import resolve_target
+from fairerclip.inputs.weights import check_weights
 from fairerclip.model import prepare as fitting
+from fairerclip.model.fitted import FittedModel, Ranking, part
 from fairerclip.model.model_file import read_model, write_model
-from fairerclip.model.parameters import check_offsets, check_parameters, check_shifts
+from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
-from fairerclip.model.predictor import Predictor, Ranking
 from fairerclip.model.presets import preset
-from fairerclip.solver.alternation import Alternation, Encoders, Setting, alternate
-from fairerclip.solver.calibration import fit_temperature
+from fairerclip.solver.calibration import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["FairerCLIP", "Ranking"]
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
 
 
-class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, BaseEstimator):
+class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
-    Learns an image and a text encoder in an RKHS so that what they give depends on the target Y,
-    depends less on the sensitive attribute S, and keeps images aligned with their prompts. Closed
-    form; with or without labels, any number of classes and sensitive values.
-
-    A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits in a quarter of
-    the free memory).
+    Learns an image and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the sensitive
+    attribute S, and keep images aligned with their prompts. Closed form; with or without labels, any number of classes
+    and sensitive values. A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits in a
+    quarter of the free memory).
 
     Parameters
     ----------
@@ -72,15 +68,14 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         prompts alone. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it
         counts as 0.
     orthogonal : bool
-        Take what the sensitive prompts span off the class prompts before those scores are read; without
-        ``sensitive_text`` it changes nothing.
+        Project the class prompts onto the orthogonal complement of the sensitive prompts before those scores are
+        read; without ``sensitive_text`` it changes nothing.
     decision : {"target", "prompts"}
-        Predict the class with the largest predicted target, or the one whose prompt is closest in angle, as the paper
-        does.
+        Predict the class with the largest predicted score, or, as the paper, the one whose prompt is closest in angle.
     offsets : sequence of c numbers or None
         Added to the scores of the classes: where the boundaries between them lie. `tune` learns them.
     sensitive_shifts : c rows of numbers, one per sensitive value, or None
-        How much of what a row says of each sensitive value is taken off the score of each class.
+        Weights of the predicted sensitive values that are subtracted from each class score.
         ``tune(objective="max_skew")`` learns them.
     criterion : {"marginal", "conditional"}
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
@@ -113,6 +108,7 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
     Attributes
     ----------
+    fitted_ : `FittedModel`, all that new rows need; the attributes down to ``rows_`` are parts of it.
     classes_ : (c,) class labels.
     components_ : (D, r) U of the image side;
         ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``.
@@ -122,9 +118,9 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     features_, text_features_ : fitted feature maps of both sides.
     text_components_, text_mean_, text_intercept_ : the text side's.
     prompts_, prompt_classes_ : (m, p), (m,) the prompts of the fit and the place of their class, or None without text.
+    eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     rows_ : lengths and mean direction of the training rows, for `drift`.
     seed_ : the number that drew features and samples; ``random_state=seed_`` fits the same model again.
-    eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
     n_iter_ : rounds of Algorithm 1 that were run.
     pseudo_labels_ : (n,) labels, known and guessed (after the last refinement), or None where y was complete.
     pseudo_sensitive_ : (n,) sensitive values, known and guessed, a mapping of them for several
@@ -141,12 +137,28 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
     >>> from fairerclip import FairerCLIP
     >>> from fairerclip.data import simulate
     >>> task = simulate("multiclass", seed=0)
-    >>> attribute = task.sensitive_attribute()
-    >>> model = FairerCLIP(n_features=500, random_state=0).fit(
-    ...     task.train.X, task.train.y, text=task.text_target, sensitive_text=attribute.text)
+    >>> S = task.sensitive_attribute().text
+    >>> model = FairerCLIP(n_features=500, random_state=0)
+    >>> model = model.fit(task.train.X, task.train.y, text=task.text_target, sensitive_text=S)
     >>> model.transform(task.test.X).shape[1] == task.n_classes - 1
     True
     """
+
+    fitted_: FittedModel
+    _state: fitting.FitState | None = None
+
+    classes_ = part("classes")
+    features_, text_features_ = part("features"), part("text_features")
+    mean_, components_ = part("encoders.mean"), part("encoders.components")
+    intercept_, text_intercept_ = part("encoders.intercept"), part("encoders.text_intercept")
+    text_mean_, text_components_ = part("encoders.text_mean"), part("encoders.text_components")
+    zero_, directions_ = part("encoders.decision.zero"), part("encoders.decision.directions")
+    score_weights_ = part("encoders.decision.weights")
+    score_constants_ = part("encoders.decision.constants")
+    eigenvalues_, objective_ = part("encoders.eigenvalues"), part("objective")
+    prompts_, prompt_classes_ = part("prompts"), part("prompt_classes")
+    temperature_, rows_ = part("temperature"), part("rows")
+    _n_features_out = part("n_components")
 
     def __init__(
         self,
@@ -182,31 +194,21 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         dtype: str = "float32",
     ) -> None:
         self.normalize = normalize
-        self.tau = tau
-        self.tau_z = tau_z
-        self.tau_text = tau_text
-        self.tau_z_text = tau_z_text
-        self.gamma = gamma
-        self.gamma_text = gamma_text
+        self.tau, self.tau_z = tau, tau_z
+        self.tau_text, self.tau_z_text = tau_text, tau_z_text
+        self.gamma, self.gamma_text = gamma, gamma_text
         self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.kernel = kernel
+        self.bandwidth, self.kernel = bandwidth, kernel
         self.alignment = alignment
         self.n_components = n_components
-        self.zero_shot = zero_shot
-        self.orthogonal = orthogonal
-        self.decision = decision
-        self.offsets = offsets
-        self.sensitive_shifts = sensitive_shifts
-        self.criterion = criterion
-        self.scaling = scaling
+        self.zero_shot, self.orthogonal = zero_shot, orthogonal
+        self.decision, self.decision_zero = decision, decision_zero
+        self.offsets, self.sensitive_shifts = offsets, sensitive_shifts
+        self.criterion, self.scaling = criterion, scaling
         self.class_weight = class_weight
         self.solver = solver
-        self.max_iter = max_iter
-        self.refine = refine
-        self.decision_zero = decision_zero
-        self.sensitive_terms = sensitive_terms
-        self.sensitive_kind = sensitive_kind
+        self.max_iter, self.refine = max_iter, refine
+        self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
         self.missing_label = missing_label
         self.random_state = random_state
         self.dtype = dtype
@@ -252,30 +254,24 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         """
         params = self.get_params(deep=False)
         check_parameters(params)
+        warn_of_idle(params)
         prompted = text is not None or sensitive_text is not None
         X, seen = fitting.training_rows(
-            self._embeddings(X, reset=True), normalize=self.normalize, prompted=prompted
+            self._validated(X, reset=True), normalize=self.normalize, prompted=prompted
         )
-        weight = fitting.check_weights(sample_weight, X.shape[0])
+        weight = check_weights(sample_weight, X.shape[0])
         missing = self.missing_label if missing_label is None else missing_label
-        if y is not None:
-            y = as_labels(y)
-            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
         sensitive = resolve_sensitive(
-            X,
-            sensitive_features,
-            sensitive_text,
-            target,
+            *(X, sensitive_features, sensitive_text, target),
             kind=self.sensitive_kind,
             terms=self.sensitive_terms,
             missing_label=missing,
         )
         seed = fitting.draw_seed(self.random_state)
         params["random_state"] = check_random_state(seed)
-        prepared = fitting.prepare(X, target, sensitive, params, weight)
-        self._solve(prepared, prepared.y, prepared.free if self.refine else None)
-        self.missing_label_, self.seed_, self.rows_ = missing, seed, seen
+        self._solve(fitting.prepare(X, target, sensitive, params, weight), seen)
+        self.missing_label_, self.seed_ = missing, seed
         return self
 
     def tune(
@@ -291,7 +287,10 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
         progress: Any = None,
         **fit_arguments: Any,
     ) -> FairerCLIP:
-        """Fit with the parameters that labelled validation rows like best.
+        """Fit with the parameters that do best on labelled validation rows, and learn class offsets.
+
+        Groups are judged by a posterior over their accuracies, since raw shares of a handful of rows are luck;
+        docs/choosing.md. ``diagnostics_["tuning"]`` has the chosen point and its neighbours, each with intervals.
 
         Parameters
         ----------
@@ -308,22 +307,13 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             ``taus``, ``zero_shots``, ``criteria`` (free).
         max_seconds : stop before a fit that would end later; the first is always done.
         progress : called after each fit with (done, planned).
-
-        Notes
-        -----
-        Groups are judged by a posterior over their accuracies and not by raw shares, which are luck where a group
-        has a handful of rows, and class offsets are learned; docs/choosing.md. ``diagnostics_["tuning"]`` has the
-        chosen point and its neighbours, each with intervals.
         """
         from fairerclip.tuning.tune import tune
 
         check_parameters(self.get_params(deep=False))
+        warn_of_idle(self.get_params(deep=False))
         found = tune(
-            self,
-            X,
-            y,
-            validation,
-            objective,
+            *(self, X, y, validation, objective),
             accuracy_floor=accuracy_floor,
             search=search,
             max_seconds=max_seconds,
@@ -355,34 +345,109 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
             the prompts give; None for this model's own. The parameters of a point fit the same model again.
         progress : called after each point with (done, total).
         """
+        prepared, setting = self.state.prepared, self.state.setting
+        grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
+        refined = self.refine if refine is None else refine
+        return TauPath(self, solve_path(prepared, grid, refine=refined, progress=progress), refined)
+
+    @property
+    def state(self) -> fitting.FitState:
+        """What the fit left in memory; a model that was loaded or unpickled has nothing of it."""
         check_is_fitted(self)
-        if getattr(self, "_prepared", None) is None:
+        if self._state is None:
             raise StateError(
                 "this model no longer holds its training data (it was loaded or unpickled): call fit first"
             )
-        has_text = self._prepared.target.has_text
-        grid = path_grid(
-            self._setting(self._prepared), taus, tau_zs, criterion, zero_shots, has_text=has_text
-        )
-        refined = self.refine if refine is None else refine
-        return TauPath(self, solve_path(self._prepared, grid, refine=refined, progress=progress), refined)
+        return self._state
 
-    def _at(self, setting: Setting, *, refine: bool) -> FairerCLIP:
-        """A fitted copy at another point of the plane, sharing this model's factorisation.
+    def at(self, **parameters: Any) -> FairerCLIP:
+        """Return a fitted copy with other values of those parameters that need no new factorisation.
 
-        Its parameters are those that `fit` gets to the same point with, the seed among them.
+        The parameters of the copy, its seed among them, fit the same model again.
         """
+        prepared = self.state.prepared
+        costly = [name for name in parameters if name not in FREE]
+        if costly:
+            raise ParameterError(f"{costly[0]} needs a new fit; free to change are {', '.join(FREE)}")
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
-        other.set_params(
-            tau=setting.tau,
-            tau_z=setting.tau_z,
-            criterion=setting.criterion,
-            zero_shot=setting.zero_shot,
-            refine=refine,
-            random_state=self.seed_,
+        other.set_params(**parameters, random_state=self.seed_)
+        check_parameters(other.get_params(deep=False))
+        return other._solve(prepared, self.fitted_.rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        return self.decide(self.transform(X))["prediction"]
+
+    def decision_function(self, X: Any) -> F64:
+        """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
+        return self.decide(self.transform(X))["score"]
+
+    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
+        """What `predict` and `decision_function` give, from rows that `transform` gave (n, r)."""
+        check_is_fitted(self)
+        return self.fitted_.decide(Z)
+
+    def scores(self, X: Any) -> F64:
+        """Scores of the classes (n, c): `predict` takes the largest of a row, `rank` sorts the rows by one."""
+        Z = self.transform(X)
+        return self.fitted_.scores(Z)
+
+    def predict_proba(self, X: Any) -> F64:
+        """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
+        return softmax(self.scores(X) * self.temperature_)
+
+    def cosines(self, X: Any) -> F64:
+        """Return the paper's cosines with each class's text vector (n, c); ±1 where r = 1.
+
+        They are no scores: with ``decision="target"`` or with offsets their largest need not be the predicted class.
+        """
+        Z = self.transform(X)
+        return self.fitted_.cosines(Z)
+
+    def similarity(self, X: Any) -> F64:
+        """Return `cosines`, under its earlier name."""
+        warnings.warn(
+            "similarity is called cosines now; it goes in the next release", RenamedWarning, stacklevel=2
         )
-        return other._solve(self._prepared, self._prepared.y, self._prepared.free if refine else None)
+        return self.cosines(X)
+
+    def transform(self, X: Any) -> Floats:
+        """Image embeddings in the learned space (n, r); O(n·p·D) time, by blocks.
+
+        Where r < c − 1 dimensions cannot hold the boundaries between c classes there is one more column, of ones.
+        """
+        X = self._validated(X)
+        return self.fitted_.transform(X)
+
+    def transform_text(self, T: Any) -> F64:
+        """Prompt embeddings (m, p) in the learned space (m, r), to be compared with what `transform` gives.
+
+        With ``decision="prompts"`` this is the learned text encoder, for any prompt, and cosines classify as `predict`
+        does (offsets aside). With ``decision="target"`` a fitted prompt gives the weights of its class, so that
+        ``transform(X) @ transform_text(T).T`` ranks and classifies as `rank` and `predict` do; the learned space holds
+        the target alone, so another prompt is a `FreeQueryError`.
+        """
+        check_is_fitted(self)
+        return self.fitted_.transform_text(T)
+
+    def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
+        """Rows of X that match a prompt the model was fitted on, best first, by inner product.
+
+        ``prompt`` is one of ``classes_``: the learned space holds the target alone, so a free query has no meaning.
+        """
+        X = self._validated(X)
+        return self.fitted_.rank(prompt, X, k)
+
+    def drift(self, X: Any) -> Drift:
+        """Compare new rows with those of the fit: lengths before normalising, and mean direction. O(n·p)."""
+        X = self._validated(X)
+        return self.fitted_.drift(X)
+
+    def embeddings(self, X: Any) -> Any:
+        """Rows (n, p) as the encoder takes them: of the fitted width, finite, and at unit length with ``normalize``."""
+        X = self._validated(X)
+        return self.fitted_.embeddings(X)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
@@ -396,105 +461,38 @@ class FairerCLIP(Predictor, ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Ba
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for name in ("_prepared", "_codes"):  # the training data is not part of the model
-            state.pop(name, None)
+        state.pop("_state", None)  # the training data is not part of the model
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
+        return hasattr(self, "fitted_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _setting(self, prepared: fitting.Prepared) -> Setting:
-        r = self.n_components if self.n_components is not None else len(np.unique(prepared.y)) - 1
-        return Setting(
-            tau=float(self.tau),
-            tau_z=float(self.tau_z),
-            tau_text=None if self.tau_text is None else float(self.tau_text),
-            tau_z_text=None if self.tau_z_text is None else float(self.tau_z_text),
-            criterion=self.criterion,
-            scaling=self.scaling,
-            alignment=self.alignment,
-            zero=self.decision_zero,
-            n_components=int(r),
-            max_iter=int(self.max_iter),
-            seed=prepared.seed,
-            zero_shot=zero_shot_share(self.zero_shot, prepared.target),
-            decision=self.decision,
-            offsets=check_offsets(self.offsets, len(prepared.target.classes)),
-            sensitive_shifts=check_shifts(
-                self.sensitive_shifts,
-                len(prepared.target.classes),
-                sum(a.psi.shape[1] for a in prepared.problem.attributes),
-            ),
-        )
+    def _validated(self, X: Any, *, reset: bool = False) -> Any:
+        if not reset:
+            check_is_fitted(self)
+        try:  # finiteness is checked by check_rows, which names the rows
+            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+                return validate_data(self, X, reset=reset, skip_check_array=True)
+            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
+        except ValueError as error:
+            raise ShapeError(str(error)) from None
 
-    def _solve(
-        self, prepared: fitting.Prepared, y: NDArray[np.int64], free: NDArray[np.bool_] | None
-    ) -> FairerCLIP:
-        result = alternate(prepared.problem, y, self._setting(prepared), free)
+    def _solve(self, prepared: fitting.Prepared, seen: RowSummary | None) -> FairerCLIP:
+        """Solve a problem with the present parameters, and become the model of the solution."""
+        state, result = fitting.solve(prepared, self.get_params(deep=False))
+        fitted, notes = state.model(seen, normalize=self.normalize)
         # Only now that there is a solution: a fit that fails leaves the model as it was.
-        self._prepared, self._codes = prepared, result.last.sides.y
-        self.classes_ = prepared.target.classes
-        self._store(result.last.encoders())
-        self.prompts_, self.prompt_classes_ = prepared.target.listed_prompts()
-        self._record(result)
-        for kind, message in result.notes:
-            warnings.warn(message, kind, stacklevel=3)
-        self._calibrate()
-        return self
-
-    def _store(self, encoders: Encoders) -> None:
-        self.mean_, self.components_ = encoders.mean, encoders.components
-        self.intercept_, self.text_intercept_ = encoders.intercept, encoders.text_intercept
-        self.text_mean_, self.text_components_ = encoders.text_mean, encoders.text_components
-        decision = encoders.decision
-        self.zero_, self.directions_ = decision.zero, decision.directions
-        self.score_weights_, self.score_constants_ = decision.weights, decision.constants
-        self.eigenvalues_ = encoders.eigenvalues
-        self.objective_ = float(encoders.eigenvalues.sum())
-
-    def _record(self, result: Alternation) -> None:
-        problem, target = self._prepared.problem, self._prepared.target
-        self.features_ = problem.rows.features
-        self.text_features_ = problem.prompts.features
+        self._state, self.fitted_ = state, fitted
         self.n_iter_ = len(result.history)
-        labels = target.codes.copy()
-        labels[self._prepared.rows] = result.labels
-        if target.guess is not None and self.refine:
-            self._guess_left_out(labels, target.guess.rows)
-        self.pseudo_labels_ = None if target.guess is None else self.classes_[labels]
-        values = self._prepared.sensitive.values
+        self.diagnostics_: dict[str, Any] = fitting.diagnostics(prepared, result)
+        self.pseudo_labels_ = state.pseudo_labels(result.labels if self.refine else None)
+        values = prepared.sensitive.values
         self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
-        self.diagnostics_: dict[str, Any] = fitting.diagnostics(self._prepared, result)
-
-    def _guess_left_out(self, labels: NDArray[np.int64], guessed: NDArray[np.bool_]) -> None:
-        """Rows that sub-sampling or weights left out took no part in refinement: they get predictions."""
-        left = guessed.copy()
-        left[self._prepared.rows] = False
-        if left.any():
-            Phi = self._prepared.problem.rows.raw(np.flatnonzero(left))
-            labels[left] = self._decision.scores(Phi @ self.components_ - self._offset).argmax(axis=1)
-
-    def _training_scores(self) -> NDArray[np.float64]:
-        """Scores (n, c) of the training rows that took part."""
-        Z = self._prepared.problem.rows.project(self.mean_, self.components_)
-        return self._decision.scores(Z + self.intercept_)
-
-    def _calibrate(self) -> None:
-        problem, scores = self._prepared.problem, self._training_scores()
-        # Against labels that were given, or else the first guesses: the refined ones are the model's own
-        # predictions, and would make it look certain.
-        known = ~self._prepared.free if not self._prepared.free.all() else slice(None)
-        self.temperature_ = fit_temperature(scores[known], self._prepared.y[known], problem.weight[known])
-        predicted = scores.argmax(axis=1)
-        if np.all(predicted == predicted[0]):
-            warnings.warn(
-                f"every training row is predicted to be {self.classes_.tolist()[predicted[0]]!r}; lower tau or "
-                "tau_text, or balance the classes with class_weight='balanced'",
-                ConstantPredictionWarning,
-                stacklevel=4,
-            )
+        for kind, message in (*result.notes, *notes):
+            warnings.warn(message, kind, stacklevel=3)
+        return self

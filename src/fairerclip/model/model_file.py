@@ -8,17 +8,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairerclip import __version__
 from fairerclip.errors import ModelFileError
-from fairerclip.features import features_from_arrays
+from fairerclip.features import FeatureMap, features_from_arrays
 from fairerclip.inputs.drift import RowSummary
-from fairerclip.model.archive import MAX_MANIFEST_BYTES, Archive
+from fairerclip.model.archive import (
+    MAX_MANIFEST_BYTES,
+    Archive,
+    Manifest,
+    Tensors,
+    class_array,
+    plain_value,
+)
+from fairerclip.model.fitted import FittedModel
+from fairerclip.solver.alternation import Encoders
+from fairerclip.solver.decision import Decision
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -47,45 +56,17 @@ ARCHIVE = Archive(
     first=2,
     tensors=TENSORS,
     manifest=MANIFEST,
-    keys=frozenset(
-        {
-            "format",
-            "format_version",
-            "fairerclip_version",
-            "parameters",
-            "classes",
-            "n_features_in",
-            "feature_names_in",
-            "n_iter",
-            "n_rows",
-            "prompt_classes",
-            "seed",
-            "temperature",
-            "features",
-            "text_features",
-            "diagnostics",
-            "tensor_bytes",
-            "sha256",
-            "manifest_sha256",
-        }
+    dtypes=("float64",),
+    keys=(
+        *("format", "format_version", "fairerclip_version", "parameters", "classes"),
+        *("n_features_in", "feature_names_in", "n_iter", "n_rows", "prompt_classes", "seed", "temperature"),
+        *("features", "text_features", "diagnostics", "tensor_bytes", "sha256"),
     ),
     added={3: frozenset({"n_rows", "prompt_classes", "seed"}), 4: frozenset({"tensor_bytes"})},
 )
 PARAMETERS_SINCE_3 = {"normalize": False}
 """Parameters that version 2 did not have, with the values that it worked with."""
 M = TypeVar("M", bound="FairerCLIP")
-
-
-def plain_value(value: Any, what: str) -> Any:
-    """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise ModelFileError(
-        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
-        "relabel before fitting"
-    )
 
 
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
@@ -137,23 +118,17 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
             tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
-    names = getattr(model, "feature_names_in_", None)
-    manifest = {
-        "fairerclip_version": __version__,
-        "parameters": _parameters(model),
-        "classes": [plain_value(c, "a class label") for c in model.classes_.tolist()],
-        "n_features_in": model.n_features_in_,
-        "feature_names_in": None if names is None else [str(n) for n in names],
-        "n_iter": model.n_iter_,
-        "n_rows": None if model.rows_ is None else model.rows_.rows,
-        "prompt_classes": None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
-        "seed": model.seed_,
-        "temperature": model.temperature_,
-        "features": model.features_.kernel,
-        "text_features": model.text_features_.kernel,
-        "diagnostics": model.diagnostics_,
-    }
-    return ARCHIVE.write(path, tensors, manifest, overwrite=overwrite)
+    return ARCHIVE.save(
+        *(model, path, _parameters(model), tensors),
+        overwrite=overwrite,
+        n_iter=model.n_iter_,
+        n_rows=None if model.rows_ is None else model.rows_.rows,
+        prompt_classes=None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
+        seed=model.seed_,
+        temperature=model.temperature_,
+        features=model.features_.kernel,
+        text_features=model.text_features_.kernel,
+    )
 
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
@@ -168,39 +143,20 @@ def _arrays(model: FairerCLIP) -> dict[str, Any]:
 
 def read_model(path: Path, cls: type[M]) -> M:
     """Read and check a model folder, and give a fitted estimator of class ``cls``."""
-    manifest, tensors = ARCHIVE.read(path)
-    if manifest["format_version"] == ARCHIVE.first:
-        manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
-        if isinstance(manifest["parameters"], dict):
-            manifest["parameters"] = PARAMETERS_SINCE_3 | manifest["parameters"]
-    try:
-        return _assemble(path, manifest, tensors, cls)
-    except ModelFileError:
-        raise
-    except (KeyError, OverflowError, TypeError, ValueError) as error:  # a forged file, digests and all
-        raise ModelFileError(f"{path} does not describe a model: {error}") from None
+    return ARCHIVE.load(path, partial(_build, cls))
 
 
-def _check_values(path: Path, manifest: dict[str, Any]) -> None:
-    classes, temperature = manifest["classes"], manifest["temperature"]
-    names = manifest["feature_names_in"]
+def _check_values(path: Path, manifest: Manifest) -> None:
+    temperature, n_rows = manifest["temperature"], manifest["n_rows"]
     valid = {
-        "classes": isinstance(classes, list)
-        and all(isinstance(c, (bool, int, float, str)) for c in classes)
-        and len(set(classes)) == len(classes) >= 2,
-        "n_features_in": type(manifest["n_features_in"]) is int,
-        "feature_names_in": names is None
-        or (isinstance(names, list) and len(names) == manifest["n_features_in"]),
         "n_iter": type(manifest["n_iter"]) is int,
-        "n_rows": manifest["n_rows"] is None or (type(manifest["n_rows"]) is int and manifest["n_rows"] > 0),
+        "n_rows": n_rows is None or (type(n_rows) is int and n_rows > 0),
         "seed": manifest["seed"] is None or type(manifest["seed"]) is int,
-        "prompt_classes": _are_places(manifest["prompt_classes"], classes),
+        "prompt_classes": _are_places(manifest["prompt_classes"], manifest["classes"]),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(manifest["diagnostics"], dict),
     }
-    wrong = [name for name, fine in valid.items() if not fine]
-    if wrong:
-        raise ModelFileError(f"{path / MANIFEST}: {wrong} do not describe a model")
+    ARCHIVE.refuse(path, valid)
 
 
 def _are_places(places: Any, classes: Any) -> bool:
@@ -210,64 +166,76 @@ def _are_places(places: Any, classes: Any) -> bool:
     )
 
 
-def _assemble(path: Path, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]], cls: type[M]) -> M:
-    since_3 = SINCE_3 if manifest["n_rows"] is not None else ()
-    missing = [name for name in (*ARRAYS, *since_3) if name not in tensors]
-    if missing:
-        raise ModelFileError(f"{path / TENSORS} lacks {missing}")
-    bad = [name for name, t in tensors.items() if t.dtype != np.float64 or not np.all(np.isfinite(t))]
-    if bad:
-        raise ModelFileError(f"{path / TENSORS}: {bad[:3]} are not finite float64 tensors")
-    groups = ("features.", "text_features.")
-    named = {*ARRAYS, *since_3, *(OPTIONAL if manifest["prompt_classes"] is not None else ())}
-    unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
-    if unknown:
-        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
-    _check_values(path, manifest)
+def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     params = manifest["parameters"]
-    known = cls._get_param_names()
-    if not isinstance(params, dict) or set(params) != set(known):
-        raise ModelFileError(f"{path / MANIFEST}: parameters do not match this version of fairerclip")
-    if isinstance(params["class_weight"], list):
+    if manifest["format_version"] == ARCHIVE.first:
+        manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
+        params = PARAMETERS_SINCE_3 | params
+    _check_values(path, manifest)
+    _check_names(path, manifest, tensors)
+    if isinstance(params.get("class_weight"), list):
         params["class_weight"] = _kept_shares(params["class_weight"], len(manifest["classes"]), path)
-    model = cls(**params)
-    for name in ARRAYS:
-        setattr(model, name, tensors[name])
-    for prefix in ("features", "text_features"):
-        arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
-        features = features_from_arrays(manifest[prefix], arrays)
-        if set(arrays) != set(features.to_arrays()):
-            raise ModelFileError(
-                f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
-            )
-        setattr(model, f"{prefix}_", features)
-    model.classes_ = np.asarray(manifest["classes"])
-    if model.classes_.tolist() != manifest["classes"]:  # mixed types: numpy would turn them into strings
-        model.classes_ = np.array(manifest["classes"], dtype=object)
+    model = ARCHIVE.make(path, cls, params)
+    model.fitted_ = _fitted_model(path, manifest, tensors, model)
     model.n_features_in_ = int(manifest["n_features_in"])
-    if manifest["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
-    model.n_iter_, model.temperature_ = int(manifest["n_iter"]), float(manifest["temperature"])
-    model.objective_ = float(model.eigenvalues_.sum())
+    model.n_iter_, model.seed_ = int(manifest["n_iter"]), manifest["seed"]
     model.diagnostics_ = manifest["diagnostics"]
     model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
-    model.seed_ = manifest["seed"]
-    _set_since_3(model, manifest, tensors)
     _check_shapes(path, model)
     return model
 
 
-def _set_since_3(model: FairerCLIP, manifest: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> None:
-    """Set what files have since version 3; a model of version 2 does without."""
-    r = model.components_.shape[-1]
-    model.intercept_ = tensors.get("intercept_", np.zeros(r))
-    model.text_intercept_ = tensors.get("text_intercept_", np.zeros(r))
-    places = manifest["prompt_classes"]
-    model.prompt_classes_ = None if places is None else np.array(places, dtype=np.int64)
-    model.prompts_ = None if places is None else tensors["prompts_"]
-    model.rows_ = None
-    if manifest["n_rows"] is not None:
-        model.rows_ = RowSummary(manifest["n_rows"], tensors["row_lengths"], tensors["row_mean"])
+def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
+    """Refuse tensors that are missing, or that no model has."""
+    needed = {*ARRAYS, *(SINCE_3 if manifest["n_rows"] is not None else ())}
+    missing = sorted(needed.difference(tensors))
+    if missing:
+        raise ModelFileError(f"{path / TENSORS} lacks {missing}")
+    named = needed | {*(OPTIONAL if manifest["prompt_classes"] is not None else ())}
+    groups = ("features.", "text_features.")
+    unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
+    if unknown:
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
+
+
+def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: FairerCLIP) -> FittedModel:
+    """Everything that new rows need; what files have since version 3 a model of version 2 does without."""
+    none = np.zeros(tensors["components_"].shape[-1])
+    places, n_rows = manifest["prompt_classes"], manifest["n_rows"]
+    return FittedModel(
+        classes=class_array(manifest["classes"]),
+        features=_features(path, manifest, tensors, "features"),
+        text_features=_features(path, manifest, tensors, "text_features"),
+        encoders=Encoders(
+            mean=tensors["mean_"],
+            components=tensors["components_"],
+            intercept=tensors.get("intercept_", none),
+            text_mean=tensors["text_mean_"],
+            text_components=tensors["text_components_"],
+            text_intercept=tensors.get("text_intercept_", none),
+            decision=Decision(
+                zero=tensors["zero_"],
+                directions=tensors["directions_"],
+                weights=tensors["score_weights_"],
+                constants=tensors["score_constants_"],
+            ),
+            eigenvalues=tensors["eigenvalues_"],
+        ),
+        temperature=float(manifest["temperature"]),
+        prompts=None if places is None else tensors["prompts_"],
+        prompt_classes=None if places is None else np.array(places, dtype=np.int64),
+        rows=None if n_rows is None else RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"]),
+        normalize=model.normalize,
+        weighs_classes=model.decision == "target" or model.sensitive_shifts is not None,
+    )
+
+
+def _features(path: Path, manifest: Manifest, tensors: Tensors, prefix: str) -> FeatureMap:
+    arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
+    features = features_from_arrays(manifest[prefix], arrays)
+    if set(arrays) != set(features.to_arrays()):
+        raise ModelFileError(f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}")
+    return features
 
 
 def _check_shapes(path: Path, model: FairerCLIP) -> None:

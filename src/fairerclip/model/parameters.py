@@ -27,6 +27,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
 SMALLEST_RIDGE = 1e-30
 """Its inverse, squared, is finite."""
+FREE = (
+    *STRENGTHS,
+    *("criterion", "scaling", "alignment", "zero_shot", "decision", "decision_zero"),
+    *("offsets", "sensitive_shifts", "max_iter", "refine"),
+)
+"""Parameters that may change once a model is fitted, without a new factorisation."""
 FOLLOWING = ("tau_text", "tau_z_text")
 """Strengths that may be None: as strong as on the image side."""
 
@@ -95,6 +101,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     for name in ("max_iter", "n_components"):
         if name != "n_components" or params[name] is not None:
             check_count(name, params[name])
+
+
+def warn_of_idle(params: Mapping[str, Any]) -> None:
+    """Warn of a parameter that has no effect beside the others."""
     if params["decision"] == "target" and params["decision_zero"] != "balanced":
         warnings.warn(
             f"decision_zero={params['decision_zero']!r} has no effect with decision='target', whose boundaries follow "

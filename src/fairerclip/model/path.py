@@ -21,7 +21,7 @@ from fairerclip.inputs.encode import Encoded, encode
 from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.model.parameters import CHOICES, check_strength
-from fairerclip.solver.alternation import Encoders, Setting, alternate
+from fairerclip.solver.alternation import Encoders, Setting
 from fairerclip.solver.rows import BLOCK_ROWS
 
 if TYPE_CHECKING:
@@ -134,10 +134,9 @@ def solve_path(
     collapses or the penalty wins everywhere is kept with its reason.
     """
     points = []
-    free = prepared.free if refine else None
     for done, setting in enumerate(grid, 1):
         try:
-            result = alternate(prepared.problem, prepared.y, setting, free)
+            result = prepared.solve(setting, refine=refine)
             points.append(PathPoint(setting, result.last.encoders(), len(result.history), None))
         except (NoSolutionError, TextCollapseError) as error:
             points.append(PathPoint(setting, None, 0, str(error)))
@@ -180,16 +179,21 @@ class TauPath:
 
     def model(self, index: int) -> FairerCLIP:
         """The fitted model at one point."""
-        return self._model._at(self.points[index].setting, refine=self.refine)
+        at = self.points[index].setting
+        return self._model.at(
+            tau=at.tau, tau_z=at.tau_z, criterion=at.criterion, zero_shot=at.zero_shot, refine=self.refine
+        )
 
     def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
         """Class scores (b, c) of every solved point, by its number, for block after block of rows. O(n·D·g·r) time."""
-        X = self._model._rows(X)
+        return self._scores(self._model.embeddings(X))
+
+    def _scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
         solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
         if not solved:
             return
         U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
-        offset = np.concatenate([e.mean @ e.components - e.intercept for _, e in solved])
+        offset = np.concatenate([e.offset for _, e in solved])
         stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
         for start in range(0, X.shape[0], BLOCK_ROWS):
             Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
@@ -199,9 +203,9 @@ class TauPath:
 
     def predict_codes(self, X: Any) -> Ints:
         """Class codes at every point (g, n); -1 where a point has no solution."""
-        X = self._model._embeddings(X, reset=False)  # lists and data frames have no shape of their own
+        X = self._model.embeddings(X)
         codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
-        for block, found in self.scores(X):
+        for block, found in self._scores(X):
             for g, scores in found.items():
                 codes[g, block] = scores.argmax(axis=1)
         return codes

@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_range
-from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.errors import ConstantPredictionWarning, LabelError, ParameterError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
 from fairerclip.inputs.drift import RowSummary
 from fairerclip.inputs.image_rows import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget
+from fairerclip.inputs.target import ResolvedTarget, zero_shot_share
 from fairerclip.inputs.weights import row_weights
 from fairerclip.inputs.zero_shot_scores import prototypes, without_span, zero_shot_scores
-from fairerclip.solver.alternation import Alternation
+from fairerclip.model.fitted import FittedModel
+from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
+from fairerclip.solver.alternation import Alternation, Encoders, Note, Setting, alternate
+from fairerclip.solver.calibration import fit_temperature
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
@@ -124,24 +127,114 @@ class Prepared:
     target: ResolvedTarget
     sensitive: ResolvedSensitive
 
-
-def check_weights(sample_weight: Any, n: int) -> F64:
-    """Row weights (n,): ones, or the user's, checked."""
-    if sample_weight is None:
-        return np.ones(n)
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ShapeError(f"sample_weight.shape == {weight.shape}, expected {(n,)}: one weight per row of X")
-    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
-        raise ParameterError(
-            "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
+    def setting(self, params: Mapping[str, Any]) -> Setting:
+        """What the parameters of a model ask to be solved."""
+        c, r = len(self.target.classes), params["n_components"]
+        strengths = {name: None if params[name] is None else float(params[name]) for name in FOLLOWING}
+        return Setting(
+            tau=float(params["tau"]),
+            tau_z=float(params["tau_z"]),
+            **strengths,
+            criterion=params["criterion"],
+            scaling=params["scaling"],
+            alignment=params["alignment"],
+            zero=params["decision_zero"],
+            n_components=int(r if r is not None else len(np.unique(self.y)) - 1),
+            max_iter=int(params["max_iter"]),
+            seed=self.seed,
+            zero_shot=zero_shot_share(params["zero_shot"], self.target),
+            decision=params["decision"],
+            offsets=check_offsets(params["offsets"], c),
+            sensitive_shifts=check_shifts(
+                params["sensitive_shifts"], c, sum(a.psi.shape[1] for a in self.problem.attributes)
+            ),
         )
-    return weight
+
+    def solve(self, setting: Setting, *, refine: bool) -> Alternation:
+        """Solve one setting, from the labels that are known and guessed; guesses are refined on request."""
+        return alternate(self.problem, self.y, setting, self.free if refine else None)
+
+
+@dataclass(frozen=True, eq=False)
+class FitState:
+    """What a fit leaves in memory beside the model: the factored problem, and the solution that was taken.
+
+    `FairerCLIP.path`, `FairerCLIP.at` and the search for rankings go on from it. It holds the training rows, so it is
+    neither saved nor pickled.
+    """
+
+    prepared: Prepared
+    setting: Setting
+    encoders: Encoders
+    codes: Ints
+    """(len(rows),) labels that the solution was computed with."""
+
+    def scores(self) -> F64:
+        """Scores (n, c) of the training rows that took part."""
+        Z = self.prepared.problem.rows.project(self.encoders.mean, self.encoders.components)
+        return self.encoders.decision.scores(Z + self.encoders.intercept)
+
+    def model(self, seen: RowSummary | None, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
+        """The model of the solution, for rows like those that were ``seen``, and what is to be warned of."""
+        prepared, target, scores = self.prepared, self.prepared.target, self.scores()
+        # Against labels that were given, or else the first guesses: the refined ones are the model's own
+        # predictions, and would make it look certain.
+        known = ~prepared.free if not prepared.free.all() else slice(None)
+        prompts, prompt_classes = target.listed_prompts()
+        fitted = FittedModel(
+            classes=target.classes,
+            features=prepared.problem.rows.features,
+            text_features=prepared.problem.prompts.features,
+            encoders=self.encoders,
+            temperature=fit_temperature(scores[known], prepared.y[known], prepared.problem.weight[known]),
+            prompts=prompts,
+            prompt_classes=prompt_classes,
+            rows=seen,
+            normalize=normalize,
+            weighs_classes=self.setting.weighs_classes,
+        )
+        predicted = np.unique(scores.argmax(axis=1))
+        if len(predicted) > 1:
+            return fitted, []
+        message = (
+            f"every training row is predicted to be {target.classes.tolist()[predicted[0]]!r}; lower tau or tau_text, "
+            "or balance the classes with class_weight='balanced'"
+        )
+        return fitted, [(ConstantPredictionWarning, message)]
+
+    def pseudo_labels(self, refined: Ints | None) -> NDArray[Any] | None:
+        """Labels (n,), known and guessed, with those ``refined`` of the rows that took part; None if all are known.
+
+        Rows that sub-sampling or weights left out took no part in a refinement: they get predictions.
+        """
+        prepared, target = self.prepared, self.prepared.target
+        if target.guess is None:
+            return None
+        labels = target.codes.copy()
+        if refined is not None:
+            labels[prepared.rows] = refined
+            left = target.guess.rows.copy()
+            left[prepared.rows] = False
+            if left.any():
+                Phi = prepared.problem.rows.raw(np.flatnonzero(left))
+                scores = self.encoders.decision.scores(Phi @ self.encoders.components - self.encoders.offset)
+                labels[left] = scores.argmax(axis=1)
+        return np.asarray(target.classes[labels])
+
+    def explained(self, X: Any) -> tuple[F64, F64]:
+        """What the training rows (n, k), and rows X as the encoder takes them (m, k), say of the sensitive values."""
+        problem = self.prepared.problem
+        image = problem.sides(self.codes).image
+        V = image.reduced.basis @ image.explained()
+        others = problem.rows.features.transform(np.asarray(X))
+        return problem.rows.project(image.mean, V), (others - image.mean) @ V
+
+
+def solve(prepared: Prepared, params: Mapping[str, Any]) -> tuple[FitState, Alternation]:
+    """Solve a problem with the parameters of a model: what stays of it, and how it went."""
+    setting = prepared.setting(params)
+    result = prepared.solve(setting, refine=params["refine"])
+    return FitState(prepared, setting, result.last.encoders(), result.last.sides.y), result
 
 
 def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:

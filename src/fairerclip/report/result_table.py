@@ -6,11 +6,15 @@ numbers are formatted here, through `fairerclip._util.numbers`, and nowhere befo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from markupsafe import Markup
 from markupsafe import escape as escape_html
+from pydantic import ConfigDict, InstanceOf, PlainSerializer
+from pydantic.json_schema import SkipJsonSchema
 
 from fairerclip._util.numbers import NOTHING, Kind, interval, measured, significant
 from fairerclip.errors import ParameterError
@@ -34,8 +38,8 @@ class Cell:
 
     Examples
     --------
-    >>> str(Cell(0.8125, "bare", 0.54, 0.96, sd=0.01)), str(Cell(None, "percent", 0.1, 0.2))
-    ('81.3 ± 1.0 [54.0, 96.0]', '–')
+    >>> Cell(0.8125, "bare", 0.54, 0.96, sd=0.01).text
+    '81.3 ± 1.0 [54.0, 96.0]'
     """
 
     value: float | None
@@ -56,12 +60,18 @@ class Cell:
         figure = measured(self.value, self.kind) + spread
         return (figure, ends + tested) if ends else (figure + tested,)
 
-    def __str__(self) -> str:
-        return " ".join(self.lines)
+    @property
+    def text(self) -> str | None:
+        """All of it in one line; None where there is no value."""
+        return None if self.value is None else " ".join(self.lines)
 
 
-Content = Cell | str | float | None
-"""Of a place in a table: a figure, text, a number with four significant digits, or nothing."""
+Content = Annotated[
+    SkipJsonSchema[InstanceOf[Cell]] | str | int | float | None,
+    PlainSerializer(lambda content: content.text if isinstance(content, Cell) else content),
+]
+"""Of a place in a table: a figure (in JSON as text), text, a number with four significant digits, or nothing."""
+_FIGURE = re.compile(r"(?:[\d\s.,+−–±∞%\[\]]|points|p =|e-)*")
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class ResultTable:
     ['| group | % |', '| :-- | --: |', '| blond | 50.0 |', '| dark | – |', '']
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Content]]
@@ -105,14 +116,16 @@ def text_of(content: Content) -> str:
     >>> text_of(None), text_of(0.123456), text_of(12), text_of("x"), text_of(Cell(0.5, "bare", 0.4, 0.6))
     ('–', '0.1235', '12', 'x', '50.0 [40.0, 60.0]')
     """
+    content = content.text if isinstance(content, Cell) else content
     if content is None:
         return NOTHING
     return significant(content, 4) if isinstance(content, float) else str(content)
 
 
 def to_markdown(table: ResultTable) -> list[str]:
-    """Lines of the table alone, with an empty one at the end; nothing in a number needs to be escaped."""
-    rows = [[escape(c) if isinstance(c, str) else text_of(c) for c in row] for row in table.rows]
+    """Lines of the table alone, with an empty one at the end; nothing in a figure needs to be escaped."""
+    texts = [[text_of(content) for content in row] for row in table.rows]
+    rows = [[text if _FIGURE.fullmatch(text) else escape(text) for text in row] for row in texts]
     return markdown_table([escape(column) for column in table.columns], rows, table.left)
 
 

@@ -67,6 +67,11 @@ class Setting:
         return Weights(term_weight(tau, self.scaling), term_weight(tau_z, self.scaling))
 
     @property
+    def weighs_classes(self) -> bool:
+        """Whether the scores are inner products with weights of the classes, and not with prompts."""
+        return self.decision == "target" or self.sensitive_shifts is not None
+
+    @property
     def text_strengths(self) -> tuple[float, float]:
         """τ and τ_z of the text side."""
         return (
@@ -113,6 +118,11 @@ class Encoders:
     decision: Decision
     eigenvalues: F64
     """(≤ r,) of the image side; their sum is its objective."""
+
+    @property
+    def offset(self) -> F64:
+        """(r,) Z = Φ U − offset."""
+        return np.asarray(self.mean @ self.components - self.intercept)
 
 
 @dataclass(frozen=True)

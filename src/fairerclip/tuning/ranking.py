@@ -22,6 +22,7 @@ from fairerclip.tuning.readers import read_sensitive
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.prepare import Prepared
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -77,9 +78,9 @@ def tune_ranking(
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
         fitted = fit(ranking)
     onehot = np.eye(len(values))[codes[known]]
-    old, train_scores = fitted.scores(held), fitted._training_scores()
-    train_explained, explained = _explained(fitted, held)
-    posteriors, order = _posteriors(fitted, values)
+    old, train_scores = fitted.scores(held), fitted.state.scores()
+    train_explained, explained = fitted.state.explained(fitted.embeddings(held))
+    posteriors, order = _posteriors(fitted.state.prepared, values)
     everyone = np.concatenate([posteriors, onehot[:, order]])
     shifts = np.stack(
         [
@@ -96,10 +97,9 @@ def tune_ranking(
     table = [_judge(strength, old, explained @ shifts.T, codes[known]) for strength in STRENGTHS]
     # The strongest that still follows the prompt: the skew of a few hundred rows is too noisy to choose by.
     best = next((row for row in table if row["rank_correlation"] >= RANK_CORRELATION), table[-1])
-    fitted.set_params(sensitive_shifts=(best["strength"] * shifts).tolist())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
-        fitted = fitted._at(fitted._setting(fitted._prepared), refine=False)
+        fitted = fitted.at(sensitive_shifts=(best["strength"] * shifts).tolist(), refine=False)
     fitted.diagnostics_["tuning"] = {
         "objective": "max_skew",
         "rows": int(known.sum()),
@@ -128,18 +128,9 @@ def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]
     return columns[0].codes, columns[0].categories
 
 
-def _explained(fitted: FairerCLIP, rows: NDArray[Any]) -> tuple[F64, F64]:
-    """What training rows and others say of the sensitive values: (n, k) and (m, k)."""
-    problem = fitted._prepared.problem
-    image = problem.sides(fitted._codes).image
-    V = image.reduced.basis @ image.explained()
-    others = fitted.features_.transform(np.asarray(fitted._rows(rows)))
-    return problem.rows.project(image.mean, V), (others - image.mean) @ V
-
-
-def _posteriors(fitted: FairerCLIP, values: NDArray[Any]) -> tuple[F64, list[int]]:
+def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int]]:
     """Probabilities (n, |S|) of the groups of the training rows that took part, and their places in ``values``."""
-    columns, attributes = fitted._prepared.sensitive.columns, fitted._prepared.problem.attributes
+    columns, attributes = prepared.sensitive.columns, prepared.problem.attributes
     if len(columns) != 1 or columns[0].categories is None or columns[0].codes is None:
         quantities = sum(column.continuous for column in columns)
         raise LabelError(

@@ -19,7 +19,7 @@ from fairerclip.inputs.encode import Encoded, encode
 from fairerclip.inputs.image_rows import check_rows
 from fairerclip.inputs.prompts import prompt_groups, sensitive_prompts
 from fairerclip.inputs.sensitive_columns import sensitive_columns
-from fairerclip.inputs.target import indexes_prompts, zero_shot_share
+from fairerclip.inputs.target import indexes_prompts
 from fairerclip.inputs.zero_shot_scores import zero_shot
 from fairerclip.metrics import group_report
 from fairerclip.model.path import encode_groups
@@ -257,7 +257,7 @@ def _shown(
         positive=names[1] if len(names) == 2 else None,
     ).as_dict()
     own = tuned.get_params(deep=False)
-    own["zero_shot"] = zero_shot_share(tuned.zero_shot, tuned._prepared.target)
+    own["zero_shot"] = tuned.state.setting.zero_shot
     point = {name: candidate.parameters.get(name, own[name]) for name in SHOWN}
     return {
         "parameters": {name: v.item() if isinstance(v, np.generic) else v for name, v in point.items()}

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from fairerclip.data import Split
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.metrics import DependenceResult
+from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,23 +38,6 @@ SAME = 1e-12
 _TIE, _ROUNDING = 1e-9, 1e-15  # permuted values equal to the one found but for rounding count as such
 
 
-@dataclass(frozen=True)
-class Dependence:
-    """One measure of a table of predictions by sensitive value, its interval, and a test of independence."""
-
-    measure: str
-    value: float
-    low: float
-    high: float
-    p_value: float
-    permutations: int
-    n: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy."""
-        return dict(vars(self))
-
-
 def prediction_dependence(
     predicted: Any,
     s: Any,
@@ -61,7 +46,7 @@ def prediction_dependence(
     permutations: int = 199,
     random_state: int = 0,
     confidence: float = 0.95,
-) -> Dependence:
+) -> DependenceResult:
     r"""`dep`, `hsic` or `kcc` of one-hot predictions with an attribute; O(B·n) time for B permutations.
 
     Parameters
@@ -79,7 +64,7 @@ def prediction_dependence(
 
     Returns
     -------
-    Dependence
+    DependenceResult
         0 with p = 1 where all predictions are the same.
 
     Notes
@@ -102,8 +87,7 @@ def prediction_dependence(
         raise ParameterError(f"measure must be one of {', '.join(MEASURES)}; got {measure!r}")
     if permutations < 1:
         raise ParameterError(f"permutations must be at least 1; got {permutations}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     (p, c), (a, k) = _codes(predicted, "predicted"), _codes(s, "s")
     if len(p) != len(a):
         raise ShapeError(f"expected a sensitive value for each of {len(p)} predictions; got {len(a)}")
@@ -116,7 +100,9 @@ def prediction_dependence(
     null = size(_tables(p, (rng.permutation(a) for _ in range(permutations)), c, k))
     exceed = int((null >= value * (1 - _TIE) - _ROUNDING).sum())
     low, high = size.interval(table, len(p), confidence, rng)
-    return Dependence(measure, value, low, high, (1 + exceed) / (1 + permutations), permutations, len(p))
+    return DependenceResult(
+        measure, value, low, high, (1 + exceed) / (1 + permutations), permutations, len(p)
+    )
 
 
 def audit_dependence(

@@ -19,6 +19,7 @@ from fairerclip.experiment import Experiment
 from fairerclip.features import make_features
 from fairerclip.inputs.encode import encode
 from fairerclip.metrics.intervals import mover
+from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -218,8 +219,7 @@ def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:
         raise ParameterError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
     if not folds >= 2:
         raise ParameterError(f"folds must be at least 2; got {folds}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    check_confidence(confidence)
     if not max_rows >= 2:
         raise ParameterError(f"max_rows must be at least 2; got {max_rows}")
 

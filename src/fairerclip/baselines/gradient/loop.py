@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fairerclip.baselines.base import Training, Validation
+from fairerclip.baselines.baseline import Training, Validation
 from fairerclip.baselines.gradient.nets import Tensor, floats
 from fairerclip.baselines.gradient.recipes import Recipe, labels_of
 from fairerclip.errors import NonFiniteError, ParameterError

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fairerclip._util.checks import check_choice
-from fairerclip.baselines.base import F64, Ints, Training
+from fairerclip.baselines.baseline import F64, Ints, Training
 from fairerclip.baselines.gradient.recipes import labels_of
 from fairerclip.errors import PromptError
 from fairerclip.inputs.image_rows import unit_rows

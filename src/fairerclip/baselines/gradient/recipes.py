@@ -19,7 +19,7 @@ from fairerclip._util.checks import (
     check_positive,
     check_within,
 )
-from fairerclip.baselines.base import Ints, Training
+from fairerclip.baselines.baseline import Ints, Training
 from fairerclip.errors import LabelError, ParameterError
 
 Progress = Callable[[dict[str, Any]], None]

@@ -25,8 +25,8 @@ from fairerclip.metrics.dependence.attribute import (
 from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
+    MeasureOptions,
     centred_gram,
-    check_regularization,
     cholesky_factor,
     correlation_of_features,
     feature_maps,
@@ -34,9 +34,9 @@ from fairerclip.metrics.dependence.measures import (
     root_of_top,
     whitened,
 )
-from fairerclip.metrics.dependence.permutation import permute_attribute
-from fairerclip.metrics.estimate import Estimate, finite_or_none
-from fairerclip.metrics.label_codes import FloatArray, IntArray, one_of
+from fairerclip.metrics.dependence.permutation import check_permutations, permute_attribute
+from fairerclip.metrics.intervals import Estimate, finite_or_none
+from fairerclip.metrics.label_codes import FloatArray, IntArray, check_confidence, one_of
 from fairerclip.metrics.retrieval.top_rows import as_generator
 
 MAX_ROWS = 2000
@@ -104,7 +104,7 @@ def dependence_interval(
     X : array, shape (n, p) or (n,)
         Representation.
     S : array, shape (n,) or (n, m)
-        KernelAttribute.
+        Attribute.
     measure : "dep", "hsic" or "kcc", default="dep"
         What is measured.
     confidence : float, default=0.95
@@ -136,12 +136,10 @@ def dependence_interval(
     True
     """
     one_of(measure, ("dep", "hsic", "kcc"), "measure")
-    check_regularization(regularization)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
+    options = MeasureOptions(bandwidth, regularization, n_features)
+    check_confidence(confidence)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
-    options = _Options(bandwidth, regularization, n_features)
     return _interval(rows, attribute, measure, confidence, options, rng)
 
 
@@ -165,18 +163,12 @@ def dependence_test(
 
     Parameters
     ----------
-    X : array, shape (n, p) or (n,)
-        Representation.
-    S : array, shape (n,) or (n, m)
-        KernelAttribute.
-    measure : "dep", "hsic" or "kcc", default="dep"
-        What is measured.
+    X, S, measure, confidence, kind, bandwidth, regularization, n_features, max_rows
+        As in `dependence_interval`.
     n_permutations : int, default=199
         The smallest p-value is one over one more.
     random_state : None, int, RandomState or Generator
         Draws rows, permutations, folds, and what the measure draws.
-    confidence, kind, bandwidth, regularization, n_features, max_rows
-        As in `dependence_interval`.
 
     Returns
     -------
@@ -191,27 +183,16 @@ def dependence_test(
     (0.01, 100, True)
     """
     one_of(measure, ("dep", "hsic", "kcc"), "measure")
-    check_regularization(regularization)
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
-    B = index(n_permutations)
-    if B < 1:
-        raise ParameterError(f"n_permutations must be at least 1; got {B}")
+    options = MeasureOptions(bandwidth, regularization, n_features)
+    check_confidence(confidence)
+    B = check_permutations(n_permutations)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
-    options = _Options(bandwidth, regularization, n_features)
     # A generator of its own for each, from one seed: both then find the same bandwidth and features.
     seed = int(as_generator(rng).integers(2**31))
     found = _interval(rows, attribute, measure, confidence, options, np.random.default_rng(seed))
-    test = permute_attribute(rows, attribute, measure, B, vars(options), np.random.default_rng(seed))
+    test = permute_attribute(rows, attribute, measure, B, options, np.random.default_rng(seed))
     return DependenceResult(measure, found.value, found.low, found.high, test.p_value, B, len(rows))
-
-
-@dataclass(frozen=True)
-class _Options:
-    bandwidth: float | str
-    regularization: float
-    n_features: int
 
 
 def _drawn(
@@ -227,7 +208,12 @@ def _drawn(
 
 
 def _interval(
-    rows: FloatArray, attribute: KernelAttribute, measure: str, confidence: float, options: _Options, rng: Rng
+    rows: FloatArray,
+    attribute: KernelAttribute,
+    measure: str,
+    confidence: float,
+    options: MeasureOptions,
+    rng: Rng,
 ) -> Estimate:
     """Delete-a-part jackknife: the spread of the values without each part gives bias and standard error.
 
@@ -318,7 +304,7 @@ def _trace_leaver(
 
 
 def _dep_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     """Dep is HSIC with the inner product as kernel of the rows."""
     Zc = centred(rows)
@@ -327,7 +313,7 @@ def _dep_leaver(
 
 
 def _hsic_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     sigma = resolve_bandwidth(options.bandwidth, rows, random_state=rng)
     attribute = attribute.resolved(options.bandwidth, rng)
@@ -335,7 +321,7 @@ def _hsic_leaver(
 
 
 def _kcc_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     n, kappa = len(rows), options.regularization
     if n <= EXACT_ROWS:

@@ -5,6 +5,7 @@ All are 0 for a constant attribute, and their estimates are above 0 for an indep
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,18 @@ DEP_SEED = 0
 Features = Callable[[slice], FloatArray]
 
 
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What the measures are told: as the parameters of `kcc`, of which `dep` and `hsic` use the bandwidth alone."""
+
+    bandwidth: float | str
+    regularization: float
+    n_features: int
+
+    def __post_init__(self) -> None:
+        check_regularization(self.regularization)
+
+
 def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "median") -> float:
     r"""Dependence of a representation on an attribute: the sum of squared covariances with functions of S.
 
@@ -44,7 +57,7 @@ def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "m
     Z : array, shape (n, r) or (n,)
         Representation. The value scales with the square of Z: compare like with like.
     S : array, shape (n,) or (n, m)
-        KernelAttribute. Several categorical columns are intersected.
+        Attribute. Several categorical columns are intersected.
     kind : "auto", "categorical" or "continuous"
         "auto" takes floats of which at least one is not an integer as continuous, all else as categories.
     bandwidth : float, "median" or "3*median"
@@ -99,7 +112,7 @@ def hsic(
     X : array, shape (n, p) or (n,)
         Rows under an RBF kernel.
     Y : array, shape (n,) or (n, m)
-        KernelAttribute: delta kernel on categories (several columns are intersected), RBF on quantities.
+        Attribute: delta kernel on categories (several columns are intersected), RBF on quantities.
     kind : "auto", "categorical" or "continuous"
         As in `dep`.
     bandwidth : float, "median" or "3*median"
@@ -187,7 +200,7 @@ def kcc(
     X : array, shape (n, p) or (n,)
         Rows under an RBF kernel.
     Y : array, shape (n,) or (n, m)
-        KernelAttribute: one-hot categories, or quantities under an RBF kernel.
+        Attribute: one-hot categories, or quantities under an RBF kernel.
     kind : "auto", "categorical" or "continuous"
         As in `dep`.
     regularization : float, default=1e-2

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.encode import sort_labels
-from fairerclip.metrics.groups.bootstrap import resample
 from fairerclip.metrics.groups.bounds import Differences, group_intervals
-from fairerclip.metrics.groups.cells import Counts, confusion_counts
+from fairerclip.metrics.groups.cells import Counts, confusion_counts, resample
 from fairerclip.metrics.groups.group_figures import Rates, evaluate, positive_class, positive_code
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.metrics.label_codes import (
     FloatArray,
     Names,
     as_labels,
+    check_confidence,
     encode,
     is_missing,
     name_labels,
@@ -254,12 +254,6 @@ def read_labels(given: Mapping[str, Any], missing: Any) -> tuple[dict[str, NDArr
     if not keep.any():
         raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
     return {name: array[keep] for name, array in arrays.items()}, total - int(keep.sum())
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse what is no confidence level."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def group_report(

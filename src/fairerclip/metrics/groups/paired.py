@@ -25,13 +25,12 @@ from fairerclip.metrics.groups.group_figures import (
 from fairerclip.metrics.groups.group_report import (
     GroupReport,
     assemble,
-    check_confidence,
     read_labels,
     tabulate,
     train_counts,
 )
 from fairerclip.metrics.intervals import clopper_pearson, per_side
-from fairerclip.metrics.label_codes import FloatArray, Names
+from fairerclip.metrics.label_codes import FloatArray, Names, check_confidence
 from fairerclip.metrics.names import FIGURES
 
 Ints = NDArray[np.int64]
@@ -203,12 +202,6 @@ class PairCounts:
         cells, rows = np.unique(np.column_stack(codes), axis=0, return_counts=True)
         y, s, before, after = cells.T
         return cls(s, y, (before, after), rows.astype(np.float64), n_classes, n_sensitive)
-
-    @classmethod
-    def of_table(cls, J: NDArray[Any]) -> PairCounts:
-        """From counts (|S|, c, c, c)."""
-        s, y, before, after = (axis.astype(np.int64) for axis in np.nonzero(J))
-        return cls(s, y, (before, after), J[s, y, before, after].astype(np.float64), J.shape[1], J.shape[0])
 
     def pooled(self) -> PairCounts:
         """All rows as one cell, by right and wrong before and after: two classes, the second without rows."""

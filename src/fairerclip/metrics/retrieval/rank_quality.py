@@ -10,10 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.errors import LabelError, ShapeError
 from fairerclip.features.feature_map import RandomState
-from fairerclip.metrics.estimate import Estimate
-from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, encode, matrix, same_length
+from fairerclip.metrics.intervals import Estimate
+from fairerclip.metrics.label_codes import (
+    FloatArray,
+    IntArray,
+    as_labels,
+    check_confidence,
+    check_replicates,
+    encode,
+    matrix,
+    same_length,
+)
 from fairerclip.metrics.retrieval.extremes import Proportions
 from fairerclip.metrics.retrieval.top_rows import TopRows, as_generator, checked_cut, rankings, row_weights
 
@@ -55,16 +64,10 @@ def precision_at_k(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
+    scores, k, ties, random_state
+        As in `max_skew`.
     relevant : array of bool, shape (n,) or (n, q)
         Rows that are right for a query; one column serves all queries.
-    k : int
-        The cut, at most n.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut, as in `max_skew`.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
 
     Returns
     -------
@@ -86,16 +89,8 @@ def recall_at_k(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
-    relevant : array of bool, shape (n,) or (n, q)
-        Rows that are right for a query; one column serves all queries.
-    k : int
-        The cut, at most n.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut, as in `max_skew`.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
+    scores, relevant, k, ties, random_state
+        As in `precision_at_k`.
 
     Returns
     -------
@@ -194,10 +189,8 @@ def ranking_drift(
     tables = matrix(before, "before"), matrix(after, "after")
     if tables[0].shape != tables[1].shape:
         raise ShapeError(f"before and after must have one shape; got {tables[0].shape} and {tables[1].shape}")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
-    if n_replicates < 100:
-        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
+    check_confidence(confidence)
+    check_replicates(n_replicates)
     n = len(tables[0])
     checked_cut(k, n)
     coded = None if groups is None else encode(groups, "groups")

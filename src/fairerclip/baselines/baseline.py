@@ -19,8 +19,8 @@ from fairerclip.inputs.prompts import sensitive_prompts
 from fairerclip.inputs.sensitive import resolve_sensitive
 from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
+from fairerclip.inputs.weights import check_weights
 from fairerclip.inputs.zero_shot_scores import prototypes
-from fairerclip.model.prepare import check_weights
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,0 +1,172 @@
+"""What a fit leaves for new rows: two encoders, a decision rule, and what it takes to use them."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.numbers import number
+from fairerclip.errors import FreeQueryError, ShapeError, StateError
+from fairerclip.features import FeatureMap
+from fairerclip.inputs.drift import Drift, RowSummary, compare_rows
+from fairerclip.inputs.image_rows import UnitRows, check_rows, unit_rows, working_dtype
+from fairerclip.inputs.zero_shot_scores import prototypes
+from fairerclip.solver.alternation import Encoders
+from fairerclip.solver.rows import BLOCK_ROWS
+
+F64 = NDArray[np.float64]
+Floats = NDArray[np.floating]
+SAME_PROMPT = 1 - 1e-5
+"""A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
+
+
+def part(path: str) -> Any:
+    """A fitted attribute of an estimator that is a part of its ``fitted_``; it is not there before `fit`."""
+    return property(attrgetter(f"fitted_.{path}"))
+
+
+class Ranking(NamedTuple):
+    """The best rows for a prompt, best first."""
+
+    indices: NDArray[np.int64]
+    scores: F64
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A model without its training data: everything that `FairerCLIP` answers, saves and exports follows from it.
+
+    Parameters
+    ----------
+    classes : (c,) class labels.
+    features, text_features : fitted feature maps of both sides.
+    encoders : both encoders and the decision rule.
+    temperature : factor of the scores in the softmax of the probabilities.
+    prompts, prompt_classes : (m, p), (m,) the prompts of the fit and the place of their class, or None without text.
+    rows : lengths and mean direction of the training rows; None in models of files that are older than that.
+    normalize : whether rows and prompts are brought to unit length.
+    weighs_classes : whether scores are inner products with weights of the classes, and not with prompts.
+    """
+
+    classes: NDArray[Any]
+    features: FeatureMap
+    text_features: FeatureMap
+    encoders: Encoders
+    temperature: float
+    prompts: F64 | None
+    prompt_classes: NDArray[np.int64] | None
+    rows: RowSummary | None
+    normalize: bool
+    weighs_classes: bool
+
+    @property
+    def n_components(self) -> int:
+        """r, the width of the learned space."""
+        return int(self.encoders.components.shape[1])
+
+    @property
+    def objective(self) -> float:
+        """Sum of the eigenvalues of the image side."""
+        return float(self.encoders.eigenvalues.sum())
+
+    def embeddings(self, X: Any) -> Any:
+        """Rows (n, p) as the encoder takes them: checked, and of unit length with ``normalize``."""
+        check_rows(X, "X", zero_is_error=False)
+        return UnitRows(X) if self.normalize else X
+
+    def transform(self, X: Any) -> Floats:
+        """Rows X (n, p) in the learned space (n, r); O(n·p·D) time, by blocks."""
+        X = self.embeddings(X)
+        out = np.empty((X.shape[0], self.n_components), dtype=working_dtype(X.dtype))
+        components, offset = self.encoders.components.astype(out.dtype), self.encoders.offset
+        for start in range(0, X.shape[0], BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            Phi = self.features.transform(np.asarray(X[block], dtype=out.dtype))
+            out[block] = Phi @ components - offset
+        return out
+
+    def scores(self, Z: Floats) -> F64:
+        """Scores of the classes (n, c), from rows that `transform` gave (n, r)."""
+        return self.encoders.decision.scores(np.asarray(Z, dtype=np.float64))
+
+    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
+        """Predicted labels (n,), and margins (n,) of two classes or scores (n, c) of more, of rows Z (n, r)."""
+        scores = self.scores(Z)
+        margin = scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores
+        return {"prediction": np.asarray(self.classes[scores.argmax(axis=1)]), "score": margin}
+
+    def cosines(self, Z: Floats) -> F64:
+        """The paper's cosines with the text vectors of the classes (n, c), of rows Z (n, r)."""
+        return self.encoders.decision.cosines(np.asarray(Z, dtype=np.float64))
+
+    def transform_text(self, T: Any) -> F64:
+        """Prompt embeddings T (m, p) in the learned space (m, r), or the weights of their classes."""
+        T = np.asarray(T)
+        width = self.features.n_features_in
+        if T.ndim != 2 or T.shape[1] != width:
+            raise ShapeError(f"text must have shape (m, {width}); got {T.shape}")
+        check_rows(T, "text", zero_is_error=True)
+        T = np.asarray(T, dtype=np.float64)
+        if self.weighs_classes and self.rows is not None:  # models of earlier files answer as they did
+            return np.asarray(self.encoders.decision.weights[self._fitted_prompts(T)])
+        Phi = self.text_features.transform(np.asarray(unit_rows(T)) if self.normalize else T)
+        both = self.encoders
+        return np.asarray((Phi - both.text_mean) @ both.text_components + both.text_intercept)
+
+    def _fitted_prompts(self, T: F64) -> NDArray[np.int64]:
+        """Class codes (m,) of prompts (m, p) that the model was fitted on; any other prompt is an error."""
+        if self.prompts is None or self.prompt_classes is None:
+            raise FreeQueryError(
+                "this model was fitted without text, so there is no prompt that it knows: fit it with text=, or rank "
+                f"by one of its classes {self.classes.tolist()[:10]}"
+            )
+        fitted = np.asarray(unit_rows(self.prompts))
+        means = prototypes([fitted[self.prompt_classes == k] for k in np.unique(self.prompt_classes)])
+        known = np.concatenate([fitted, means])
+        owner = np.concatenate([self.prompt_classes, np.unique(self.prompt_classes)])
+        cosines = np.asarray(unit_rows(T)) @ known.T
+        strangers = np.flatnonzero(cosines.max(axis=1) < SAME_PROMPT)
+        if len(strangers):
+            raise FreeQueryError(
+                f"row {strangers[0]} of text is none of the {len(fitted)} prompts that this model was fitted on "
+                f"(largest cosine {number(cosines[strangers[0]].max())}). {self._why_no_free_query()}"
+            )
+        return np.asarray(owner[cosines.argmax(axis=1)])
+
+    def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
+        """The best k of the rows X (n, p), or all of them, by their scores for a class; no other prompt will do."""
+        label = isinstance(prompt, tuple) or np.ndim(prompt) == 0
+        places = [i for i, c in enumerate(self.classes.tolist()) if label and c == prompt]
+        if not places:
+            shown = prompt if label else f"an array of shape {np.shape(prompt)}"
+            raise FreeQueryError(
+                f"{shown!r} is not among the prompts this model was fitted on: {self.classes.tolist()[:10]}. "
+                f"{self._why_no_free_query()}"
+            )
+        scores = self.scores(self.transform(X))[:, places[0]]
+        if k is not None and not (isinstance(k, numbers.Integral) and 1 <= k <= len(scores)):
+            raise ShapeError(f"k must be an integer in [1, {len(scores)}], the number of rows; got {k!r}")
+        order = np.argsort(-scores, kind="stable")[:k]
+        return Ranking(order, scores[order])
+
+    def _why_no_free_query(self) -> str:
+        return (
+            f"The learned space has r={self.n_components} dimensions and holds the target alone: fit a model with this "
+            "prompt as a class to rank by it. For free queries, EmbeddingMitigator will map embeddings within their "
+            "own space; until this package has it, LEACE in fairerclip.baselines does"
+        )
+
+    def drift(self, X: Any) -> Drift:
+        """Compare new rows (n, p) with those of the fit; O(n·p)."""
+        if self.rows is None:
+            raise StateError(
+                "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "
+                "save it again to compare"
+            )
+        check_rows(X, "X", zero_is_error=False)
+        return compare_rows(self.rows, RowSummary.of(X), normalize=self.normalize)
