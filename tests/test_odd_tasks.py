@@ -8,7 +8,7 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task
-from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError, ResultsFileError
+from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import paired_report
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments, target_map
@@ -151,19 +151,6 @@ def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes
                 sensitive_features=np.arange(n) % values,
                 text=text,
             )
-
-
-def test_results_that_could_not_be_read_are_not_written(tmp_path, monkeypatch):
-    from fairerclip.auditing import results
-
-    class Long:
-        def model_dump(self, **options):
-            return {"counts": (0,) * 300_001}
-
-    monkeypatch.setattr(results, "check_results", lambda document: document)
-    with pytest.raises(ResultsFileError, match="at most 300,000 values"):
-        results.write_results(Long(), tmp_path / "a.json")
-    assert not list(tmp_path.iterdir())
 
 
 def test_names_that_no_model_file_has_room_for_are_refused_before_the_work(run, tmp_path):

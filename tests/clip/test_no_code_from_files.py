@@ -18,7 +18,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from fairerclip import FairerCLIP
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.baselines import load_baseline
 from fairerclip.data import load_task, save_task
 from fairerclip.data.io.npz import read_npy, read_npz

@@ -4,18 +4,17 @@ import io
 
 from rich.console import Console
 
-from fairerclip.auditing.results import AuditResults, check_results
+from fairerclip.auditing.results import check_results
 from fairerclip.cli import audit_tables
 from fairerclip.report import card, csv_tables, markdown, page
 from fairerclip.report.figures import draw, drawings
 
 
 def typed(form):
-    """A form that takes JSON, too."""
+    """A form that takes JSON."""
 
     def made(results, *arguments, **options):
-        known = results if isinstance(results, AuditResults) else check_results(results)
-        return form(known, *arguments, **options)
+        return form(check_results(results), *arguments, **options)
 
     return made
 

@@ -27,7 +27,6 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
 from fairerclip.metrics.names import FIGURES
 
-TASK_ENDINGS = (".npz", ".safetensors")
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 MAX_ABOUT_BYTES = 1 << 20
 
@@ -50,24 +49,6 @@ class AuditRow:
         """Ready for JSON."""
         about = {"model": self.label, "split": self.split, "parameters": self.parameters, "data": self.data}
         return {**about, **self.report.as_dict()}
-
-
-def task_files(paths: Sequence[Path]) -> list[Path]:
-    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir() and not (path / "task.toml").is_file():
-            found = sorted(
-                f for f in path.iterdir() if f.suffix in TASK_ENDINGS or (f / "task.toml").is_file()
-            )
-            if not found:
-                raise TaskFileError(
-                    f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
-                )
-            files += found
-        else:
-            files.append(path)
-    return files
 
 
 @dataclass(frozen=True)

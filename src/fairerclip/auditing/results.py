@@ -7,11 +7,15 @@ Fields stand in the order of the file. Shares are fractions, and what is not def
 from __future__ import annotations
 
 import json
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from fairerclip import __version__
 from fairerclip._util.files import atomic_file, reading
 from fairerclip.auditing.group_results import (
     Command,
@@ -44,13 +48,18 @@ from fairerclip.auditing.validation import (
 from fairerclip.data.io.strict_json import read_strict_json, strict_loads
 from fairerclip.errors import ResultsFileError
 
-FORMAT, VERSION = "fairerclip-results", 1
+FORMAT: Final = "fairerclip-results"
+VERSION = 1
 FILE_NAME = "results.json"
 MAX_BYTES = 16 << 20
 LINE = 160
 """What fits into this many characters stands on one line of the file."""
 
 Known = Literal["known", "partly guessed", "guessed"]
+Labels = Literal["none", "target", "all"]
+Level = Literal["problem", "good", "caution", "note"]
+Probe = Literal["linear", "kernel"]
+Measure = Literal["dep", "hsic", "kcc"]
 Method = Literal[
     "FairerCLIP",
     "zero-shot",
@@ -91,6 +100,16 @@ class MadeWith(Part):
     scikit_learn: Text = Field(alias="scikit-learn")
     date: Text
     seconds: Number | None = None
+
+
+def made() -> dict[str, str]:
+    """Return the versions of what makes a result, and the date (UTC)."""
+    return {
+        "fairerclip": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
 
 
 class GroupSize(Part):
@@ -169,7 +188,7 @@ class ModelSection(Part):
     ``untuned`` says why rankings were not tuned, ``source`` where the model comes from.
     """
 
-    labels: Literal["none", "target", "all"] | None = None
+    labels: Labels | None = None
     tau: Number
     tau_z: Number
     criterion: Text
@@ -184,10 +203,10 @@ class ModelSection(Part):
     tuning: TuningSection | None = None
 
 
-class FindingSentence(Part):
+class Finding(Part):
     """A sentence on what was found, and how serious it is."""
 
-    level: Literal["problem", "good", "caution", "note"]
+    level: Level
     text: Text
 
 
@@ -276,7 +295,7 @@ class ProbeRow(Part):
     """How well a probe reads an attribute from embeddings, out of fold; ``chance`` is what guessing gives."""
 
     attribute: Text
-    probe: Literal["linear", "kernel"]
+    probe: Probe
     stage: Stage
     value: Number | None = None
     chance: Share
@@ -293,7 +312,7 @@ class DependenceRow(Part):
     of: Literal["predictions", "embeddings"]
     attribute: Text
     given: Text | None = None
-    measure: Literal["dep", "hsic", "kcc"]
+    measure: Measure
     value: Number | None = None
     p_value: Share | None = None
     permutations: Count | None = None
@@ -346,7 +365,7 @@ class AuditResults(Part):
     settings: SettingsSection
     model: ModelSection | None = None
     verdict: Many[Text]
-    findings: Many[FindingSentence]
+    findings: Many[Finding]
     groups: GroupsSection | None = None
     scores: ScoresSection | None = None
     picture: PictureSection | None = None

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairerclip.auditing.results import AuditResults, check_results
+from fairerclip.auditing.results import AuditResults
 from fairerclip.cli.show import Table, plain_table
 from fairerclip.report.result_table import text_of
 from fairerclip.report.tables import overview
 
 
-def tables(results: AuditResults | dict[str, object]) -> Iterator[Table]:
+def tables(results: AuditResults) -> Iterator[Table]:
     """Yield a table for each section of the results that a terminal has room for."""
-    if not isinstance(results, AuditResults):  # audits give dictionaries until they are typed
-        results = check_results(results)
     for table in overview(results):
         rows = [[text_of(content) for content in row] for row in table.rows]
         yield plain_table(table.title, table.columns, rows, left=range(table.left))

@@ -6,7 +6,7 @@ Only the form is checked here; what the arrays must be is checked in one place, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,22 @@ PLAIN = ("text_target_variants", "counterfactual_classes")
 FORMAT = {"format": "fairerclip-task", "format_version": "1"}
 ORDER = "keys"
 """Metadata that lists the keys in order: tensors lie widest first, and the order of attributes has a meaning."""
+
+
+def task_files(paths: Sequence[Path]) -> list[Path]:
+    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir() and not (path / TOML).is_file():
+            found = sorted(f for f in path.iterdir() if f.suffix in WRITTEN or (f / TOML).is_file())
+            if not found:
+                raise TaskFileError(
+                    f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
+                )
+            files += found
+        else:
+            files.append(path)
+    return files
 
 
 def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairerclip._util.numbers import interval, number, setting
 from fairerclip.auditing.group_results import Measured, Stage, present_stages
+from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import AuditResults, RetrievalSection
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
 from fairerclip.report.markdown import (
@@ -27,7 +28,6 @@ from fairerclip.report.phrases import (
     confidence,
     is_given,
     is_learned,
-    model_subject,
     presentable,
     stage_names,
 )
@@ -105,7 +105,7 @@ def metadata(results: AuditResults, *, license_id: str | None = None) -> dict[st
 
 
 def _name(results: AuditResults) -> str:
-    what, method = "FairerCLIP" if is_learned(results) else "zero-shot CLIP", model_subject(results)
+    what, method = "FairerCLIP" if is_learned(results) else "zero-shot CLIP", subject(results.model)
     if results.model is not None and method.startswith(ZERO_SHOT):
         what += method.removeprefix(ZERO_SHOT)
     return f"{what} on {results.task.name}"
@@ -187,7 +187,7 @@ def _details(results: AuditResults) -> list[str]:
             f"- Strength: τ {setting(model.tau)}, τ_z {setting(model.tau_z)}, {escape(model.criterion)}",
         ]
     else:
-        lines += [f"- Method: {escape(model_subject(results))}; no encoder was learned"]
+        lines += [f"- Method: {escape(subject(results.model))}; no encoder was learned"]
     facts = [
         *about_model(results),
         f"Classes: {_listed(task.classes)}",

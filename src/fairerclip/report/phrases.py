@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fairerclip._util.numbers import significant
-from fairerclip.auditing import model_facts, model_words
+from fairerclip.auditing import model_facts
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import AuditResults, check_results
 from fairerclip.report.clean_text import cleaned, with_short_names
@@ -38,23 +36,12 @@ def presentable(results: AuditResults) -> AuditResults:
 
 def stage_names(results: AuditResults) -> dict[Stage, str]:
     """Return headings of before and after: what the model really is, which may be a zero-shot classifier."""
-    return {"before": ZERO_SHOT, "after": model_facts.after_name(_model(results))}
-
-
-def model_subject(results: AuditResults) -> str:
-    """Return what the model is called inside a sentence."""
-    return model_facts.subject(_model(results))
+    return {"before": ZERO_SHOT, "after": model_facts.after_name(results.model)}
 
 
 def about_model(results: AuditResults) -> list[str]:
     """Return sentences on how the model came about; none without a model."""
-    model = _model(results)
-    return [] if model is None else model_words.about_model(model)
-
-
-def _model(results: AuditResults) -> dict[str, Any] | None:
-    # typed words about models take this as it is
-    return None if results.model is None else results.model.model_dump()
+    return [] if results.model is None else model_facts.about_model(results.model)
 
 
 def is_learned(results: AuditResults) -> bool:

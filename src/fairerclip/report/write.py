@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairerclip._util.files import atomic_file, check_folder, check_free
-from fairerclip.auditing.results import AuditResults, check_results, write_results
+from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.errors import ParameterError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
@@ -50,7 +50,7 @@ def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
 
 
 def write_report(
-    results: AuditResults | dict[str, object],
+    results: AuditResults,
     path: str | Path,
     kind: str | None = None,
     *,
@@ -74,8 +74,6 @@ def write_report(
     """
     path, kind = Path(path), choose_kind(kind, path)
     check_output(kind, path, overwrite=overwrite)
-    if not isinstance(results, AuditResults):  # audits give dictionaries until they are typed
-        results = check_results(results)
     if kind == "json":
         return write_results(results, path, overwrite=overwrite)
     if kind == "csv":

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from fairerclip._util.files import check_folder, reading, write_folder
 from fairerclip.auditing.group_results import StageReport
-from fairerclip.auditing.software import made
+from fairerclip.auditing.results import made
 from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part, refusal
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import OutputExistsError, ResultsFileError
@@ -172,7 +172,7 @@ class StudySoftware(Part):
     @classmethod
     def now(cls) -> StudySoftware:
         """What is running."""
-        return cls.model_validate(made(cores=os.cpu_count()))
+        return cls.model_validate({**made(), "cores": os.cpu_count()})
 
 
 class Comparison(Part):

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.auditing.group_results import StageReport
-from fairerclip.auditing.results import RepresentationRow
+from fairerclip.auditing.group_results import Stage, StageReport
 from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import hsic_bound
@@ -176,17 +175,17 @@ def measure(
     experiment: Experiment, permutations: int, max_rows: int, parameters: Mapping[str, Any]
 ) -> InformationAnswer:
     """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S; and how large HSIC can be."""
-    from fairerclip.auditing.sections.representation import audit_representation
+    from fairerclip.auditing.sections.dependence import audit_representation
 
     rows = experiment.task.split(evaluation(experiment))
     model = experiment.fit(FairerCLIP(**parameters), "target")
-    stages = {"before": rows.X, "after": model.transform(rows.X)}
+    stages: dict[Stage, NDArray[Any]] = {"before": rows.X, "after": model.transform(rows.X)}
     found = audit_representation(
         experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
     )
     y, s = experiment.labels(rows)
     known = (y != UNKNOWN) & (s != UNKNOWN)
     return InformationAnswer(
-        stages=tuple(RepresentationRow.model_validate(row) for row in found or ()),
+        stages=found or (),
         bounds={"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
     )

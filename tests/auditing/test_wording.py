@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.auditing.sections.wording import OWN, audit_wording, variants_from_encoder
+from fairerclip.auditing.sections.groups import OWN, audit_wording
+from fairerclip.auditing.sections.wording import variants_from_encoder
 from fairerclip.data import simulate
 from fairerclip.errors import (
     LabelError,
@@ -31,35 +32,36 @@ def experiment(task):
 
 def test_each_wording_is_reported_as_zero_shot_with_its_prompts(task, experiment):
     found = audit_wording(experiment, "test", task.variants.text, task.variants.templates)
-    assert found["split"] == "test"
-    assert [e["template"] for e in found["templates"]] == [OWN, *task.variants.templates]
-    assert found["used"] == 0
-    for entry, text in zip(found["templates"], [task.text_target, *task.variants.text], strict=True):
+    assert found.split == "test"
+    assert [e.template for e in found.templates] == [OWN, *task.variants.templates]
+    assert found.used == 0
+    for entry, text in zip(found.templates, [task.text_target, *task.variants.text], strict=True):
         reworded = Experiment.of(replace(task, text_target=text))
         report = reworded.report(task.test, reworded.zero_shot(task.test))
-        assert entry["average"]["value"] == report.average
-        assert (entry["worst_group"]["value"], entry["worst_name"]) == (
+        assert entry.average.value == report.average
+        assert (entry.worst_group.value, entry.worst_name) == (
             report.worst.accuracy,
             report.worst.name,
         )
-        assert entry["eod"]["value"] == report.eod
+        assert entry.eod.value == report.eod
         for figure in ("average", "worst_group", "eod"):
-            assert (entry[figure]["low"], entry[figure]["high"]) == report.intervals[figure]
-            assert entry[figure]["low"] <= entry[figure]["value"] <= entry[figure]["high"]
+            found = getattr(entry, figure)
+            assert (found.low, found.high) == report.intervals[figure]
+            assert found.low <= found.value <= found.high
 
 
 def test_the_wording_that_the_task_uses_is_found_among_those_given(task, experiment):
     texts = np.stack([task.variants.text[3], 2.0 * task.text_target, task.variants.text[0]])
     found = audit_wording(experiment, "test", texts, ["a", "b", "c"])
-    assert [e["template"] for e in found["templates"]] == ["a", "b", "c"]
-    assert found["used"] == 1
+    assert [e.template for e in found.templates] == ["a", "b", "c"]
+    assert found.used == 1
 
 
 def test_a_task_without_prompts_uses_none_of_them(task):
     bare = Experiment.of(replace(task, text_target=None))
     found = audit_wording(bare, "test", task.variants.text[:1], ["a"])
-    assert found["used"] is None
-    assert len(found["templates"]) == 1
+    assert found.used is None
+    assert len(found.templates) == 1
 
 
 def test_chosen_classes_are_taken_from_all_of_the_task():
@@ -68,7 +70,7 @@ def test_chosen_classes_are_taken_from_all_of_the_task():
     found = audit_wording(some, "test", task.variants.text, task.variants.templates)
     text = task.variants.text[2][[3, 1]]
     predicted = np.array(some.classes)[(task.test.X @ text.T).argmax(axis=1)]
-    assert found["templates"][3]["average"]["value"] == some.report(task.test, predicted).average
+    assert found.templates[3].average.value == some.report(task.test, predicted).average
 
 
 def test_confidence_widens_the_intervals(task, experiment):
@@ -76,7 +78,7 @@ def test_confidence_widens_the_intervals(task, experiment):
         audit_wording(experiment, "test", task.variants.text, task.variants.templates, confidence=level)
         for level in (0.9, 0.99)
     )
-    assert wide["templates"][1]["average"]["low"] < narrow["templates"][1]["average"]["low"]
+    assert wide.templates[1].average.low < narrow.templates[1].average.low
 
 
 @pytest.mark.parametrize(
@@ -135,15 +137,15 @@ def test_class_names_are_embedded_in_each_template_at_once(embedded):
     assert templates == ("a {}", "the {} here")
     np.testing.assert_array_equal(texts[1, 0], encoder.encode_text(["the landbird here"])[0])
     found = audit_wording(embedded, "test", texts, templates)
-    assert found["used"] == 0
-    assert len(found["templates"]) == 3
+    assert found.used == 0
+    assert len(found.templates) == 3
 
 
 def test_the_default_templates_are_templates(embedded):
     texts, templates = variants_from_encoder(embedded, Words(64))
     assert len(texts) == len(templates) == len(set(templates)) > 4
     found = audit_wording(embedded, "test", texts, templates)
-    assert templates[found["used"]] == "a photo of a {}."
+    assert templates[found.used] == "a photo of a {}."
 
 
 def test_an_encoder_of_another_model_is_refused(task, embedded):

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import fairerclip.encoders.loading
-from fairerclip.auditing.many_models import audit_tasks, draw, read_models, task_files
+from fairerclip.auditing.many_models import audit_tasks, draw, read_models
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
+from fairerclip.data.task_formats import task_files
 from fairerclip.data.writer import StoreWriter
 from fairerclip.encoders import ModelChoice
 from fairerclip.errors import LabelError, ParameterError, TaskFileError
