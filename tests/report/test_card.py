@@ -1,9 +1,10 @@
 import pytest
 import sample
+from forms import metadata, render_card
 from rendered import foreign, render, table_with
 
 from fairerclip._util.numbers import with_interval
-from fairerclip.report.card import front_matter, metadata, render_card
+from fairerclip.report.card import front_matter
 
 TITLES = [
     "Model details",

@@ -132,6 +132,7 @@ Kind = Literal[
     "seconds",
     "tenths",  # seconds of what takes long
     "whole",
+    "count",  # of rows, which may be a fraction
     "setting",
     "significant",
 ]
@@ -148,6 +149,7 @@ _PLAIN: dict[str, Callable[[float | None], str]] = {
     "seconds": lambda x: number(x, 2),
     "tenths": lambda x: number(x, 1),
     "whole": lambda x: number(x, 0),
+    "count": lambda x: NOTHING if x is None else count(x),
     "setting": lambda x: NOTHING if x is None else setting(x),
     "significant": significant,
 }

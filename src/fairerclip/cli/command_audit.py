@@ -235,7 +235,7 @@ def _print(results: AuditResults, warned: list[str], output: Path | None, json: 
     show.head(f"{results.task.name}, {results.settings.split} split")
     for finding in results.findings:
         show.say(f"• {finding.level}: {finding.text}")
-    for table in tables(results.model_dump(by_alias=True)):  # typed renderers take this as it is
+    for table in tables(results):
         show.put(table)
     if output is not None:
         show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them")

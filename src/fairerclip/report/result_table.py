@@ -6,6 +6,7 @@ numbers are formatted here, through `fairerclip._util.numbers`, and nowhere befo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -70,6 +71,7 @@ Content = Annotated[
     PlainSerializer(lambda content: content.text if isinstance(content, Cell) else content),
 ]
 """Of a place in a table: a figure (in JSON as text), text, a number with four significant digits, or nothing."""
+_FIGURE = re.compile(r"(?:[\d\s.,+−–±∞%\[\]]|points|p =|e-)*")
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,9 @@ def text_of(content: Content) -> str:
 
 
 def to_markdown(table: ResultTable) -> list[str]:
-    """Lines of the table alone, with an empty one at the end."""
-    rows = [[escape(text_of(content)) for content in row] for row in table.rows]
+    """Lines of the table alone, with an empty one at the end; nothing in a figure needs to be escaped."""
+    texts = [[text_of(content) for content in row] for row in table.rows]
+    rows = [[text if _FIGURE.fullmatch(text) else escape(text) for text in row] for row in texts]
     return markdown_table([escape(column) for column in table.columns], rows, table.left)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fairerclip._util.files import atomic_file, check_folder, check_free
-from fairerclip.auditing.results import AuditResults, check_results, write_results
+from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.errors import ParameterError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
@@ -52,7 +50,7 @@ def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
 
 
 def write_report(
-    results: AuditResults | Mapping[str, Any],
+    results: AuditResults,
     path: str | Path,
     kind: str | None = None,
     *,
@@ -63,7 +61,7 @@ def write_report(
 
     Parameters
     ----------
-    results : mapping
+    results : AuditResults
         From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results.read_results`.
     path : str or Path
         The file, or for CSV the folder; it appears whole or not at all.
@@ -74,12 +72,10 @@ def write_report(
     overwrite : bool
         Replace what is there.
     """
-    if isinstance(results, AuditResults):  # typed renderers take this as it is
-        results = results.model_dump(by_alias=True)
     path, kind = Path(path), choose_kind(kind, path)
     check_output(kind, path, overwrite=overwrite)
     if kind == "json":
-        return write_results(check_results(results), path, overwrite=overwrite)
+        return write_results(results, path, overwrite=overwrite)
     if kind == "csv":
         write_csv(results, path, overwrite=overwrite)
         return path

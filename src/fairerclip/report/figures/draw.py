@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fairerclip._util.extras import require
 from fairerclip._util.files import check_folder, write_folder
+from fairerclip.auditing.results import AuditResults
 from fairerclip.errors import ParameterError
-from fairerclip.report.drawings import DRAWINGS
+from fairerclip.report.figures.drawings import DRAWINGS
 
 FORMATS = ("pdf", "png", "svg")
 STYLE: dict[str, Any] = {
@@ -57,7 +58,7 @@ def check_figures(folder: Path, *, formats: Sequence[str] = ("pdf", "png"), over
 
 
 def draw_figures(
-    results: Mapping[str, Any],
+    results: AuditResults,
     folder: str | Path,
     *,
     formats: Sequence[str] = ("pdf", "png"),
@@ -69,8 +70,7 @@ def draw_figures(
 
     Parameters
     ----------
-    results : dict
-        As `fairerclip.auditing.results.read_results` gives it.
+    results : AuditResults
     folder : path
     formats : sequence of {'pdf', 'png', 'svg'}
         Each figure is written in each of them.

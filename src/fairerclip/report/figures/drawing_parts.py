@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairerclip._util.extras import require
+from fairerclip.auditing.group_results import Measured, Stage
+from fairerclip.auditing.results import DependenceRow, ProbeRow
 from fairerclip.report.markdown_text import clean
 
 COLUMN, PAGE = 3.4, 7.0
@@ -16,7 +18,7 @@ MOST_ROWS, MOST_LINES = 30, 8
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C8C00")
 """Okabe and Ito's palette, its yellow darkened for white paper."""
 BEFORE, AFTER, FAINT = "#D55E00", "#0072B2", "#b5b5b5"
-STAGE_STYLES: dict[str, dict[str, Any]] = {
+STAGE_STYLES: dict[Stage, dict[str, Any]] = {
     "before": {"color": BEFORE, "marker": "o", "markerfacecolor": "white"},
     "after": {"color": AFTER, "marker": "o", "markerfacecolor": AFTER},
 }
@@ -25,8 +27,9 @@ PART_STYLES: dict[str, dict[str, Any]] = {
     "average": {"color": "#009E73", "marker": "D", "markerfacecolor": "white"},
 }
 OFFSETS = (-0.15, 0.15)
-Estimate = Mapping[str, Any] | None
-Row = tuple[str, Mapping[str, Estimate]]
+Estimate = Measured | ProbeRow | DependenceRow | None
+Row = tuple[str, Sequence[Estimate]]
+"""A label, and its estimates in the order of the styles."""
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -77,8 +80,8 @@ def legend(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: 
 
 def stage_legend(
     figure: Any,
-    there: Sequence[str],
-    names: Mapping[str, str],
+    there: Collection[Stage],
+    names: Mapping[Stage, str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """A legend of before and after, by name, and what else is drawn."""
@@ -90,16 +93,16 @@ def stage_legend(
 def dots(
     axes: Any,
     rows: Sequence[Row],
-    styles: Mapping[str, Mapping[str, Any]] = STAGE_STYLES,
+    styles: Iterable[Mapping[str, Any]] = tuple(STAGE_STYLES.values()),
     scale: float = 100.0,
 ) -> None:
     """A row per label with a dot and a whisker for each of its estimates; the first row is on top."""
     for place, (_, estimates) in enumerate(rows):
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
-        alone = sum(estimate is not None for estimate in estimates.values()) == 1
-        for offset, (name, style) in zip(OFFSETS, styles.items(), strict=True):
-            whisker(axes, estimates.get(name), place + (0.0 if alone else offset), style, scale)
+        alone = sum(estimate is not None for estimate in estimates) == 1
+        for offset, style, estimate in zip(OFFSETS, styles, estimates, strict=True):
+            whisker(axes, estimate, place + (0.0 if alone else offset), style, scale)
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -115,15 +118,15 @@ def whisker(
     upright: bool = False,
 ) -> None:
     """A dot at a value and a line over its interval, lying or upright; nothing where there is no value."""
-    if estimate is None or estimate["value"] is None:
+    if estimate is None or estimate.value is None:
         return
-    low, high = estimate["low"], estimate["high"]
+    low, high = estimate.low, estimate.high
     if low is not None and high is not None:
         ends, place = [scale * low, scale * high], [at, at]
         axes.plot(
             *((place, ends) if upright else (ends, place)), color=style["color"], linewidth=1.1, zorder=2
         )
-    value = scale * estimate["value"]
+    value = scale * estimate.value
     drawn = {"markersize": 4, **style}
     axes.plot(*(([at], [value]) if upright else ([value], [at])), linestyle="none", zorder=3, **drawn)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fairerclip._util.numbers import with_interval
+from fairerclip.auditing.group_results import Measured, ScoreHistogram, Stage, present_stages
+from fairerclip.auditing.results import AuditResults, DependenceRow, ProbeRow
 from fairerclip.metrics.names import CHANCE, DEPENDENCE, FIGURES, PROBE, PROBES, RETRIEVAL
-from fairerclip.report.drawing_parts import (
+from fairerclip.report.figures.drawing_parts import (
     COLOURS,
     COLUMN,
     MOST_LINES,
@@ -14,6 +17,7 @@ from fairerclip.report.drawing_parts import (
     PAGE,
     PART_STYLES,
     STAGE_STYLES,
+    Estimate,
     Row,
     dots,
     folded,
@@ -25,70 +29,55 @@ from fairerclip.report.drawing_parts import (
     short,
     stage_legend,
 )
-from fairerclip.report.drawings_picture import draw_picture
-from fairerclip.report.drawings_plane import draw_front, draw_plane
-from fairerclip.report.estimates import EMBEDDINGS, STAGES, estimate, stage_names, stages
-from fairerclip.report.markdown import confidence
+from fairerclip.report.figures.drawings_picture import draw_picture
+from fairerclip.report.figures.drawings_plane import draw_front, draw_plane
+from fairerclip.report.phrases import EMBEDDINGS, confidence, stage_names
+from fairerclip.report.tables import group_rows
 
-Results = Mapping[str, Any]
 THRESHOLD = {"color": "#555555", "linestyle": ":", "linewidth": 0.9}
 
 
-def draw_groups(results: Results) -> Any:
+def draw_groups(results: AuditResults) -> Any:
     """Accuracy of each group before and after, with whiskers and the averages."""
-    section = results["groups"]
-    there = stages(section)
-    if not there:
+    reports, groups = present_stages(results.groups), group_rows(results.groups)
+    if not reports:
         return None
-    cells = {stage: {(g["y"], g["s"]): g for g in section[stage]["groups"]} for stage in there}
-    every = {key: group for stage in there for key, group in cells[stage].items()}
-    shown = list(every)
-    if len(shown) > MOST_ROWS:
-        lowest = sorted(
-            shown, key=lambda key: min(cells[s][key]["accuracy"] for s in there if key in cells[s])
-        )
-        shown = [key for key in shown if key in set(lowest[:MOST_ROWS])]
-    rows: list[Row] = [
-        (
-            folded(f"{every[key]['name']}, n={every[key]['n']}", 30),
-            {s: {**cells[s][key], "value": cells[s][key]["accuracy"]} for s in there if key in cells[s]},
-        )
-        for key in shown
-    ]
+    lowest = sorted(groups, key=lambda row: min(found.value or 0.0 for found in row.stages.values()))
+    shown = [row for row in groups if row in lowest[:MOST_ROWS]]
+    rows: list[Row] = [(folded(f"{row.name}, n={row.n}", 30), _by_stage(row.stages)) for row in shown]
     figure = new_figure(COLUMN, 0.75 + (0.34 if len(rows) <= 12 else 0.26) * len(rows))
     axes = figure.add_subplot()
     dots(axes, rows)
-    for stage in there:
-        axes.axvline(
-            100 * section[stage]["average"], color=STAGE_STYLES[stage]["color"], linestyle="--", linewidth=0.8
-        )
+    for stage, report in reports.items():
+        axes.axvline(100 * report.average, color=STAGE_STYLES[stage]["color"], linestyle="--", linewidth=0.8)
     axes.set_xlabel(f"accuracy, % [{confidence(results)} interval]")
-    axes.set_title(left_out(len(rows), len(every), "groups, those of lowest accuracy"))
+    axes.set_title(left_out(len(rows), len(groups), "groups, those of lowest accuracy"))
     average = {FIGURES["average"].short: line(color="#555555", linestyle="--", linewidth=0.8)}
-    stage_legend(figure, there, stage_names(results), average)
+    stage_legend(figure, reports, stage_names(results), average)
     return figure
 
 
-def draw_scores(results: Results) -> Any:
+def _by_stage(found: Mapping[Stage, Estimate]) -> list[Estimate]:
+    return [found.get(stage) for stage in STAGE_STYLES]
+
+
+def draw_scores(results: AuditResults) -> Any:
     """How each group's scores are spread: a row per class, a column per stage, a line per sensitive value."""
-    section = results["scores"]
-    there = stages(section)
-    if not there:
+    section = results.scores
+    there = present_stages(section)
+    groups = next(iter(there.values())).groups if there else ()
+    if section is None or not groups:
         return None
-    groups = section[there[0]]["groups"]
-    classes = list(dict.fromkeys(g["y"] for g in groups))
-    values = list(dict.fromkeys(g["s"] for g in groups))
-    if not groups:
-        return None
-    rows = classes[:MOST_LINES]
+    rows = list(dict.fromkeys(group.y for group in groups))[:MOST_LINES]
+    values = list(dict.fromkeys(group.s for group in groups))
     figure = new_figure(PAGE if len(there) == 2 else COLUMN, 0.8 + 0.95 * len(rows))
     panels = figure.subplots(len(rows), len(there), sharex="col", squeeze=False)
-    for column, stage in enumerate(there):
+    for column, (stage, histogram) in enumerate(there.items()):
         for row, name in enumerate(rows):
             axes = panels[row][column]
-            _score_lines(axes, section[stage], name, values)
+            _score_lines(axes, histogram, name, values)
             axes.set_title(f"{short(name, 40)}, {stage_names(results)[stage]}", loc="left")
-        panels[-1][column].set_xlabel(short(section["label"], 60))
+        panels[-1][column].set_xlabel(short(section.label, 60))
     figure.supylabel("share of the group", fontsize=7.5)
     handles = [line(color=COLOURS[v % len(COLOURS)]) for v in range(len(values[:MOST_LINES]))]
     labels = [short(value, 30) for value in values[:MOST_LINES]]
@@ -96,53 +85,52 @@ def draw_scores(results: Results) -> Any:
     return figure
 
 
-def _score_lines(axes: Any, histogram: Mapping[str, Any], name: str, values: Sequence[str]) -> None:
-    for group in histogram["groups"]:
-        place = values.index(group["s"]) if group["s"] in values else MOST_LINES
-        total = sum(group["counts"])
-        if group["y"] == name and place < MOST_LINES and total:
-            shares = [n / total for n in group["counts"]]
+def _score_lines(axes: Any, histogram: ScoreHistogram, name: str, values: Sequence[str]) -> None:
+    for group in histogram.groups:
+        place = values.index(group.s) if group.s in values else MOST_LINES
+        total = sum(group.counts)
+        if group.y == name and place < MOST_LINES and total:
+            shares = [n / total for n in group.counts]
             colour = COLOURS[place % len(COLOURS)]
-            axes.stairs(shares, histogram["edges"], color=colour, linewidth=1.1)
-            axes.stairs(shares, histogram["edges"], color=colour, alpha=0.1, fill=True)
-    if histogram["threshold"] is not None:
-        axes.axvline(histogram["threshold"], **THRESHOLD)
+            axes.stairs(shares, histogram.edges, color=colour, linewidth=1.1)
+            axes.stairs(shares, histogram.edges, color=colour, alpha=0.1, fill=True)
+    if histogram.threshold is not None:
+        axes.axvline(histogram.threshold, **THRESHOLD)
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="x", nbins=6)
 
 
-def draw_retrieval(results: Results) -> Any:
+def draw_retrieval(results: AuditResults) -> Any:
     """Whom the first k hits show for each prompt, beside the shares among all rows."""
-    section = results["retrieval"]
-    queries = [query for query in section["queries"] if stages(query)] if section else []
-    if not queries or not section["groups"]:
+    section = results.retrieval
+    queries = [query for query in section.queries if present_stages(query)] if section else []
+    if section is None or not queries or not section.groups:
         return None
     shown = queries[:MOST_LINES]
-    bars: list[tuple[str, Sequence[float], str]] = [("all rows", section["shares"], "")]
+    bars: list[tuple[str, Sequence[float], str]] = [("all rows", section.shares, "")]
     for query in shown:
-        for stage in stages(query):
-            skew = query[stage]["max_skew"]
+        for stage, ranked in present_stages(query).items():
             who = stage_names(results)[stage]
-            bars.append((f"{short(query['name'], 24)}, {who}", query[stage]["counts"], _said(skew)))
+            bars.append((f"{short(query.name, 24)}, {who}", ranked.counts, _said(ranked.max_skew)))
     figure = new_figure(PAGE, 0.8 + 0.24 * len(bars))
     axes = figure.add_subplot()
     _stacked(axes, bars, [-0.4 if place == 0 else 0.0 for place in range(len(bars))])
-    axes.set_xlabel(f"share of the first {section['k']} of {section['n']} rows, %")
+    axes.set_xlabel(f"share of the first {section.k} of {section.n} rows, %")
     axes.set_title(left_out(len(shown), len(queries), "prompts"))
     handles = [
         patch(facecolor=COLOURS[g % len(COLOURS)], hatch=_hatch(g), edgecolor="white", linewidth=0)
-        for g in range(len(section["groups"]))
+        for g in range(len(section.groups))
     ][: 2 * MOST_LINES]
-    labels = [short(group, 30) for group in section["groups"][: 2 * MOST_LINES]]
+    labels = [short(group, 30) for group in section.groups[: 2 * MOST_LINES]]
     legend(figure, handles, labels, min(len(labels), 6))
     return figure
 
 
-def _said(skew: Mapping[str, Any] | None) -> str:
-    if skew is None or skew["value"] is None:
+def _said(skew: Measured | None) -> str:
+    if skew is None or skew.value is None:
         return ""
     figure = RETRIEVAL["max_skew"]
-    return f"{figure.label} {estimate(skew, figure.kind)}"
+    return f"{figure.label} {with_interval(skew.value, skew.low, skew.high, figure.kind)}"
 
 
 def _stacked(axes: Any, bars: Sequence[tuple[str, Sequence[float], str]], shifts: Sequence[float]) -> None:
@@ -172,35 +160,35 @@ def _hatch(group: int) -> str | None:
     return None if group < len(COLOURS) else "///"
 
 
-def draw_probes(results: Results) -> Any:
+def draw_probes(results: AuditResults) -> Any:
     """How well each attribute can be read from the embeddings, before and after, and by chance."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], dict[Stage, ProbeRow]] = {}
     chances: dict[tuple[str, str], float] = {}
-    for probe in results["probes"] or []:
-        key = probe["attribute"], probe["probe"]
-        rows.setdefault(key, {})[probe["stage"]] = probe
-        chances[key] = probe["chance"]
+    for probe in results.probes or ():
+        key = probe.attribute, probe.probe
+        rows.setdefault(key, {})[probe.stage] = probe
+        chances[key] = probe.chance
     if not rows:
         return None
     shown = list(rows)[:MOST_ROWS]
     figure = new_figure(COLUMN, 0.8 + 0.34 * len(shown))
     axes = figure.add_subplot()
-    dots(axes, [(folded(f"{key[0]}, {PROBES[key[1]]}"), rows[key]) for key in shown])
-    for place, key in enumerate(shown):
-        axes.plot([100 * chances[key]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
+    dots(axes, [(folded(f"{key[0]}, {PROBES[key[1]]}"), _by_stage(rows[key])) for key in shown])
+    for place, named in enumerate(shown):
+        axes.plot([100 * chances[named]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
     axes.set_xlabel(f"{PROBE.axis} [{confidence(results)} interval]")
-    there = [stage for stage in STAGES if any(stage in row for row in rows.values())]
+    there = [stage for stage in EMBEDDINGS if any(stage in row for row in rows.values())]
     stage_legend(figure, there, EMBEDDINGS, {CHANCE.label: line(**THRESHOLD)})
     return figure
 
 
-def draw_dependence(results: Results) -> Any:
+def draw_dependence(results: AuditResults) -> Any:
     """How far predictions and embeddings depend on each attribute: a panel per measure."""
-    panels: dict[str, dict[str, dict[str, Any]]] = {}
-    for part in results["dependence"] or []:
-        given = "" if part["given"] is None else f", given {part['given']}"
-        label = f"{part['of']} on {part['attribute']}{given}"
-        panels.setdefault(part["measure"], {}).setdefault(label, {})[part["stage"]] = part
+    panels: dict[str, dict[str, dict[Stage, DependenceRow]]] = {}
+    for part in results.dependence or ():
+        given = "" if part.given is None else f", given {part.given}"
+        label = f"{part.of} on {part.attribute}{given}"
+        panels.setdefault(part.measure, {}).setdefault(label, {})[part.stage] = part
     if not panels:
         return None
     heights = [min(len(rows), MOST_ROWS) for rows in panels.values()]
@@ -208,37 +196,37 @@ def draw_dependence(results: Results) -> Any:
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[h + 0.5 for h in heights])
     for (axes,), (measure, rows) in zip(grid, panels.items(), strict=True):
         shown = list(rows.items())[:MOST_ROWS]
-        dots(axes, [(folded(label, 28), stage) for label, stage in shown], scale=1.0)
+        dots(axes, [(folded(label, 28), _by_stage(stages)) for label, stages in shown], scale=1.0)
         axes.set_xlabel(f"{DEPENDENCE[measure].axis} [{confidence(results)} interval]")
-    there = [s for s in STAGES if any(s in row for rows in panels.values() for row in rows.values())]
+    there = [s for s in EMBEDDINGS if any(s in row for rows in panels.values() for row in rows.values())]
     stage_legend(figure, there, stage_names(results))
     return figure
 
 
-def draw_wording(results: Results) -> Any:
+def draw_wording(results: AuditResults) -> Any:
     """What other words for the prompts do to the average and the worst group, zero-shot."""
-    templates = results["wording"]["templates"] if results["wording"] else []
-    if not templates:
+    section = results.wording
+    if section is None or not section.templates:
         return None
-    used, shown = results["wording"]["used"], templates[:MOST_ROWS]
+    shown = section.templates[:MOST_ROWS]
     figure = new_figure(COLUMN, 0.8 + 0.32 * len(shown))
     axes = figure.add_subplot()
     rows: list[Row] = [
         (
-            folded(f"{t['template']}{' (used)' if i == used else ''}", 28),
-            {name: t[name] for name in PART_STYLES},
+            folded(f"{t.template}{' (used)' if i == section.used else ''}", 28),
+            [t.worst_group, t.average],
         )
         for i, t in enumerate(shown)
     ]
-    dots(axes, rows, PART_STYLES)
+    dots(axes, rows, PART_STYLES.values())
     axes.set_xlabel(f"zero-shot accuracy, % [{confidence(results)} interval]")
-    axes.set_title(left_out(len(shown), len(templates), "templates"))
+    axes.set_title(left_out(len(shown), len(section.templates), "templates"))
     handles = [line(markersize=4, **style) for style in PART_STYLES.values()]
     legend(figure, handles, [FIGURES[name].short for name in PART_STYLES])
     return figure
 
 
-DRAWINGS: dict[str, Callable[[Results], Any]] = {
+DRAWINGS: dict[str, Callable[[AuditResults], Any]] = {
     "groups": draw_groups,
     "front": draw_front,
     "plane": draw_plane,

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.report.drawing_parts import COLOURS, COLUMN, MOST_LINES, PAGE, legend, line, new_figure, short
-from fairerclip.report.estimates import EMBEDDINGS, stages
+from fairerclip.auditing.group_results import PictureStage, present_stages
+from fairerclip.auditing.results import AuditResults
+from fairerclip.report.figures.drawing_parts import (
+    COLOURS,
+    COLUMN,
+    MOST_LINES,
+    PAGE,
+    legend,
+    line,
+    new_figure,
+    short,
+)
+from fairerclip.report.phrases import EMBEDDINGS
 
 SHARES = (0.9, 0.5)
 """What part of a group's rows its lines enclose, the outer one first."""
@@ -20,32 +31,33 @@ SMOOTHING = 0.05
 """Standard deviation of the filter that evens out the counts, as a part of the picture's width; 1 to 2 cells."""
 
 
-def draw_picture(results: Mapping[str, Any]) -> Any:
+def draw_picture(results: AuditResults) -> Any:
     """Lines around half and nine tenths of each group's rows, before and after; dots where there are few."""
-    section = results["picture"]
-    there = stages(section)
-    if not there or not section["groups"]:
+    section = results.picture
+    there = present_stages(section)
+    if section is None or not there or not section.groups:
         return None
     # More groups than colours: those of one sensitive value share one, as S is what the picture is about.
-    by = "name" if len(section["groups"]) <= MOST_LINES else "s"
-    names = list(dict.fromkeys(group[by] for group in section["groups"]))
-    colour_of = [names.index(group[by]) for group in section["groups"]]
+    apart = len(section.groups) <= MOST_LINES
+    coloured = [group.name if apart else group.s for group in section.groups]
+    names = list(dict.fromkeys(coloured))
+    colour_of = [names.index(name) for name in coloured]
     figure = new_figure(PAGE if len(there) == 2 else COLUMN, 3.3)
     panels = figure.subplots(1, len(there), squeeze=False)[0]
-    for axes, stage in zip(panels, there, strict=True):
-        _contours(axes, section[stage], colour_of, results["settings"]["small"])
+    for axes, (stage, part) in zip(panels, there.items(), strict=True):
+        _contours(axes, part, colour_of, results.settings.small)
         axes.set_title(f"{EMBEDDINGS[stage]}: lines around 50 % and 90 % of each group", loc="left")
     shown = names[:MOST_LINES]
     handles = [line(color=COLOURS[g], linestyle=LINES[g]) for g in range(len(shown))]
-    legend(figure, handles, [short(name, 40) for name in shown], min(len(shown), 2 if by == "name" else 4))
+    legend(figure, handles, [short(name, 40) for name in shown], min(len(shown), 2 if apart else 4))
     return figure
 
 
-def _contours(axes: Any, part: Mapping[str, Any], colour_of: Sequence[int], small: int) -> None:
-    edges = [np.asarray(part[name], dtype=np.float64) for name in ("x_edges", "y_edges")]
+def _contours(axes: Any, part: PictureStage, colour_of: Sequence[int], small: int) -> None:
+    edges = [np.asarray(e, dtype=np.float64) for e in (part.x_edges, part.y_edges)]
     centres = [_padded_centres(e) for e in edges]
     for colour in range(min(max(colour_of) + 1, MOST_LINES)):
-        chosen = [cell for cell in part["cells"] if colour_of[cell[2]] == colour]
+        chosen = [cell for cell in part.cells if colour_of[cell[2]] == colour]
         if sum(cell[3] for cell in chosen) < small:  # a line around a handful of rows would show chance
             places = [[_middle(e, cell[axis]) for cell in chosen] for axis, e in enumerate(edges)]
             axes.scatter(*places, s=9, color=COLOURS[colour], linewidths=0)
@@ -62,7 +74,7 @@ def _contours(axes: Any, part: Mapping[str, Any], colour_of: Sequence[int], smal
             axes.contourf(
                 *centres, density.T, levels=[levels[-1], np.inf], colors=COLOURS[colour], alpha=0.12
             )
-    axes.set(xlabel=short(part["x_label"], 50), ylabel=short(part["y_label"], 40))
+    axes.set(xlabel=short(part.x_label, 50), ylabel=short(part.y_label, 40))
     axes.set(xlim=_with_room(edges[0]), ylim=_with_room(edges[1]))
 
 
