@@ -54,7 +54,8 @@ def fit_preset(
 ) -> FitAnswer:
     """Fit as published, fixed and untuned; report on the test rows."""
     model = preset_model(dataset, origin, backbone, quick=quick)
-    parameters = {name: getattr(model, name) for name in SHOWN}
+    given = {name: getattr(model, name) for name in SHOWN}
+    parameters = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     return fitted(experiment, model, labels).model_copy(update={"parameters": parameters})
 
 
