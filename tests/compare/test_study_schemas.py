@@ -7,7 +7,8 @@ import pytest
 
 from fairerclip.errors import ResultsFileError
 from fairerclip.study.comparison import Comparison
-from fairerclip.study.paper.entry_result import EntryResult, read_entry
+from fairerclip.study.jobs import read_stored
+from fairerclip.study.paper.entry_result import EntryResult
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 FIRST = {
@@ -47,7 +48,7 @@ def test_the_published_schemas_of_studies_are_current(name, model):
 def test_an_entry_of_the_first_version_is_read_as_it_was_written(tmp_path):
     file = tmp_path / "cfd.json"
     file.write_text(json.dumps(FIRST))
-    read = read_entry(file)
+    read = read_stored(file, EntryResult)
     assert read.as_dict() == FIRST
     assert "| 50.0 |" in read.document.to_markdown()
     assert not read.failed
@@ -67,4 +68,4 @@ def test_a_damaged_entry_is_refused_with_its_place(tmp_path, damage, message):
     file = tmp_path / "cfd.json"
     file.write_text(json.dumps(FIRST | damage))
     with pytest.raises(ResultsFileError, match=rf"cfd\.json: {message}"):
-        read_entry(file)
+        read_stored(file, EntryResult)
