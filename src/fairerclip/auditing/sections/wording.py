@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.prompts import DEFAULT_TEMPLATES, as_templates
 from fairerclip.data.prompts.templates import filled
-from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import (
     NonFiniteError,
     ParameterError,
@@ -22,6 +21,9 @@ from fairerclip.experiment import Experiment
 from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.inputs.zero_shot_scores import zero_shot
 from fairerclip.metrics import GroupReport
+
+if TYPE_CHECKING:
+    from fairerclip.encoders.encoder import Encoder
 
 Floats = NDArray[np.floating]
 
