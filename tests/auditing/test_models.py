@@ -9,7 +9,7 @@ from fairerclip.auditing.many_models import KnownModel, audit_tasks, draw, read_
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.task_formats import task_files
+from fairerclip.data.task_files import task_files
 from fairerclip.data.writer import StoreWriter
 from fairerclip.encoders import ModelChoice
 from fairerclip.errors import LabelError, ParameterError, TaskFileError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError
@@ -21,13 +21,14 @@ from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.encoders.choice import ModelChoice
-from fairerclip.encoders.embed import embed_dataset, embed_prompts
-from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
 from fairerclip.metrics.names import FIGURES
+
+if TYPE_CHECKING:
+    from fairerclip.encoders.choice import ModelChoice
+    from fairerclip.encoders.encoder import Encoder
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 MAX_ABOUT_BYTES = 1 << 20
@@ -69,7 +70,7 @@ def tasks_of_models(
     stores: Path,
     file: Callable[[ModelChoice], Path],
     *,
-    load: Callable[[ModelChoice], Encoder] = ModelChoice.load,
+    load: Callable[[ModelChoice], Encoder] | None = None,
     workers: int = 2,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[ModelTask]:
@@ -82,13 +83,15 @@ def tasks_of_models(
     models : each has a store of its own.
     stores : folder of the stores. Targets that share it share the embeddings of the images.
     file : where the task of a model is written.
-    load : opens a model.
+    load : opens a model; by default as it says itself.
     workers : threads that decode images.
     progress : called with a model's label, the images gone through, and their number.
     """
+    from fairerclip.encoders.embed import embed_dataset, embed_prompts
+
     made = []
     for model in models:
-        encoder = load(model)
+        encoder = model.load() if load is None else load(model)
         place = stores / f"{model.file_name}.store"
         told = None if progress is None else partial(_tell, progress, model.label, len(index))
         embed_dataset(index, encoder, place, workers=workers, progress=told)
