@@ -65,16 +65,9 @@ def resolve_sensitive(
     Guessed values are never refined later: mitigation destroys what they would be read from. Prompts that contradict
     the known values, or that seem to be those of the ``target``, are an error or a warning.
     """
-    if sensitive_features is None:
-        prompts = sensitive_prompts(sensitive_text, X.shape[1], None)
-        columns = [
-            SensitiveColumn(name, np.full(X.shape[0], -1, dtype=np.int64), np.arange(0), None)
-            for name in prompts
-        ]
-    else:
-        columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
-        seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
-        prompts = sensitive_prompts(sensitive_text, X.shape[1], seen)
+    columns, prompts = known_values(
+        sensitive_features, sensitive_text, X.shape, kind=kind, missing_label=missing_label
+    )
     if not columns:
         warnings.warn(
             "neither sensitive_features nor sensitive_text is given: there is no S term and nothing is mitigated",
@@ -93,6 +86,19 @@ def resolve_sensitive(
         complete = [intersect(complete)]
     said = tuple(group for attribute in prompts.values() for group in attribute.groups)
     return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, said)
+
+
+def known_values(
+    sensitive_features: Any, sensitive_text: Any, shape: tuple[int, ...], *, kind: str, missing_label: Any
+) -> tuple[list[SensitiveColumn], dict[str, PromptValues]]:
+    """Sensitive attributes of rows of a shape (n, p), as far as they are known, and the prompts of each."""
+    if sensitive_features is None:
+        prompts = sensitive_prompts(sensitive_text, shape[1], None)
+        unknown = np.full(shape[0], -1, dtype=np.int64)
+        return [SensitiveColumn(name, unknown, np.arange(0), None) for name in prompts], prompts
+    columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
+    seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
+    return columns, sensitive_prompts(sensitive_text, shape[1], seen)
 
 
 def _complete(
