@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,13 @@ class ResolvedSensitive:
     """Attribute → (n,) its values, known and guessed; empty where nothing was guessed."""
     trust: dict[str, dict[str, Any]]
     """Attribute → counts and margins of the guesses."""
-    prompts: tuple[NDArray[np.floating], ...] = ()
-    """(m, p) prompts of each value of each attribute."""
+    prompts: Mapping[str, PromptValues] = field(default_factory=dict)
+    """Attribute → (m, p) prompts of each value."""
+
+    @property
+    def all_prompts(self) -> list[NDArray[np.floating]]:
+        """(m, p) prompts of each value of each attribute."""
+        return [group for values in self.prompts.values() for group in values.groups]
 
     @property
     def groups(self) -> Ints | None:
@@ -84,8 +89,7 @@ def resolve_sensitive(
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     if terms == "intersection" and len(complete) > 1:
         complete = [intersect(complete)]
-    said = tuple(group for attribute in prompts.values() for group in attribute.groups)
-    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, said)
+    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, prompts)
 
 
 def known_values(
@@ -124,12 +128,12 @@ def _complete(
             f"sensitive attribute {column.name!r} is missing in {int(missing.sum())} of {len(missing)} rows; "
             "give sensitive_text= to read it from, or drop those rows"
         )
-    said = prompts[column.name]
-    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, said)
-    _check_meaning(X, column.name, said, codes, categories, target)
+    own = prompts[column.name]
+    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, own)
+    _check_meaning(X, column.name, own, codes, categories, target)
     if not missing.any():
         return column
-    guessed, margins = zero_shot(X, said.groups)
+    guessed, margins = zero_shot(X, own.groups)
     guesses[column.name] = Guess(missing, margins)
     codes = np.where(missing, guessed, codes).astype(np.int64)
     gone = np.bincount(codes, minlength=len(categories)) == 0

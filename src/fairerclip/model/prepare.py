@@ -328,7 +328,7 @@ def _zero_shot_scores(
     centred = n_components is None or n_components < len(target.classes)
     T = prototypes(target.prompts)
     if sensitive is not None and sensitive.prompts:
-        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.prompts))])
+        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.all_prompts))])
     return zero_shot_scores(X, T, centred=centred)
 
 
