@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.inputs.image_rows import check_rows, unit_rows
+from fairerclip.inputs.prompts import prototypes
 from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
-from fairerclip.inputs.zero_shot_scores import prototypes
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]

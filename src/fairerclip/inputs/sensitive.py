@@ -20,10 +20,9 @@ from fairerclip.errors import (
 )
 from fairerclip.inputs.agreement import agreement, check_order, check_swapped
 from fairerclip.inputs.encode import as_labels
-from fairerclip.inputs.prompts import PromptValues, sensitive_prompts
+from fairerclip.inputs.prompts import PromptValues, sensitive_prompts, zero_shot
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
 from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
-from fairerclip.inputs.zero_shot_scores import zero_shot
 
 Ints = NDArray[np.int64]
 

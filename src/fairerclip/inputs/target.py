@@ -15,8 +15,7 @@ from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabel
 from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.image_rows import BLOCK_ROWS, Floats
-from fairerclip.inputs.prompts import prompt_groups
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import prompt_groups, zero_shot
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,10 +17,10 @@ from fairerclip._util.numbers import number, setting
 from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, ShapeError
 from fairerclip.inputs.encode import Encoded, encode
 from fairerclip.inputs.image_rows import check_rows
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.inputs.sensitive import known_values
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import known_labels
-from fairerclip.inputs.zero_shot_scores import zero_shot
 from fairerclip.metrics import group_report
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
