@@ -26,8 +26,8 @@ from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
-from fairerclip.data.io.npz import map_npy, read_npy, read_npz, write_npz
-from fairerclip.data.io.npz_map import npz_members
+from fairerclip.data.io.npy import map_npy, read_npy
+from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts

@@ -20,7 +20,7 @@ from fairerclip.data.task import Sensitive, Sentences, Split, Task, Variants, lo
 from fairerclip.data.writer import StoreWriter, read_text
 
 _HOMES = {
-    "Limits": "io.limits",
+    "Limits": "io.npy",
     "available_prompts": "prompts",
     "encode_prompts": "prompts",
     "load_prompts": "prompts",

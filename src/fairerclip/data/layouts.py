@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lines
-from fairerclip.data.io.npz import map_npy
-from fairerclip.data.io.npz_map import Member, npz_members
+from fairerclip.data.io.npy import map_npy
+from fairerclip.data.io.npz import Member, npz_members
 from fairerclip.data.io.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
 from fairerclip.data.io.strict_json import read_strict_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fairerclip._util.files import reading
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import nearest
-from fairerclip.data.io.limits import DEFAULT_LIMITS, Limits
+from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key
 from fairerclip.data.task_files import check_suffix, read_arrays, write_arrays
 from fairerclip.errors import ParameterError, TaskFileError

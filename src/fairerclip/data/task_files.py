@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairerclip._util.files import atomic_folder
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import MAX_TOML_BYTES
-from fairerclip.data.io.limits import Limits
+from fairerclip.data.io.npy import Limits
 from fairerclip.data.io.npz import read_npz, write_npz
 from fairerclip.data.io.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
 from fairerclip.data.task_fields import SPLITS, part_key, s_key

@@ -15,13 +15,7 @@ from scipy.special import stdtrit
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
-from fairerclip.metrics.dependence.attribute import (
-    KernelAttribute,
-    centred,
-    is_constant,
-    read_pair,
-    row_blocks,
-)
+from fairerclip.metrics.dependence.attribute import KernelAttribute, centred, read_pair, row_blocks, trivial
 from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
@@ -221,7 +215,7 @@ def _interval(
     the estimate is so many standard errors away as *that value* would have; docs/math.md#dependence-intervals.
     """
     n = len(rows)
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return Estimate(0.0, 0.0, 0.0)
     whole, without = _LEAVERS[measure](rows, attribute, options, rng)
     if n < _LEAST:

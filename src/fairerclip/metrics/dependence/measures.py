@@ -19,9 +19,9 @@ from fairerclip.metrics.dependence.attribute import (
     BLOCK,
     KernelAttribute,
     centred,
-    is_constant,
     read_pair,
     row_blocks,
+    trivial,
 )
 from fairerclip.metrics.label_codes import FloatArray
 
@@ -81,7 +81,7 @@ def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "m
     0.0
     """
     rows, attribute = read_pair(Z, S, kind, ("Z", "S"))
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     Zc, n = centred(rows), len(rows)  # (n, r)
     if attribute.categorical:
@@ -132,7 +132,7 @@ def hsic(
     True
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     n, rng = len(rows), as_rng(random_state)
     sigma = resolve_bandwidth(bandwidth, rows, random_state=rng)
@@ -234,7 +234,7 @@ def kcc(
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
     check_regularization(regularization)
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     rng = as_rng(random_state)
     if len(rows) <= EXACT_ROWS:

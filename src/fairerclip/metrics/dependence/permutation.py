@@ -10,13 +10,7 @@ import numpy as np
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
-from fairerclip.metrics.dependence.attribute import (
-    KernelAttribute,
-    centred,
-    is_constant,
-    read_pair,
-    row_blocks,
-)
+from fairerclip.metrics.dependence.attribute import KernelAttribute, centred, read_pair, row_blocks, trivial
 from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
@@ -121,7 +115,7 @@ def permute_attribute(
     rows: FloatArray, attribute: KernelAttribute, statistic: str, B: int, options: MeasureOptions, rng: Rng
 ) -> PermutationResult:
     """`permutation_test` of rows and an attribute that have been read."""
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return PermutationResult(0.0, 1.0, np.zeros(B))
     scorer, width = _SCORERS[statistic](rows, attribute, options, rng)
     return _run(scorer, len(rows), B, max(1, _BATCH // width), rng)

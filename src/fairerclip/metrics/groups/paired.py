@@ -76,22 +76,15 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class PairedReport:
-    """Two predictions on the same rows; made by `paired_report`.
-
-    Attributes
-    ----------
-    before, after : GroupReport
-        Each on its own.
-    changes : tuple of Change
-        After − before, of every figure that both have.
-    groups : tuple of GroupChange
-        After − before, of every group's accuracy.
-    """
+    """Two predictions on the same rows; made by `paired_report`."""
 
     before: GroupReport
     after: GroupReport
+    """Each on its own."""
     changes: tuple[Change, ...]
+    """After − before, of every figure that both have."""
     groups: tuple[GroupChange, ...]
+    """After − before, of every group's accuracy."""
 
     def change(self, name: str) -> Change:
         """The change of one figure by name."""

@@ -117,25 +117,17 @@ class GroupDrift:
 
 @dataclass(frozen=True)
 class RankingDrift:
-    """How far a ranking is from the original one; made by `ranking_drift`.
-
-    Attributes
-    ----------
-    spearman : Estimate
-        Rank correlation over all rows; 1 is the same ranking.
-    groups : tuple of GroupDrift
-        Inside each group of at least 3 rows that are not all tied.
-    spearman_within : Estimate or None
-        Their plain mean: every group counts alike. Between groups a mitigation must move rows; what it
-        moves inside them is its price.
-    overlap : Estimate or None
-        Share of the top k that is kept; under ties the expected one, of independent random orders.
-    """
+    """How far a ranking is from the original one; made by `ranking_drift`."""
 
     spearman: Estimate
+    """Rank correlation over all rows; 1 is the same ranking."""
     groups: tuple[GroupDrift, ...]
+    """Inside each group of at least 3 rows that are not all tied."""
     spearman_within: Estimate | None
+    """Their plain mean: every group counts alike. Between groups a mitigation must move rows; what it moves inside
+    them is its price."""
     overlap: Estimate | None
+    """Share of the top k that is kept; under ties the expected one, of independent random orders."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready copy without the single groups: what is not finite is None."""
