@@ -65,7 +65,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run, task, tm
     monkeypatch.setattr(FairerCLIP, "fit", begin)
     monkeypatch.setattr(FairerCLIP, "load", begin)
     monkeypatch.setattr(Experiment, "tune", begin)
-    monkeypatch.setattr(study, "run_calls", begin)
+    monkeypatch.setattr(jobs, "run_calls", begin)
     monkeypatch.setattr(fairerclip.auditing.run, "audit_task", begin)
     monkeypatch.setattr(fairerclip.study.demo, "open_task", begin)
     monkeypatch.setattr(fairerclip.study.paper.reproduce, "run_entry", begin)
@@ -112,7 +112,7 @@ def test_a_comparison_of_another_task_is_not_replaced_unasked(run, task, tmp_pat
         for number, call in enumerate(calls):
             answered(number, guarded(call))
 
-    monkeypatch.setattr(study, "run_calls", here)
+    monkeypatch.setattr(jobs, "run_calls", here)
     out = tmp_path / "out"
     out.mkdir()
     (out / "comparison.json").write_text('{"mine": 1}')

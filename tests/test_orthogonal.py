@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from fairerclip import FairerCLIP
 from fairerclip.baselines import OrthProj, ZeroShot
 from fairerclip.errors import ParameterError
-from fairerclip.inputs.zero_shot_scores import without_span
+from fairerclip.inputs.prompts import without_span
 from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
 
 

@@ -122,6 +122,15 @@ def test_earlier_names_of_modules_still_import_with_a_warning(old, name, new):
     assert found is getattr(import_module(new), name)
 
 
+def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
+    page, source = (ROOT / "docs" / "architecture.md").read_text(), ROOT / "src" / "fairerclip"
+    named = re.findall(r"`([a-z_]+(?:/[a-z_A-Z.]+)+\.(?:py|json|js))`", page)
+    assert len(named) > 40
+    assert [f for f in named if "NAME" not in f and not any((home / f).is_file() for home in (ROOT, source))] == []
+    rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name not in ("__pycache__", "audit")}
+    assert rooms <= set(re.findall(r"^ ?(\w+)  ", page, re.MULTILINE))
+
+
 def test_the_project_speaks_of_itself_alone():
     words = ("/" + "work/", "/" + "tmp/", "TODO", "FIXME", "issue #")
     for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:

@@ -18,7 +18,8 @@ from fairerclip.errors import (
     ShapeError,
     StateError,
 )
-from fairerclip.model.path import CHOOSE, PRIOR, encode_groups
+from fairerclip.inputs.sensitive_columns import encode_groups
+from fairerclip.model.path import CHOOSE, PRIOR
 from paper import PAPER
 
 

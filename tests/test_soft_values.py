@@ -6,9 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import ConstantSensitiveWarning, LabelError, ShapeError
-from fairerclip.inputs.sensitive_columns import SoftValues, sensitive_columns
+from fairerclip.inputs.sensitive_columns import SoftValues, encode_groups, sensitive_columns
 from fairerclip.metrics import dep
-from fairerclip.model.path import encode_groups
 
 
 def small(**parameters):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
 from fairerclip.inputs.image_rows import unit_rows
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath

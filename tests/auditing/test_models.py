@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import fairerclip.encoders.loading
-from fairerclip.auditing.many_models import audit_tasks, draw, read_models
+from fairerclip.auditing.many_models import KnownModel, audit_tasks, draw, read_models
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.task_formats import task_files
+from fairerclip.data.task_files import task_files
 from fairerclip.data.writer import StoreWriter
 from fairerclip.encoders import ModelChoice
 from fairerclip.errors import LabelError, ParameterError, TaskFileError
@@ -50,7 +50,7 @@ def test_many_models_as_json_and_plot(run, folder, tmp_path):
 
 def test_a_hostile_label_is_drawn_as_text(folder, tmp_path):
     pytest.importorskip("matplotlib")
-    about = {"small": {"label": "$\\frac{1}{0}$ <script>", "data": "<b>"}}
+    about = {"small": KnownModel(label="$\\frac{1}{0}$ <script>", data="<b>")}
     draw(audit_tasks(task_files([folder]), about=about), tmp_path / "a.svg")
     assert "<script>" not in (tmp_path / "a.svg").read_text()
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_audited_is_said(run, folder, tmp_path):
         with pytest.raises(TaskFileError, match="a number above 0"):
             read_models(tmp_path / "bad.json")
     with pytest.raises(ParameterError, match="smal, but there is no task"):
-        audit_tasks([folder / "small.npz"], about={"smal": {}})
+        audit_tasks([folder / "small.npz"], about={"smal": KnownModel()})
     for text in ("{", '{"small": {"parameters": NaN}}', '{"small": {}, "small": {}}'):
         (tmp_path / "worse.json").write_text(text)
         with pytest.raises(TaskFileError, match="expected (JSON|finite numbers|each key once)"):

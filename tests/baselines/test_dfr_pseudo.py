@@ -15,7 +15,7 @@ from fairerclip.baselines.gradient.pseudo_groups import (
 )
 from fairerclip.baselines.gradient.sgd_probe import train_probe, train_pseudo
 from fairerclip.errors import ParameterError, PromptError
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
 

@@ -16,9 +16,9 @@ from fairerclip.study import jobs
 from fairerclip.study.compare import CompareOptions, compare, verdict
 from fairerclip.study.comparison import (
     ComparedData,
+    Comparison,
     FailedRun,
     MethodRun,
-    read_comparison,
     write_comparison,
 )
 from fairerclip.study.comparison_page import document, verdict_sentence
@@ -98,7 +98,7 @@ def test_rows_hold_what_the_models_do(results, experiment):
 
 def test_a_comparison_is_read_as_it_was_written(results, tmp_path):
     write_comparison(results, document(results), tmp_path)
-    read = read_comparison(tmp_path / "comparison.json")
+    read = jobs.read_stored(tmp_path / "comparison.json", Comparison)
     assert read.as_dict() == results.as_dict()
     assert document(read) == document(results)
     assert not any("predicted" in run for row in read.as_dict()["rows"] for run in row["runs"])
@@ -107,7 +107,7 @@ def test_a_comparison_is_read_as_it_was_written(results, tmp_path):
     with pytest.raises(
         ResultsFileError, match=r"comparison\.json: rows\[0\]\.title: expected it to be there"
     ):
-        read_comparison(tmp_path / "comparison.json")
+        jobs.read_stored(tmp_path / "comparison.json", Comparison)
 
 
 def report_of(experiment, predicted):

@@ -39,9 +39,9 @@ from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transfor
 from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
-from fairerclip.study.jobs import Job, read_kept, write_kept
+from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
 from fairerclip.study.paper.answers import PlaneAnswer, PlaneFigures
-from fairerclip.study.paper.entry_result import read_entry
+from fairerclip.study.paper.entry_result import EntryResult
 
 
 @dataclass(frozen=True)
@@ -434,7 +434,7 @@ READERS: dict[str, Reader] = {
     "reproduction": Reader(
         _settings("r.json", REPRODUCTION),
         "r.json",
-        lambda f: read_entry(f / "r.json"),
+        lambda f: read_stored(f / "r.json", EntryResult),
     ),
     "facts-of-models": Reader(
         _settings("m.json", {"a": {"label": "A", "parameters": 1e6, "data": "x"}}),

@@ -15,7 +15,7 @@ from fairerclip.study.paper import ablation, accuracy, fits
 from fairerclip.study.paper.answers import FitAnswer
 from fairerclip.study.paper.context import Context, ReproduceOptions, job
 from fairerclip.study.paper.entries import ENTRIES, chosen_entries
-from fairerclip.study.paper.entry_result import read_entry
+from fairerclip.study.paper.entry_result import EntryResult
 from fairerclip.study.paper.reproduce import reproduce, run_entry
 from fairerclip.study.paper.task_source import TaskSource, Unavailable
 from fairerclip.study.paper.task_source import small as small_task
@@ -32,7 +32,7 @@ def report_of(experiment, predicted):
 def test_every_entry_runs_on_the_simulation(name, small, tmp_path):
     result = reproduce(chosen_entries([name]), TaskSource("simulated"), tmp_path, QUICK)[0]
     assert not result.failures, result.failures
-    written = read_entry(tmp_path / f"{name}.json")
+    written = jobs.read_stored(tmp_path / f"{name}.json", EntryResult)
     assert written.as_dict() == result.as_dict()
     assert next(iter(written.as_dict())) == "source"
     assert "Simulated" in written.source

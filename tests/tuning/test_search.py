@@ -7,7 +7,7 @@ from sklearn.base import clone
 from tuning_inputs import SEARCH, prompts, small, task
 
 from fairerclip.errors import NoSensitiveWarning, NoSolutionError, ParameterError
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.tuning import search as module
 from fairerclip.tuning.search import FITS, gather, neighbours, search_space
 

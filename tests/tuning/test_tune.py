@@ -18,7 +18,7 @@ from fairerclip.errors import (
     ParameterError,
     ShapeError,
 )
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.tuning.objectives import OBJECTIVES
 
 TINY = {

@@ -309,6 +309,12 @@ def attribute_name(name: str) -> str:
     return NAMELESS if name == UNNAMED else name
 
 
+def base_name(source: str) -> str:
+    """A task as a page may name it: without the folders of somebody's machine."""
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"./{name}" if name.startswith("-") else name
+
+
 def _spoken(name: str, results: AuditResults) -> str:
     """An attribute in a sentence: one without a name by its values."""
     values = results.task.groups

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairerclip._util.checks import check_range
-from fairerclip.auditing.findings import attribute_name, find
+from fairerclip.auditing.findings import attribute_name, base_name, find
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import (
@@ -34,7 +34,6 @@ from fairerclip.auditing.sections.dependence import audit_dependence, audit_repr
 from fairerclip.auditing.sections.groups import audit_wording, groups_section, retrieval_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
-    base_name,
     mitigate,
     model_section,
     plane_section,

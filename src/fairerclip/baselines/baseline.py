@@ -10,17 +10,16 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.inputs.image_rows import check_rows, unit_rows
-from fairerclip.inputs.prompts import sensitive_prompts
-from fairerclip.inputs.sensitive import resolve_sensitive
-from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
+from fairerclip.inputs.prompts import prototypes
+from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
-from fairerclip.inputs.zero_shot_scores import prototypes
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -146,33 +145,31 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         weight = check_weights(sample_weight, len(X))
         read = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         self._require(y, text, sensitive_features, read, validation)
-        if y is not None:
-            y = as_labels(y)
-            y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         learns = self.requirements.labels != "none"
         target = resolve_target(
             X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns
         )
         self.classes_ = target.classes
-        groups, is_true = self._groups(X, sensitive_features, sensitive_text, target, missing_label)
+        sensitive = self._sensitive(X, sensitive_features, sensitive_text, target, missing_label)
+        groups = None if sensitive is None else sensitive.groups
         known = np.ones(len(X), dtype=bool)
         if learns and target.guess is not None:
             known = ~target.guess.rows
-        prompts, sizes = _all_prompts(sensitive_text, X.shape[1], sensitive_features, missing_label)
+        prompts = {} if sensitive is None else sensitive.prompts
         self._learn(
             Training(
                 X=X[known],
                 y=None if y is None else target.codes[known],
                 s=None if groups is None else groups[known],
-                s_is_true=is_true,
+                s_is_true=sensitive is not None and not sensitive.trust,
                 weight=weight[known],
                 n_classes=len(target.classes),
                 n_groups=0 if groups is None else int(groups.max()) + 1,
                 text=None if text is None else prototypes(target.prompts),
                 prompts=None if text is None else target.prompts,
-                sensitive_prompts=prompts,
+                sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
                 validation=self._validation(validation, missing_label),
-                attribute_sizes=sizes,
+                attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
                 spurious=_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
             )
@@ -198,13 +195,13 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         if needs.validation and validation is None:
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
 
-    def _groups(
+    def _sensitive(
         self, X: F64, sensitive_features: Any, sensitive_text: Any, target: ResolvedTarget, missing_label: Any
-    ) -> tuple[Ints | None, bool]:
-        """Joint group codes (n,), and whether all of them were given."""
+    ) -> ResolvedSensitive | None:
+        """Sensitive attributes, complete; None where neither values nor prompts are given."""
         if sensitive_features is None and sensitive_text is None:
-            return None, False
-        resolved = resolve_sensitive(
+            return None
+        return resolve_sensitive(
             X,
             sensitive_features,
             sensitive_text,
@@ -213,7 +210,6 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             terms="each",
             missing_label=missing_label,
         )
-        return resolved.groups, not resolved.trust
 
     def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
         """Sentences of each class that has any."""
@@ -246,12 +242,10 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             )
         check_rows(X, "validation X", zero_is_error=False)
         target = encode(as_labels(y), missing_label=missing_label, classes=self.classes_)
-        columns = sensitive_columns(s, kind="categorical", missing_label=missing_label)
-        groups = columns[0] if len(columns) == 1 else intersect(columns)
-        if groups.codes is None or not len(X) == len(target.codes) == len(groups.codes):
+        groups = encode_groups(s, missing_label, kind="categorical")
+        if not len(X) == len(target.codes) == len(groups.codes):
             raise ShapeError("validation X, y and s must have as many rows each")
-        complete = np.all([column.codes >= 0 for column in columns if column.codes is not None], axis=0)
-        known = ~target.missing & complete
+        known = ~target.missing & ~groups.missing
         if not known.any():
             raise LabelError("no validation row has both a target and a sensitive label")
         return Validation(np.asarray(unit_rows(X[known])), target.codes[known], groups.codes[known])
@@ -306,17 +300,3 @@ def _sentences(given: Any, width: int, name: str) -> F64 | None:
         raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
     check_rows(rows, name, zero_is_error=True)
     return np.asarray(unit_rows(rows))
-
-
-def _all_prompts(
-    sensitive_text: Any, width: int, sensitive_features: Any, missing_label: Any
-) -> tuple[list[NDArray[Any]] | None, tuple[int, ...]]:
-    """Prompts of each sensitive value, over all attributes, in the order given, and how many each has."""
-    if sensitive_text is None:
-        return None, ()
-    seen = None
-    if sensitive_features is not None:  # tells a mapping from values from one from attributes
-        columns = sensitive_columns(sensitive_features, kind="categorical", missing_label=missing_label)
-        seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
-    found = sensitive_prompts(sensitive_text, width, seen).values()
-    return [group for values in found for group in values.groups], tuple(len(v.groups) for v in found)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairerclip.baselines.baseline import F64, Baseline, Training
 from fairerclip.errors import LabelError, PromptError, ShapeError
 from fairerclip.inputs.image_rows import check_rows, unit_rows
-from fairerclip.inputs.zero_shot_scores import prototypes
+from fairerclip.inputs.prompts import prototypes
 
 VANISHED = 1e-10
 """Prompts of length one that a map makes shorter than this are gone: what is left is rounding."""

@@ -90,7 +90,7 @@ def audit(
 
     --labels, --seeds, --preset and --set say how --mitigate fits.
     """
-    from fairerclip.data.task_formats import task_files
+    from fairerclip.data.task_files import task_files
     from fairerclip.errors import ParameterError
 
     if bool(tasks) == (dataset is not None):

@@ -22,7 +22,7 @@ from fairerclip.errors import (
     SwappedPromptsWarning,
     UninformativePromptsWarning,
 )
-from fairerclip.inputs.zero_shot_scores import cosine_blocks, prototypes
+from fairerclip.inputs.prompts import cosine_blocks, prototypes
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -190,6 +190,8 @@ def check_swapped(
     if own is None or other is None or own.rows < ORDER_ROWS:
         return
     lead = other.best - own.best  # another order is said elsewhere
+    if lead <= 0:
+        return
     message = (
         f"sensitive_text tells the labels y better than text does ({worded(other.best)} against {worded(own.best)} of "
         "the rows of a class, on average)"
@@ -198,7 +200,7 @@ def check_swapped(
         read, told = agreement(X, text, s), agreement(X, sensitive_text, s)
         if read is None or told is None:
             return
-        if lead > 0 and read.best - told.given > ORDER_MARGIN:
+        if read.best - told.given > ORDER_MARGIN:
             raise PromptError(
                 f"text and sensitive_text seem to be swapped: {message}, and text tells the sensitive values better "
                 f"than sensitive_text does ({worded(read.best)} against {worded(told.given)}). Exchange them"

@@ -1,4 +1,4 @@
-"""Labels of any kind, zero-shot pseudo-labels, and row weights that balance classes or groups."""
+"""Labels of any kind as codes into their classes."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,9 @@ from fairerclip.errors import (
 )
 from fairerclip.inputs.agreement import agreement, check_order, check_swapped
 from fairerclip.inputs.encode import as_labels
-from fairerclip.inputs.prompts import PromptValues, sensitive_prompts
+from fairerclip.inputs.prompts import PromptValues, sensitive_prompts, zero_shot
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
 from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
-from fairerclip.inputs.zero_shot_scores import zero_shot
 
 Ints = NDArray[np.int64]
 
@@ -37,8 +36,13 @@ class ResolvedSensitive:
     """Attribute → (n,) its values, known and guessed; empty where nothing was guessed."""
     trust: dict[str, dict[str, Any]]
     """Attribute → counts and margins of the guesses."""
-    prompts: tuple[NDArray[np.floating], ...] = ()
-    """(m, p) prompts of each value of each attribute."""
+    prompts: Mapping[str, PromptValues] = field(default_factory=dict)
+    """Attribute → (m, p) prompts of each value."""
+
+    @property
+    def all_prompts(self) -> list[NDArray[np.floating]]:
+        """(m, p) prompts of each value of each attribute."""
+        return [group for values in self.prompts.values() for group in values.groups]
 
     @property
     def groups(self) -> Ints | None:
@@ -65,16 +69,9 @@ def resolve_sensitive(
     Guessed values are never refined later: mitigation destroys what they would be read from. Prompts that contradict
     the known values, or that seem to be those of the ``target``, are an error or a warning.
     """
-    if sensitive_features is None:
-        prompts = sensitive_prompts(sensitive_text, X.shape[1], None)
-        columns = [
-            SensitiveColumn(name, np.full(X.shape[0], -1, dtype=np.int64), np.arange(0), None)
-            for name in prompts
-        ]
-    else:
-        columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
-        seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
-        prompts = sensitive_prompts(sensitive_text, X.shape[1], seen)
+    columns, prompts = known_values(
+        sensitive_features, sensitive_text, X.shape, kind=kind, missing_label=missing_label
+    )
     if not columns:
         warnings.warn(
             "neither sensitive_features nor sensitive_text is given: there is no S term and nothing is mitigated",
@@ -91,8 +88,20 @@ def resolve_sensitive(
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     if terms == "intersection" and len(complete) > 1:
         complete = [intersect(complete)]
-    said = tuple(group for attribute in prompts.values() for group in attribute.groups)
-    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, said)
+    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, prompts)
+
+
+def known_values(
+    sensitive_features: Any, sensitive_text: Any, shape: tuple[int, ...], *, kind: str, missing_label: Any
+) -> tuple[list[SensitiveColumn], dict[str, PromptValues]]:
+    """Sensitive attributes of rows of a shape (n, p), as far as they are known, and the prompts of each."""
+    if sensitive_features is None:
+        prompts = sensitive_prompts(sensitive_text, shape[1], None)
+        unknown = np.full(shape[0], -1, dtype=np.int64)
+        return [SensitiveColumn(name, unknown, np.arange(0), None) for name in prompts], prompts
+    columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
+    seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
+    return columns, sensitive_prompts(sensitive_text, shape[1], seen)
 
 
 def _complete(
@@ -118,12 +127,12 @@ def _complete(
             f"sensitive attribute {column.name!r} is missing in {int(missing.sum())} of {len(missing)} rows; "
             "give sensitive_text= to read it from, or drop those rows"
         )
-    said = prompts[column.name]
-    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, said)
-    _check_meaning(X, column.name, said, codes, categories, target)
+    own = prompts[column.name]
+    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, own)
+    _check_meaning(X, column.name, own, codes, categories, target)
     if not missing.any():
         return column
-    guessed, margins = zero_shot(X, said.groups)
+    guessed, margins = zero_shot(X, own.groups)
     guesses[column.name] = Guess(missing, margins)
     codes = np.where(missing, guessed, codes).astype(np.int64)
     gone = np.bincount(codes, minlength=len(categories)) == 0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.errors import LabelError, ManyCategoriesWarning
-from fairerclip.inputs.encode import as_labels, encode
+from fairerclip.inputs.encode import Encoded, as_labels, encode
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -174,3 +174,18 @@ def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
             c.categories[v] for c, v in zip(columns, combination, strict=True) if c.categories is not None
         )
     return SensitiveColumn("×".join(c.name for c in columns), codes.reshape(-1), categories, None)
+
+
+def encode_groups(sensitive_features: Any, missing_label: Any, *, kind: str = "auto") -> Encoded:
+    """Groups of labelled rows: the values of one attribute, or the combinations of several."""
+    columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
+    quantities = [c.name for c in columns if c.continuous]
+    if quantities:
+        raise LabelError(f"groups need categories; {', '.join(quantities)} is a quantity: bin it first")
+    if len(columns) == 1 and columns[0].codes is not None and columns[0].categories is not None:
+        return Encoded(columns[0].codes, columns[0].categories)
+    missing = np.any([c.codes < 0 for c in columns if c.codes is not None], axis=0)
+    crossed = intersect(columns)
+    if crossed.codes is None or crossed.categories is None:
+        raise AssertionError("an intersection of categories has codes")
+    return Encoded(np.where(missing, -1, crossed.codes), crossed.categories)

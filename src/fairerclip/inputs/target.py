@@ -15,8 +15,7 @@ from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabel
 from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.image_rows import BLOCK_ROWS, Floats
-from fairerclip.inputs.prompts import prompt_groups
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import prompt_groups, zero_shot
 
 F64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -107,15 +106,8 @@ def resolve_target(
     Rows of a single class are an error where something ``learns`` from them, and a warning where nothing does.
     """
     by_position = not isinstance(text, Mapping)
-    if isinstance(text, Mapping):
-        if classes is not None and list(classes) != list(text):
-            raise PromptError(
-                f"text is a mapping from {list(text)[:10]}, which is the order of classes; drop classes="
-            )
-        classes, text = list(text), list(text.values())
-    prompts = None if text is None else prompt_groups(text, X.shape[1], "text")
+    encoded, prompts = known_labels(y, text, X.shape, classes=classes, missing_label=missing_label)
     origin: Any = 0.0
-    encoded = _encode_target(X, y, prompts, classes, missing_label)
     missing = encoded.missing
     if len(encoded.classes) > MAX_CLASSES:
         raise LabelError(
@@ -160,8 +152,21 @@ def resolve_target(
     return ResolvedTarget(codes, encoded.classes, prompts, guess, has_text=text is not None)
 
 
-def _encode_target(X: Any, y: Any, prompts: list[Floats] | None, classes: Any, missing_label: Any) -> Encoded:
-    n = int(X.shape[0])
+def known_labels(
+    y: Any, text: Any, shape: tuple[int, ...], *, classes: Any, missing_label: Any
+) -> tuple[Encoded, list[Floats] | None]:
+    """Labels of rows of a shape (n, p) as codes into the classes that a fit tells apart, and prompts of each class."""
+    if isinstance(text, Mapping):
+        if classes is not None and list(classes) != list(text):
+            raise PromptError(
+                f"text is a mapping from {list(text)[:10]}, which is the order of classes; drop classes="
+            )
+        classes, text = list(text), list(text.values())
+    prompts = None if text is None else prompt_groups(text, shape[1], "text")
+    return _encode_target(y, shape[0], prompts, classes, missing_label), prompts
+
+
+def _encode_target(y: Any, n: int, prompts: list[Floats] | None, classes: Any, missing_label: Any) -> Encoded:
     if y is None:
         if prompts is None:
             raise LabelError(

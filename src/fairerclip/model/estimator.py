@@ -24,7 +24,7 @@ from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
-from fairerclip.solver.calibration import softmax
+from fairerclip.solver.decision import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.drift import Drift, RowSummary, compare_rows
 from fairerclip.inputs.image_rows import UnitRows, check_rows, unit_rows, working_dtype
-from fairerclip.inputs.zero_shot_scores import prototypes
+from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
 from fairerclip.solver.rows import BLOCK_ROWS
 

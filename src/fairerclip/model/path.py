@@ -17,8 +17,8 @@ from fairerclip.errors import (
     StateError,
     TextCollapseError,
 )
-from fairerclip.inputs.encode import Encoded, encode
-from fairerclip.inputs.sensitive_columns import intersect, sensitive_columns
+from fairerclip.inputs.encode import encode
+from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.model.parameters import CHOICES, check_strength
 from fairerclip.solver.alternation import Encoders, Setting
@@ -261,21 +261,6 @@ class TauPath:
         if not solved:
             raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
-
-
-def encode_groups(sensitive_features: Any, missing_label: Any) -> Encoded:
-    """Groups of labelled rows: the values of one attribute, or the combinations of several."""
-    columns = sensitive_columns(sensitive_features, missing_label=missing_label)
-    quantities = [c.name for c in columns if c.continuous]
-    if quantities:
-        raise LabelError(f"groups need categories; {', '.join(quantities)} is a quantity: bin it first")
-    if len(columns) == 1 and columns[0].codes is not None and columns[0].categories is not None:
-        return Encoded(columns[0].codes, columns[0].categories)
-    missing = np.any([c.codes < 0 for c in columns if c.codes is not None], axis=0)
-    crossed = intersect(columns)
-    if crossed.codes is None or crossed.categories is None:
-        raise AssertionError("an intersection of categories has codes")
-    return Encoded(np.where(missing, -1, crossed.codes), crossed.categories)
 
 
 def _row(

@@ -17,15 +17,15 @@ from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
 from fairerclip.inputs.drift import RowSummary
 from fairerclip.inputs.image_rows import UnitRows, check_directions, check_rows, check_scale, unit_rows
+from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.target import ResolvedTarget, zero_shot_share
 from fairerclip.inputs.weights import row_weights
-from fairerclip.inputs.zero_shot_scores import prototypes, without_span, zero_shot_scores
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Setting, alternate
-from fairerclip.solver.calibration import fit_temperature
+from fairerclip.solver.decision import fit_temperature
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
@@ -328,7 +328,7 @@ def _zero_shot_scores(
     centred = n_components is None or n_components < len(target.classes)
     T = prototypes(target.prompts)
     if sensitive is not None and sensitive.prompts:
-        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.prompts))])
+        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.all_prompts))])
     return zero_shot_scores(X, T, centred=centred)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from fairerclip import __version__
 from fairerclip._util.checks import check_range
+from fairerclip.auditing.findings import base_name
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.run import digest
-from fairerclip.auditing.sections.mitigation import base_name
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.study.comparison import (

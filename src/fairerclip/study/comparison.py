@@ -1,4 +1,7 @@
-"""What `compare` stores, as frozen objects: ``comparison.json``, and the file of each run."""
+"""What `compare` stores, as frozen objects: ``comparison.json``, and the file of each run.
+
+`fairerclip.study.jobs.read_stored` reads a `Comparison`.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,20 @@ import os
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from fairerclip._util.files import check_folder, reading, write_folder
+from fairerclip._util.files import check_folder, write_folder
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.results import made
-from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part, refusal
+from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.report.document import Document
-from fairerclip.study.jobs import Answer, Settings, Words
+from fairerclip.study.jobs import MAX_STORED, Answer, Settings, Words
 from fairerclip.study.methods import Labels
 
 FORMAT: Final = "fairerclip-comparison"
 VERSION: Final = 2
-MAX_BYTES = 64 << 20
 FILES = ("comparison.html", "comparison.md", "comparison.json")
 
 
@@ -199,15 +201,6 @@ class Comparison(Part):
         return self.model_dump(by_alias=True, exclude={"rows": runs})
 
 
-@reading(ResultsFileError)
-def read_comparison(path: Path) -> Comparison:
-    """Return what ``comparison.json`` holds; `ResultsFileError` where it is not one of this version."""
-    try:
-        return Comparison.model_validate(read_strict_json(path, ResultsFileError, limit=MAX_BYTES))
-    except ValidationError as error:
-        raise ResultsFileError(f"{path}: {refusal(error)}") from None
-
-
 def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> None:
     """Refuse a folder that could not be written, or, unless told to overwrite, that holds another comparison.
 
@@ -219,7 +212,7 @@ def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> No
         return
     why = "is not of this task"
     try:
-        found = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_BYTES)
+        found = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_STORED)
         task = found.get("task") if isinstance(found, dict) and found.get("format") == FORMAT else None
         wanted = data.model_dump(mode="json")
         if isinstance(task, dict) and {name: task.get(name) for name in wanted} == wanted:

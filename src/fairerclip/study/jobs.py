@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from fairerclip._util.files import atomic_file, sole_use
+from fairerclip._util.files import atomic_file, reading, sole_use
 from fairerclip.auditing.validation import Called, Keyed, Part, refusal
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import KeptRunWarning, ResultsFileError
@@ -22,6 +22,8 @@ from fairerclip.study.workers import Call, Failure, Returned, run_calls
 
 MAX_BYTES, MAX_VALUES = 8 << 20, 2_000_000
 """Of one answer, which may hold the predicted class of every row."""
+MAX_STORED = 64 << 20
+"""Bytes of the file of a whole study."""
 Words = Annotated[str, Called("text")]
 """Text of any length: the file that holds it is bounded."""
 Settings = Keyed[JsonValue]
@@ -40,6 +42,7 @@ class Answer(Part):
 
 
 A = TypeVar("A", bound=Answer)
+P = TypeVar("P", bound=Part)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,15 @@ def run_jobs(
         calls = [Call(jobs[number].call, jobs[number].arguments) for number in todo]
         run_calls(calls, keep, processes=processes, calls_per_process=calls_per_process)
     return [answers[number] for number in range(len(jobs))]
+
+
+@reading(ResultsFileError)
+def read_stored(path: Path, model: type[P]) -> P:
+    """Return the object of a JSON file that a study wrote; `ResultsFileError` where the file holds another thing."""
+    try:
+        return model.model_validate(read_strict_json(path, ResultsFileError, limit=MAX_STORED))
+    except ValidationError as error:
+        raise ResultsFileError(f"{path}: {refusal(error)}") from None
 
 
 def read_kept(file: Path, job: Job[A]) -> A | None:

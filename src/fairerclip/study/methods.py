@@ -175,16 +175,7 @@ def _dfr(key: str, title: str, labels: Labels, variant: str) -> Method:
 METHODS = (
     Method("zero-shot", "Zero-shot", "none", "ZeroShot", {}, ONCE, seeded=False),
     Method("orth-proj", "Orth-Proj", "none", "OrthProj", {}, ONCE, seeded=False, needs_sensitive=True),
-    Method(
-        "orth-cali",
-        "Orth-Cali",
-        "none",
-        "OrthCali",
-        {},
-        STRENGTHS,
-        seeded=False,
-        needs_sensitive=True,
-    ),
+    Method("orth-cali", "Orth-Cali", "none", "OrthCali", {}, STRENGTHS, seeded=False, needs_sensitive=True),
     Method(
         "leace",
         "LEACE, zero-shot head",

@@ -249,11 +249,7 @@ def _train(
     states: list[dict[str, Any]] = []
     drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
     model = make(
-        method,
-        {**parameters, **drafted},
-        seed,
-        max_steps,
-        lambda record: states.append(record["fitted"]()),
+        method, {**parameters, **drafted}, seed, max_steps, lambda record: states.append(record["fitted"]())
     )
     arguments = fit_arguments(method, experiment)
     if method.labels == "validation":

@@ -17,12 +17,11 @@ from fairerclip._util.numbers import number, setting
 from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, ShapeError
 from fairerclip.inputs.encode import Encoded, encode
 from fairerclip.inputs.image_rows import check_rows
-from fairerclip.inputs.prompts import prompt_groups, sensitive_prompts
-from fairerclip.inputs.sensitive_columns import sensitive_columns
-from fairerclip.inputs.target import indexes_prompts
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
+from fairerclip.inputs.sensitive import known_values
+from fairerclip.inputs.sensitive_columns import encode_groups
+from fairerclip.inputs.target import known_labels
 from fairerclip.metrics import group_report
-from fairerclip.model.path import encode_groups
 from fairerclip.tuning.choose import choose, choose_by_scorer
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, Scorer
@@ -53,7 +52,8 @@ def tune(
     if max_seconds is not None and (not isinstance(max_seconds, numbers.Real) or not max_seconds > 0):
         raise ParameterError(f"max_seconds must be a number above 0 or None; got {max_seconds!r}")
     rows, labels, groups = _validation(validation)
-    _same_columns(X, validation[0], rows)
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    _same_columns(X, shape, validation[0], rows)
     if given.get("classes") is not None:
         # Read by every fit: an iterator would be empty by the second.
         given["classes"] = list(given["classes"])
@@ -69,8 +69,8 @@ def tune(
     goal = objective if callable(objective) else Objective(objective, accuracy_floor)
     missing = given.get("missing_label")
     missing = model.missing_label if missing is None else missing
-    target = _classes(labels, y, given, missing)
-    cells, source = _groups(rows, groups, given, missing)
+    target, prompts = _target(labels, y, shape, given, missing)
+    cells, source = _groups(rows, groups, shape, given, model.sensitive_kind, missing)
     sizes = [len(rows), len(target.codes), len(cells.codes)]
     if len(set(sizes)) > 1:
         raise ShapeError(f"validation X, y and s must have as many rows each; got {sizes}")
@@ -99,7 +99,7 @@ def tune(
         progress=progress,
     )
     if isinstance(goal, Objective):
-        goal = _with_floor(goal, pool, judge, np.asarray(rows)[known], given.get("text"))
+        goal = _with_floor(goal, pool, judge, np.asarray(rows)[known], prompts)
         chosen = choose(pool, judge, goal)
     else:
         chosen = choose_by_scorer(
@@ -135,16 +135,21 @@ def tune(
     return tuned
 
 
-def _with_floor(goal: Objective, pool: Pool, judge: Judge, rows: NDArray[Any], text: Any) -> Objective:
+def _with_floor(
+    goal: Objective,
+    pool: Pool,
+    judge: Judge,
+    rows: NDArray[Any],
+    prompts: list[NDArray[np.floating]] | None,
+) -> Objective:
     """A difference between groups is smallest where one class is predicted always: it never goes without a floor.
 
     Where none is given it is what zero-shot, or without prompts the model as given, reaches on the validation rows.
     """
     if goal.name not in DIFFERENCES or goal.accuracy_floor is not None:
         return goal
-    if text is not None:
-        listed = list(text.values()) if isinstance(text, Mapping) else text
-        guesses = zero_shot(rows, prompt_groups(listed, rows.shape[1], "text"))[0]
+    if prompts is not None:
+        guesses = zero_shot(rows, prompts)[0]
         return replace(goal, accuracy_floor=float(np.mean(guesses == judge.y)))
     if pool.given is None:
         return goal
@@ -187,10 +192,11 @@ def _validation(validation: Any) -> tuple[Any, Any, Any]:
     return rows, labels, groups
 
 
-def _same_columns(X: Any, given: Any, rows: NDArray[Any]) -> None:
+def _same_columns(X: Any, shape: tuple[int, ...], given: Any, rows: NDArray[Any]) -> None:
     """Refuse validation rows of another width than X, or of a data frame with other columns."""
-    shape = X.shape if hasattr(X, "shape") else np.shape(X)
-    if len(shape) == 2 and shape[1] != rows.shape[1]:
+    if len(shape) != 2:
+        raise ShapeError(f"X must have shape (n, p); got {shape}")
+    if shape[1] != rows.shape[1]:
         raise ShapeError(
             f"validation X must be as wide as X, which has {shape[1]} columns; got {rows.shape[1]}"
         )
@@ -205,36 +211,28 @@ def _refuse(objective: str, **options: Any) -> None:
         raise ParameterError(f"{' and '.join(unheeded)} cannot be used with {objective} as the objective")
 
 
-def _classes(labels: Any, y: Any, given: Mapping[str, Any], missing: Any) -> Encoded:
-    """Validation labels in the order of the classes that a fit will have."""
+def _target(
+    labels: Any, y: Any, shape: tuple[int, ...], given: Mapping[str, Any], missing: Any
+) -> tuple[Encoded, list[NDArray[np.floating]] | None]:
+    """Validation labels in the order of the classes that a fit will have, and the prompts of these."""
     if labels is None:
         raise LabelError(
             "validation y is needed to choose a model; without any labels the defaults are the best guess: call fit"
         )
-    classes = given.get("classes")
-    text = given.get("text")
-    if classes is None and isinstance(text, Mapping):
-        classes = list(text)
-    if classes is None:
-        known = encode([] if y is None else y, missing_label=missing).classes
-        n = 0 if text is None else len(text)
-        if len(known) < n and (not len(known) or indexes_prompts(known, n)):
-            classes = range(n)
-        elif len(known):
-            classes = known
-    return encode(labels, missing_label=missing, classes=classes)
+    known, prompts = known_labels(
+        y, given.get("text"), shape, classes=given.get("classes"), missing_label=missing
+    )
+    return encode(labels, missing_label=missing, classes=known.classes), prompts
 
 
-def _groups(rows: NDArray[Any], groups: Any, given: Mapping[str, Any], missing: Any) -> tuple[Encoded, str]:
+def _groups(
+    rows: NDArray[Any], groups: Any, shape: tuple[int, ...], given: Mapping[str, Any], kind: str, missing: Any
+) -> tuple[Encoded, str]:
     """Group codes of the validation rows, given or read from the sensitive prompts, and which of both."""
     if groups is not None:
         return encode_groups(groups, missing), "given"
-    columns = given.get("sensitive_features")
-    if columns is not None:
-        # Whether a mapping of prompts is by value or by attribute depends on the attributes, as it does in a fit.
-        found = sensitive_columns(columns, missing_label=missing)
-        columns = {c.name: [] if c.categories is None else c.categories.tolist() for c in found}
-    prompts = sensitive_prompts(given.get("sensitive_text"), rows.shape[1], columns)
+    features, text = given.get("sensitive_features"), given.get("sensitive_text")
+    prompts = known_values(features, text, shape, kind=kind, missing_label=missing)[1]
     if not prompts:
         return Encoded(np.zeros(len(rows), dtype=np.int64), np.array(["all"])), "none"
     read = {name: zero_shot(rows, values.groups)[0] for name, values in prompts.items()}

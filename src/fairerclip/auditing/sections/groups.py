@@ -14,7 +14,7 @@ from fairerclip.data import Split
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRowError
 from fairerclip.experiment import UNKNOWN, Experiment, default_cut
 from fairerclip.inputs.image_rows import unit_rows
-from fairerclip.inputs.zero_shot_scores import zero_shot
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, retrieval_changes, retrieval_report, seed_spread
 from fairerclip.model.estimator import FairerCLIP
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.auditing.findings import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
 from fairerclip.auditing.model_facts import model_facts
 from fairerclip.auditing.results import Labels, ModelSection
@@ -143,12 +144,6 @@ def fit_command(
 def _typed(value: Any) -> str:
     """A parameter's value as ``--set`` reads it."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
-
-
-def base_name(source: str) -> str:
-    """A task as a page may name it: without the folders of somebody's machine."""
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"./{name}" if name.startswith("-") else name
 
 
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:

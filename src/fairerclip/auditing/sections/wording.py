@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 from fairerclip.auditing.sections.groups import cosines_of_wordings
 from fairerclip.data.prompts import DEFAULT_TEMPLATES, as_templates
 from fairerclip.data.prompts.templates import filled
-from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import ProvenanceError, ShapeError
 from fairerclip.experiment import Experiment
+
+if TYPE_CHECKING:
+    from fairerclip.encoders.encoder import Encoder
 
 Floats = NDArray[np.floating]
 

@@ -105,13 +105,7 @@ ENTRIES = (
         fairface_skew.run,
     ),
     Entry("cfd", "fig:cfd", "CFD, few training rows: worst group against average", ("cfd",), cfd),
-    Entry(
-        "training-time",
-        "tab:runtime",
-        "Seconds of training",
-        ("waterbirds", "blond"),
-        training_time,
-    ),
+    Entry("training-time", "tab:runtime", "Seconds of training", ("waterbirds", "blond"), training_time),
     Entry(
         "ablation-labels",
         "tab:ablation, left",

@@ -1,18 +1,17 @@
-"""What `reproduce` stores of a table or figure, as a frozen object, and its file ``NAME.json``."""
+"""What `reproduce` stores of a table or figure in ``NAME.json``, as a frozen object.
+
+`fairerclip.study.jobs.read_stored` reads an `EntryResult`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
-from fairerclip._util.files import reading
-from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part, refusal
-from fairerclip.data.io.strict_json import read_strict_json
-from fairerclip.errors import ResultsFileError
+from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
 from fairerclip.report.document import Document
 from fairerclip.study.comparison import StudySoftware
 from fairerclip.study.jobs import Words
@@ -20,7 +19,6 @@ from fairerclip.study.workers import Failure
 
 FORMAT: Final = "fairerclip-reproduction"
 VERSION: Final = 1
-MAX_BYTES = 64 << 20
 Found = Part | Failure | str | Sequence["Found"] | Mapping[str, "Found"]
 """Numbers behind tables: objects, in lists and by name."""
 
@@ -94,15 +92,6 @@ class EntryResult(Part):
         """Why it has no measured figure, in a line; what a dataset should look like is left out."""
         lines = next(iter(self.failures), "nothing was measured").splitlines()
         return lines[0] if lines else ""
-
-
-@reading(ResultsFileError)
-def read_entry(path: Path) -> EntryResult:
-    """Return a result that `reproduce` wrote; `ResultsFileError` where it is none."""
-    try:
-        return EntryResult.model_validate(read_strict_json(path, ResultsFileError, limit=MAX_BYTES))
-    except ValidationError as error:
-        raise ResultsFileError(f"{path}: {refusal(error)}") from None
 
 
 def plain(found: Found) -> JsonValue:

@@ -15,13 +15,7 @@ from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import hsic_bound
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.study.paper.answers import (
-    FitAnswer,
-    InformationAnswer,
-    PlaneAnswer,
-    PlaneFigures,
-    Strengths,
-)
+from fairerclip.study.paper.answers import FitAnswer, InformationAnswer, PlaneAnswer, PlaneFigures, Strengths
 from fairerclip.study.run_method import count_parameters, peak_memory
 
 QUICK_FEATURES = 300
@@ -53,7 +47,8 @@ def fit_preset(
 ) -> FitAnswer:
     """Fit as published, fixed and untuned; report on the test rows."""
     model = preset_model(dataset, origin, backbone, quick=quick)
-    parameters = {name: getattr(model, name) for name in SHOWN}
+    given = {name: getattr(model, name) for name in SHOWN}
+    parameters = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     return fitted(experiment, model, labels).model_copy(update={"parameters": parameters})
 
 

@@ -12,9 +12,10 @@ from fairerclip.errors import ResultsFileError
 from fairerclip.report.document import Document
 from fairerclip.report.result_table import Content, ResultTable
 from fairerclip.study.comparison import StudySoftware
+from fairerclip.study.jobs import read_stored
 from fairerclip.study.paper.context import Context, Outcome, ReproduceOptions
 from fairerclip.study.paper.entries import ENTRIES, Entry
-from fairerclip.study.paper.entry_result import FORMAT, VERSION, EntryResult, plain, read_entry
+from fairerclip.study.paper.entry_result import FORMAT, VERSION, EntryResult, plain
 from fairerclip.study.paper.task_source import TaskSource
 
 FORMS = ("md", "html", "json")
@@ -169,7 +170,7 @@ def index_page(output: Path, source: TaskSource, results: Sequence[EntryResult])
         if now[entry.name].failed if entry.name in now else not file.is_file():
             continue
         try:
-            found = now.get(entry.name) or read_entry(file)
+            found = now.get(entry.name) or read_stored(file, EntryResult)
         except ResultsFileError as error:
             rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
             continue

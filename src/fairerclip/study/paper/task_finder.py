@@ -10,7 +10,7 @@ from pathlib import Path
 from fairerclip.data import Task
 from fairerclip.data.datasets import celeba, cfd, common, fairface
 from fairerclip.data.simulate import WATERBIRDS_ROWS
-from fairerclip.data.task_formats import WRITTEN
+from fairerclip.data.task_files import WRITTEN
 from fairerclip.errors import ParameterError
 
 NAMES: dict[str, tuple[str, ...]] = {

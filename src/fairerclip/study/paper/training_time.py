@@ -6,13 +6,7 @@ from fairerclip._util.numbers import significant
 from fairerclip.experiment import Experiment
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.report.result_table import Cell, Content, ResultTable
-from fairerclip.study.paper.accuracy import (
-    ALIKE,
-    GRADIENT,
-    compared_rows,
-    paper_parameters,
-    published_table,
-)
+from fairerclip.study.paper.accuracy import ALIKE, GRADIENT, compared_rows, paper_parameters, published_table
 from fairerclip.study.paper.answers import FitAnswer, MethodRow
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import QUICK_FEATURES, fit_tuned
