@@ -7,7 +7,6 @@ from fairerclip.report.result_table import (
     Cell,
     ResultTable,
     text_of,
-    to_csv_rows,
     to_html,
     to_markdown,
     to_terminal,
@@ -24,10 +23,6 @@ def test_one_cell_says_the_same_in_every_form():
     assert to_markdown(table)[2] == "| ours | 81.3 ± 1.0 [54.0, 96.0] |"
     assert f'<th scope="row">ours</th>\n<td class="n">{shown}</td>' in to_html(table)
     assert to_terminal(table) == [[("ours",), ("81.3 ± 1.0", "[54.0, 96.0]")], [("other",), ("–",)]]
-    assert to_csv_rows(table) == [
-        {"method": "ours", "worst": 0.8125, "worst, sd": 0.01, "worst, low": 0.54, "worst, high": 0.96},
-        {"method": "other", "worst": None, "worst, sd": None, "worst, low": None, "worst, high": None},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +30,8 @@ def test_one_cell_says_the_same_in_every_form():
     [
         (Cell(0.5, "percent"), "50.0\u00a0%"),
         (Cell(-0.02, "change", -0.05, None), "−2.0 [−5.0, –]"),
-        (Cell(0.25, "fine", 0.1, 0.5, p_value=0.01005), "0.2500 [0.1000, 0.5000], p = 0.0101"),
+        (Cell(0.25, "fine", 0.1, 0.5), "0.2500 [0.1000, 0.5000]"),
+        (Cell(7.25, "count"), "7.3"),
         (Cell(None, "percent", 0.1, 0.2), "–"),
         (Cell(12.345, "seconds"), "12.35"),
         (Cell(1234.5, "whole"), "1235"),
@@ -65,3 +61,9 @@ def test_hostile_text_is_shown_and_does_nothing():
 def test_a_row_of_another_length_is_refused():
     with pytest.raises(ParameterError, match="2 columns, but a row of 1"):
         ResultTable("t", ["a", "b"], [["x"]])
+
+
+def test_only_figures_are_left_as_they_are_in_markdown():
+    texts = ["1\n\n2", "[1](2)", "1|2", "[0.5, 0.6]", "+1.5\u00a0points [−1.0, +4.0]", "2e-7"]
+    line = to_markdown(ResultTable("t", list("abcdef"), [texts]))[2]
+    assert line == "| 1 2 | \\[1\\](2) | 1\\|2 | [0.5, 0.6] | +1.5\u00a0points [−1.0, +4.0] | 2e-7 |"

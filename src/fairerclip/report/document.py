@@ -5,17 +5,14 @@ All text is taken to be hostile: it is stripped of hidden characters and escaped
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import ClassVar
 
-from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from pydantic import ConfigDict
 
+from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.clean_text import clean
 from fairerclip.report.document_charts import Curves, Heatmap
 from fairerclip.report.markdown_text import escape
@@ -60,31 +57,16 @@ class Document:
 
     def to_html(self) -> str:
         """One self-contained page: no script, no request; its policy names the one style it holds."""
-        style = _asset("document.css")
+        style = asset("document.css")
         every: list[Heatmap | Curves] = [*self.heatmaps, *self.curves]
         charts = [chart for chart in every if not chart.is_empty]
-        environment = Environment(
-            loader=DictLoader({"document.html.j2": _asset("document.html.j2")}),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        environment = template_environment("document.html.j2")
         return environment.get_template("document.html.j2").render(
             title=clean(self.title),
             source=clean(self.source),
             notes=[clean(note) for note in self.notes],
             charts=[(clean(chart.title), chart.to_svg()) for chart in charts],
             tables=[(clean(table.title), to_html(table), clean(table.note or "")) for table in self.tables],
-            policy=f"default-src 'none'; style-src '{_digest(style)}'; base-uri 'none'; form-action 'none'",
+            policy=f"default-src 'none'; style-src '{asset_hash(style)}'; base-uri 'none'; form-action 'none'",
             style=Markup(style),  # noqa: S704 - our own file
         )
-
-
-def _asset(name: str) -> str:
-    # Browsers hash the text with line feeds alone, whatever the checkout made of them.
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

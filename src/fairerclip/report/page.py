@@ -7,19 +7,17 @@ here, escaped by the template, and set as text by the script.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from fairerclip._util import numbers
 from fairerclip.auditing.results import AuditResults
 from fairerclip.metrics import names
 from fairerclip.report import page_parts, phrases
+from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.clean_text import clean, cleaned, shorten
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.tables import figure_rows, group_rows
@@ -44,7 +42,7 @@ def render_page(results: AuditResults, *, title: str | None = None) -> str:
     """
     whole = cleaned(results.model_dump(by_alias=True))
     brief = phrases.presentable(results)
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = asset("page.css"), asset("page.js")
     template = _environment().get_template("page.html.j2")
     page = template.render(
         r=brief,
@@ -89,11 +87,6 @@ def _parts(results: AuditResults) -> dict[str, Any]:
     }
 
 
-def _asset(name: str) -> str:
-    # Browsers hash the text with line feeds alone, whatever the checkout made of them.
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
-
-
 FILTERS = ("percent", "measured", "number", "significant", "interval", "setting", "count", "shown")
 NAMES = ("FIGURES", "RETRIEVAL", "DRIFT", "DEPENDENCE", "REPRESENTATION", "PROBE", "CHANCE", "PROBES")
 SCRIPTED = ("average", "worst_group", "eod", "gap")
@@ -101,13 +94,7 @@ SCRIPTED = ("average", "worst_group", "eod", "gap")
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=DictLoader({"page.html.j2": _asset("page.html.j2")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("page.html.j2")
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
         "short": shorten,
@@ -121,13 +108,9 @@ def _environment() -> Environment:
 def _policy(style: str, script: str) -> str:
     """Content security policy that allows these two texts and nothing else."""
     return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src '{asset_hash(script)}'; style-src '{asset_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _script_names() -> dict[str, Any]:

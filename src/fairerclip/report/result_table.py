@@ -1,6 +1,6 @@
 """Tables whose cells hold values with a kind, and the forms that they are shown in.
 
-A table is made once from results. Markdown, pages, CSV and the terminal each take it as it is: text is escaped and
+A table is made once from results. Markdown, pages and the terminal each take it as it is: text is escaped and
 numbers are formatted here, through `fairerclip._util.numbers`, and nowhere before.
 """
 
@@ -34,7 +34,6 @@ class Cell:
     kind : how `fairerclip._util.numbers.measured` writes it.
     low, high : ends of its interval; both None where there is none.
     sd : standard deviation over seeds.
-    p_value : of the hypothesis that it is 0.
 
     Examples
     --------
@@ -47,7 +46,6 @@ class Cell:
     low: float | None = None
     high: float | None = None
     sd: float | None = None
-    p_value: float | None = None
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -56,9 +54,8 @@ class Cell:
             return (NOTHING,)
         spread = "" if self.sd is None else f" ± {measured(self.sd, self.kind)}"
         ends = interval(self.low, self.high, self.kind)
-        tested = "" if self.p_value is None else f", p = {significant(self.p_value)}"
         figure = measured(self.value, self.kind) + spread
-        return (figure, ends + tested) if ends else (figure + tested,)
+        return (figure, ends) if ends else (figure,)
 
     @property
     def text(self) -> str | None:
@@ -71,7 +68,7 @@ Content = Annotated[
     PlainSerializer(lambda content: content.text if isinstance(content, Cell) else content),
 ]
 """Of a place in a table: a figure (in JSON as text), text, a number with four significant digits, or nothing."""
-_FIGURE = re.compile(r"(?:[\d\s.,+−–±∞%\[\]]|points|p =|e-)*")
+_FIGURE = re.compile(r"(?:[0-9 \u00a0.,+−–±∞%\[\]]|points|e-)*")
 
 
 @dataclass(frozen=True)
@@ -144,29 +141,6 @@ def to_html(table: ResultTable) -> Markup:
         cells = [element(k, text_of(content), None if k else "row") for k, content in enumerate(row)]
         lines += ["<tr>", *cells, "</tr>"]
     return Markup("\n".join([*lines, "</tbody>", "</table>"]))  # noqa: S704 - our tags, and text that is escaped
-
-
-def to_csv_rows(table: ResultTable) -> list[dict[str, str | float | None]]:
-    """Rows by column with the values themselves; spreads and intervals have columns of their own, where there are any.
-
-    Examples
-    --------
-    >>> to_csv_rows(ResultTable("Accuracy", ["group", "worst"], [["a", Cell(0.5, "bare", 0.25, 0.75)]]))
-    [{'group': 'a', 'worst': 0.5, 'worst, low': 0.25, 'worst, high': 0.75}]
-    """
-    parts = {"sd": "sd", "low": "low", "high": "high", "p_value": "p"}
-    rows: list[dict[str, str | float | None]] = [{} for _ in table.rows]
-    for place, column in enumerate(table.columns):
-        contents = [row[place] for row in table.rows]
-        cells = [content if isinstance(content, Cell) else None for content in contents]
-        for row, content in zip(rows, contents, strict=True):
-            row[column] = content.value if isinstance(content, Cell) else content
-        for part, name in parts.items():
-            found = [None if cell is None else getattr(cell, part) for cell in cells]
-            if any(value is not None for value in found):
-                for row, value in zip(rows, found, strict=True):
-                    row[f"{column}, {name}"] = value
-    return rows
 
 
 def to_terminal(table: ResultTable) -> list[list[tuple[str, ...]]]:
