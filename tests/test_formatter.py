@@ -126,7 +126,7 @@ NOT_FIGURES = {
     "report/document_charts.py": "coordinates of a drawing",
     "auditing/sections/pictures.py": "edges of bins as data",
     "auditing/run.py": "seconds as data",
-    "auditing/sections/wording.py": "a cosine in an error message",
+    "auditing/rewording.py": "a cosine in an error message",
     "baselines/dfr.py": "a parameter in a warning",
     "baselines/linear_probe.py": "a grid of parameters",
     "baselines/logistic.py": "parameters in error messages",

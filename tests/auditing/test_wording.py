@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.auditing.sections.groups import OWN, audit_wording
-from fairerclip.auditing.sections.wording import variants_from_encoder
+from fairerclip.auditing.rewording import variants_from_encoder
+from fairerclip.auditing.sections.wording import OWN, audit_wording
 from fairerclip.data import simulate
 from fairerclip.errors import (
     LabelError,

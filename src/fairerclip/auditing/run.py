@@ -31,7 +31,7 @@ from fairerclip.auditing.results import (
     made,
 )
 from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
-from fairerclip.auditing.sections.groups import audit_wording, groups_section, retrieval_section
+from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
     mitigate,
@@ -40,6 +40,8 @@ from fairerclip.auditing.sections.mitigation import (
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
+from fairerclip.auditing.sections.retrieval import retrieval_section
+from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment

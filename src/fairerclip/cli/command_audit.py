@@ -217,7 +217,7 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
         if file is not None:
             raise ParameterError("--templates needs --encoder, the CLIP model that made the embeddings")
         return None
-    from fairerclip.auditing.sections.wording import variants_from_encoder
+    from fairerclip.auditing.rewording import variants_from_encoder
     from fairerclip.data.prompts import DEFAULT_TEMPLATES, read_templates
     from fairerclip.encoders.loading import load
 

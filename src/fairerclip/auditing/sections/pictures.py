@@ -18,7 +18,7 @@ from fairerclip.auditing.group_results import (
     ScoreHistogram,
     ScoresSection,
 )
-from fairerclip.auditing.sections.groups import class_columns
+from fairerclip.auditing.sections.retrieval import class_columns
 from fairerclip.data import Split
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows

@@ -1,0 +1,59 @@
+"""Who is shown for each prompt, before and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairerclip.auditing.results import RetrievalSection
+from fairerclip.experiment import UNKNOWN, Experiment, default_cut
+from fairerclip.metrics import retrieval_changes, retrieval_report
+from fairerclip.model.estimator import FairerCLIP
+
+
+def class_columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
+    """Return the places of the experiment's classes among the model's."""
+    order = model.classes_.tolist()
+    return [order.index(name) for name in experiment.classes]
+
+
+def retrieval_section(
+    experiment: Experiment,
+    split_name: str,
+    model: FairerCLIP | None,
+    k: int | None,
+    *,
+    seed: int,
+    confidence: float,
+) -> RetrievalSection | None:
+    """Composition and skew of the top k of every prompt; None without prompts or sensitive labels.
+
+    Where the target is known, a row is relevant for the prompt of its class.
+    """
+    split = experiment.task.split(split_name)
+    groups = experiment.groups(split)
+    if groups is None or experiment.text is None:
+        return None
+    y = experiment.target(split)
+    known = groups != UNKNOWN
+    if y is not None and (y[known] != UNKNOWN).any():
+        known &= y != UNKNOWN
+    if not known.any():
+        return None
+    X = split.X[known]
+    relevant = None if y is None else y[known][:, None] == np.array(experiment.classes)
+    if relevant is not None and not relevant.any():
+        relevant = None
+    options: dict[str, Any] = {"relevant": relevant, "confidence": confidence, "random_state": seed}
+    cut = default_cut(len(X)) if k is None else k
+    before = experiment.cosines(X)
+    if model is None:
+        section = retrieval_report(before, groups[known], cut, **options).as_dict()
+    else:
+        after = model.scores(X)[:, class_columns(model, experiment)]
+        section = retrieval_changes(before, after, groups[known], cut, **options).as_dict()
+    prompts = dict(zip(experiment.task.class_names, experiment.task.target_prompts, strict=True))
+    for name, query in zip(experiment.classes, section["queries"], strict=True):
+        query |= {"name": name, "prompt": prompts[name]}
+    return RetrievalSection.model_validate({"split": split_name, **section})
