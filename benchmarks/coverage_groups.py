@@ -20,6 +20,12 @@ from fairerclip.metrics.names import FIGURES
 TRAIN = 100
 
 
+def pair_counts(J: np.ndarray) -> PairCounts:
+    """Counts (|S|, c, c, c) of a paired comparison, by sensitive value, class and both predictions."""
+    s, y, before, after = np.nonzero(J)
+    return PairCounts(s, y, (before, after), J[J > 0].astype(float), J.shape[1], J.shape[0])
+
+
 def law(S: int, c: int, right: np.ndarray, share: np.ndarray) -> np.ndarray:
     """P(s, y, p): cells (y, s) of the given shares, right with the given chance, wrong ones uniform."""
     P = np.empty((S, c, c))
@@ -106,9 +112,7 @@ def coverage(n_sets: int, seed: int = 0, only: tuple[str, ...] | None = None) ->
             N = counts.sum(axis=3)
             for figure, (low, high) in group_intervals(N, 0.95, None, train).items():
                 hit["one", figure].append(low <= truth[figure] <= high)
-            for figure, (low, high) in paired_from_counts(
-                PairCounts.of_table(counts), 0.95, None, train
-            ).items():
+            for figure, (low, high) in paired_from_counts(pair_counts(counts), 0.95, None, train).items():
                 hit["change", figure].append(low <= later[figure] - truth[figure] <= high)
             naive = naive_percentile(N, rng)
             for figure, (low, high) in naive.items():

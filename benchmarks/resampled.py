@@ -36,7 +36,7 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import max_skew
 from fairerclip.study.methods import METHODS
 from fairerclip.study.run_method import choose_model
-from fairerclip.study.workers import Answer, Call, run_calls
+from fairerclip.study.workers import Call, Failure, Returned, run_calls
 from fairerclip.tuning.readers import read_sensitive
 
 INTRINSIC = ("celeba_cheekbones", "celeba_attractive")
@@ -113,16 +113,16 @@ def keep_all(calls: Sequence[Call], files: Sequence[Path], jobs: int | None) -> 
     """Run calls side by side and write each answer to its file."""
     failed = []
 
-    def keep(number: int, answer: Answer) -> None:
+    def keep(number: int, answer: Returned[dict[str, Any]] | Failure) -> None:
         file = files[number]
         name = f"{file.parent.name}/{file.stem}"
-        if "error" in answer:
-            failed.append(f"{name}: {answer['error']}")
+        if isinstance(answer, Failure):
+            failed.append(f"{name}: {answer.error}")
             print(failed[-1], flush=True)
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(file, overwrite=True) as handle:
-            handle.write(json.dumps({k: v for k, v in answer.items() if k != "notes"}).encode())
+            handle.write(json.dumps(answer.value).encode())
         print(name, f"({len(calls)} in all)", flush=True)
 
     run_calls(list(calls), keep, processes=jobs)

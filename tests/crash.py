@@ -281,9 +281,9 @@ def cases(inputs: Path) -> dict[str, Case]:
         "embed (StoreWriter)": Case("store", write_store, check_store),
         "demo": Case(
             "demo",
-            lambda o: demo._write(o, found, chosen),
+            lambda o: demo._write(o, found, found.plane, chosen),
             lambda o: FairerCLIP.load(o / "model"),
-            lambda o: demo._write(o, found, FairerCLIP.load(model)),
+            lambda o: demo._write(o, found, found.plane, FairerCLIP.load(model)),
         ),
         "compare -o": Case(
             "out",

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from fairerclip.study import compare as study
-from fairerclip.study import methods
+from fairerclip.study import jobs, methods
 from fairerclip.study.paper import context
 from fairerclip.study.workers import guarded
 from fairerclip.tuning import search
@@ -25,4 +24,4 @@ def few_settings(monkeypatch):
     few = tuple(lighter(method) for method in methods.METHODS)
     monkeypatch.setattr(methods, "METHODS", few)
     monkeypatch.setattr(context, "METHODS", few)
-    monkeypatch.setattr(study, "run_calls", inline)
+    monkeypatch.setattr(jobs, "run_calls", inline)

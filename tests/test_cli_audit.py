@@ -8,7 +8,7 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.auditing.model_facts import model_facts
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
 
 QUICK = ("--permutations", 19)
@@ -147,7 +147,7 @@ def test_a_gallery_is_fitted_and_reported_for_its_rankings_unasked(gallery, run,
         result = json.loads(out)
         assert (result["tuning"]["objective"], result["warnings"]) == ("max_skew", [])
     assert run("report", gallery, *some, "--mitigate", "-o", tmp_path / "r.json")[0] == 0
-    assert read_results(tmp_path / "r.json")["model"]["tuning"]["objective"] == "max_skew"
+    assert read_results(tmp_path / "r.json").model.tuning.objective == "max_skew"
 
 
 @pytest.mark.parametrize("lacking", ["val", "labels", "prompts of S"])
@@ -213,8 +213,8 @@ def test_a_kept_zero_shot_classifier_is_called_that(leak, name, run, tmp_path):
     assert name in out
     assert "FairerCLIP" not in out
     results = read_results(tmp_path / "r.json")
-    assert results["model"]["method"] == name.removesuffix(", kept")
-    assert any(said[name] in sentence for sentence in results["verdict"])
+    assert results.model.method == name.removesuffix(", kept")
+    assert any(said[name] in sentence for sentence in results.verdict)
     for form, ending in (("html", "html"), ("md", "md"), ("card", "md")):
         file = tmp_path / f"{form}.{ending}"
         assert run("report", tmp_path / "r.json", "--format", form, "-o", file)[0] == 0
@@ -261,5 +261,4 @@ def test_diagnostics_that_are_not_ours_are_not_known(diagnostics, birds):
         birds.train.X, birds.train.y, text=birds.text_target, sensitive_features=birds.train.sensitive()
     )
     model.diagnostics_ = diagnostics
-    facts = model_facts(model)
-    assert facts == {"method": "FairerCLIP", "training": None, "tuning": None}
+    assert model_facts(model) == ("FairerCLIP", None, None)

@@ -7,8 +7,9 @@ import pytest
 
 from fairerclip.data import save_task, simulate
 from fairerclip.study import compare as study
+from fairerclip.study import jobs
 from fairerclip.study.methods import METHODS
-from fairerclip.study.workers import guarded
+from fairerclip.study.workers import Failure, guarded
 
 BY_KEY = {method.key: method for method in METHODS}
 
@@ -128,9 +129,9 @@ def test_a_method_that_fails_ends_in_failure_only_if_it_was_named(task, run, met
 def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
     def lose(calls, answered, **options):
         for number, call in enumerate(calls):
-            answered(number, {"error": "LostWorkerError: gone"} if call.arguments["seed"] else guarded(call))
+            answered(number, Failure("LostWorkerError: gone") if call.arguments["seed"] else guarded(call))
 
-    monkeypatch.setattr(study, "run_calls", lose)
+    monkeypatch.setattr(jobs, "run_calls", lose)
     code, out, err = run("compare", task, "--seeds", 2, "--methods", "dfr-validation", "--json")
     assert code == 1
     found = json.loads(out)

@@ -13,7 +13,12 @@ from fairerclip.data import save_task, simulate
 from fairerclip.errors import LostWorkerError
 from fairerclip.experiment import Experiment
 from fairerclip.study import compare as study
-from fairerclip.study.workers import guarded
+from fairerclip.study import jobs
+from fairerclip.study.paper.context import ReproduceOptions
+from fairerclip.study.paper.entries import chosen_entries
+from fairerclip.study.paper.reproduce import run_entry
+from fairerclip.study.paper.task_source import TaskSource
+from fairerclip.study.workers import Failure, guarded
 
 
 class Began(Exception):
@@ -60,7 +65,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run, task, tm
     monkeypatch.setattr(FairerCLIP, "fit", begin)
     monkeypatch.setattr(FairerCLIP, "load", begin)
     monkeypatch.setattr(Experiment, "tune", begin)
-    monkeypatch.setattr(study, "run_calls", begin)
+    monkeypatch.setattr(jobs, "run_calls", begin)
     monkeypatch.setattr(fairerclip.auditing.run, "audit_task", begin)
     monkeypatch.setattr(fairerclip.study.demo, "open_task", begin)
     monkeypatch.setattr(fairerclip.study.paper.reproduce, "run_entry", begin)
@@ -107,7 +112,7 @@ def test_a_comparison_of_another_task_is_not_replaced_unasked(run, task, tmp_pat
         for number, call in enumerate(calls):
             answered(number, guarded(call))
 
-    monkeypatch.setattr(study, "run_calls", here)
+    monkeypatch.setattr(jobs, "run_calls", here)
     out = tmp_path / "out"
     out.mkdir()
     (out / "comparison.json").write_text('{"mine": 1}')
@@ -131,11 +136,11 @@ def test_a_run_whose_process_died_ends_in_failure_although_no_method_was_named(
     def lose(calls, answered, **options):
         for number, call in enumerate(calls):
             lost = call.arguments["method"].key == "probe"
-            answered(number, {"error": f"{LostWorkerError.__name__}: gone"} if lost else guarded(call))
+            answered(number, Failure(f"{LostWorkerError.__name__}: gone") if lost else guarded(call))
 
     some = [method for method in study.chosen_methods(None) if method.key in ("zero-shot", "probe")]
     monkeypatch.setattr(study, "chosen_methods", lambda keys: some)
-    monkeypatch.setattr(study, "run_calls", lose)
+    monkeypatch.setattr(jobs, "run_calls", lose)
     code, out, err = run("compare", task, "--seeds", "1", "-o", tmp_path / "out")
     assert code == 1
     assert "Zero-shot" in out
@@ -146,13 +151,15 @@ def test_a_run_whose_process_died_ends_in_failure_although_no_method_was_named(
 
 
 def test_a_lost_part_of_a_reproduction_ends_in_failure(run, tmp_path, monkeypatch):
-    found = {"name": "heatmaps", "failed": False, "absent": False, "tasks": [1], "failures": []}
-    results = [{**found, "failures": ["fit: LostWorkerError: its process ended without an answer"]}]
+    error = "fit: LostWorkerError: its process ended without an answer"
+    heatmaps = chosen_entries(["heatmaps"])[0]
+    found = run_entry(heatmaps, TaskSource("suite", tmp_path), ReproduceOptions(), tmp_path, "", print)
+    results = [found.model_copy(update={"failed": False, "failures": (error,)})]
     monkeypatch.setattr(fairerclip.study.paper.reproduce, "reproduce", lambda *rest, **options: results)
     code, _, err = run("reproduce", "heatmaps", "-o", tmp_path / "out")
     assert code == 1
     assert err.startswith("fairerclip: 1 parts were lost (first: heatmaps: fit: LostWorkerError")
-    results[0]["failures"] = ["fit: ArithmeticError: no luck"]
+    results[0] = found.model_copy(update={"failed": False, "failures": ("fit: ArithmeticError: no luck",)})
     code, _, err = run("reproduce", "heatmaps", "-o", tmp_path / "out")
     assert (code, err) == (
         0,
@@ -164,8 +171,6 @@ def test_a_lost_part_of_a_reproduction_ends_in_failure(run, tmp_path, monkeypatc
     "damage", [{"failures": 3}, {"made": []}, {"made": "today"}, {"format": "x"}], ids=str
 )
 def test_a_damaged_page_of_a_reproduction_is_told_of_in_the_index(tmp_path, damage):
-    from fairerclip.study.paper.task_source import TaskSource
-
     head = {"format": "fairerclip-reproduction", "version": 1, "failures": [], "made": {}, "document": {}}
     (tmp_path / "heatmaps.json").write_text(json.dumps(head | damage))
     page = fairerclip.study.paper.reproduce.index_page(tmp_path, TaskSource("simulated"), [])

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
-from fairerclip.auditing.results_old import write_results
 from fairerclip.data import save_task
-from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError, ResultsFileError
+from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import paired_report
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments, target_map
@@ -152,15 +151,6 @@ def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes
                 sensitive_features=np.arange(n) % values,
                 text=text,
             )
-
-
-def test_results_that_could_not_be_read_are_not_written(tmp_path, monkeypatch):
-    from fairerclip.auditing import results_file as results
-
-    monkeypatch.setattr(results, "check_results", lambda document, exact: document)
-    with pytest.raises(ResultsFileError, match="at most 300,000 values"):
-        write_results({"counts": [0] * 300_001}, tmp_path / "a.json")
-    assert not list(tmp_path.iterdir())
 
 
 def test_names_that_no_model_file_has_room_for_are_refused_before_the_work(run, tmp_path):

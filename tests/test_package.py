@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fairerclip
+from fairerclip.data import save_task, simulate
 from fairerclip.errors import RenamedWarning
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,6 +53,21 @@ def test_the_help_of_a_command_loads_no_numerical_library(command):
         "try:\n    main()\nexcept SystemExit:\n    pass"
     )
     assert not modules_after(code) & {"numpy", "scipy", "sklearn"}
+
+
+def test_the_audit_of_a_finished_task_loads_nothing_that_embeds_or_builds_tasks(tmp_path):
+    task = save_task(simulate("waterbirds", scale=0.02, width=32), tmp_path / "t.npz")
+    code = (
+        "from fairerclip.auditing import run\n"
+        "run.audit_task = lambda *given, **more: sys.exit()  # what it may import is in the import contract\n"
+        f"sys.argv = ['fairerclip', 'audit', {str(task)!r}]\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as done:\n    assert done.code is None\n"
+        "parts = ('encoders', 'data.build', 'data.datasets', 'data.prompts', 'auditing.many_models')\n"
+        "unneeded = tuple(f'fairerclip.{part}' for part in parts)\n"
+        "assert not [name for name in sys.modules if name.startswith(unneeded)]"
+    )
+    modules_after(code)
 
 
 def test_public_names_exist_and_are_sorted():
@@ -104,6 +120,17 @@ def test_earlier_names_of_modules_still_import_with_a_warning(old, name, new):
     with pytest.warns(RenamedWarning, match=re.escape(f"{old} is called fairerclip.")):
         found = getattr(import_module(old), name)
     assert found is getattr(import_module(new), name)
+
+
+def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
+    page, source = (ROOT / "docs" / "architecture.md").read_text(), ROOT / "src" / "fairerclip"
+    named = re.findall(r"`([a-z_]+(?:/[a-z_A-Z.]+)+\.(?:py|json|js))`", page)
+    assert len(named) > 40
+    assert [
+        f for f in named if "NAME" not in f and not any((home / f).is_file() for home in (ROOT, source))
+    ] == []
+    rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name not in ("__pycache__", "audit")}
+    assert rooms <= set(re.findall(r"^ ?(\w+)  ", page, re.MULTILINE))
 
 
 def test_the_project_speaks_of_itself_alone():

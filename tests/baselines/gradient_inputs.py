@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fairerclip.baselines.base import Baseline, Needs
+from fairerclip.baselines.baseline import Baseline, Needs
 
 
 class Capture(Baseline):

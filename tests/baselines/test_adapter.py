@@ -1,5 +1,6 @@
 """The adapter and CLIP-Adapter."""
 
+import importlib
 import subprocess
 import sys
 
@@ -7,53 +8,43 @@ import numpy as np
 import pytest
 from gradient_inputs import split, spurious
 
-from fairerclip.baselines.adapter import Adapter, AdapterNet, start_weights
+from fairerclip.baselines.adapter import Adapter
 from fairerclip.errors import ParameterError, PromptError
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
+nets = importlib.import_module("fairerclip.baselines.gradient.nets")
 
 
 def test_numpy_predicts_what_a_torch_module_with_the_same_weights_does():
     X, y, _, text = spurious(1, n_classes=3)
-    net = AdapterNet(start_weights(7, 12, 4), text, 100.0, "cpu")
+    net = nets.AdapterNet(nets.start_weights(7, 12, 4), text, 100.0)
     rows = torch.tensor(X, dtype=torch.float32)
     for part in rows.split(50):
-        net.logits(part, training=True)  # moves the running statistics off their start
+        net(part)  # moves the running statistics off their start
     with torch.no_grad():
-        net.parameters["gain"] += torch.linspace(-0.5, 0.5, 7)
-        net.parameters["shift"] += torch.linspace(0.3, -0.3, 7)
-    module = torch.nn.Sequential(
-        torch.nn.Linear(12, 7, bias=False),
-        torch.nn.BatchNorm1d(7),
-        torch.nn.ReLU(),
-        torch.nn.Linear(7, 12),
-    ).eval()
-    names = ["0.weight", "1.weight", "1.bias", "3.weight", "3.bias"]
-    state = dict(zip(names, (net.parameters[k] for k in ("w1", "gain", "shift", "w2", "b2")), strict=True))
-    state |= {"1.running_mean": net.buffers["mean"], "1.running_var": net.buffers["var"]}
-    module.load_state_dict(state, strict=False)
-    with torch.no_grad():
-        adapted = module(rows)
-        cosines = torch.nn.functional.cosine_similarity(
-            adapted[:, None], torch.tensor(text, dtype=torch.float32)[None], dim=2
-        )
+        net.norm.weight += torch.linspace(-0.5, 0.5, 7)
+        net.norm.bias += torch.linspace(0.3, -0.3, 7)
+        adapted = net.eval().adapt(rows)
+        cosines = net(rows) / 100
     model = Adapter(hidden=7, epochs=1, device="cpu", random_state=0).fit(X, y, text=text)
     model.__dict__.update(net.fitted())
     np.testing.assert_allclose(model.transform(X), adapted.numpy(), atol=1e-5)
     np.testing.assert_allclose(model.scores(X) / 100, cosines.numpy(), atol=1e-5)
+    unit = torch.nn.functional.cosine_similarity(adapted[:, None], net.text[None], dim=2)
+    np.testing.assert_allclose(cosines.numpy(), unit.numpy(), atol=1e-5)
 
 
 def test_batch_statistics_in_training_and_running_ones_after_it():
     X, _, _, text = spurious(2)
-    net = AdapterNet(start_weights(5, 12, 1), text, 100.0, "cpu")
-    H = torch.tensor(X, dtype=torch.float32) @ net.parameters["w1"].detach().T
+    net = nets.AdapterNet(nets.start_weights(5, 12, 1), text, 100.0)
+    H = torch.tensor(X, dtype=torch.float32) @ net.w1.detach().T
     with torch.no_grad():
-        trained = net.normalise(H, training=True)
+        trained = net.normalise(H)
         mean, var = H.mean(dim=0), H.var(dim=0, unbiased=False)
         expected = torch.relu((H - mean) / torch.sqrt(var + 1e-5))
     torch.testing.assert_close(trained, expected, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(net.buffers["mean"], 0.1 * mean)
-    torch.testing.assert_close(net.buffers["var"], 0.9 + 0.1 * H.var(dim=0))
+    torch.testing.assert_close(net.norm.running_mean, 0.1 * mean)
+    torch.testing.assert_close(net.norm.running_var, 0.9 + 0.1 * H.var(dim=0))
 
 
 def test_clip_adapter_with_zero_weights_is_the_identity_times_four_fifths():

@@ -24,7 +24,7 @@ from fairerclip.baselines import (
     load_baseline,
     save_baseline,
 )
-from fairerclip.baselines.base import Baseline
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.file import ARRAYS, MANIFEST
 from fairerclip.errors import ModelFileError, OutputExistsError
 

@@ -1,47 +1,42 @@
 """The Contrastive Adapter: pairs, the loss of one anchor, whole training."""
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from gradient_inputs import split, spurious, training, worst_group
 
-from fairerclip.baselines.adapter import Adapter, AdapterNet, start_weights
-from fairerclip.baselines.contrast import (
-    Pairs,
-    Sizes,
-    _accumulate,
-    anchor_loss,
-    contrastive_epoch,
-    nearest,
-    output_gram,
-)
+from fairerclip.baselines.adapter import Adapter
 from fairerclip.baselines.contrastive_adapter import PUBLISHED, ContrastiveAdapter
-from fairerclip.baselines.pseudo_groups import pseudo_groups
-from fairerclip.baselines.training import Epoch, Momentum, Recipe, Rows
+from fairerclip.baselines.gradient.pseudo_groups import pseudo_groups
+from fairerclip.baselines.gradient.recipes import Contrasts, Recipe
 from fairerclip.errors import ParameterError, VanishedLabelWarning
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
+contrast, loop, nets = (
+    importlib.import_module(f"fairerclip.baselines.gradient.{name}") for name in ("contrast", "loop", "nets")
+)
 
 SMALL = {"hidden": 8, "positives": 20, "neighbours": 60, "negatives": 30, "cell_rows": 40, "device": "cpu"}
 
 
-def world(seed=1, n_classes=2, hidden=8, **options):
-    """A net, its rows and its pairs."""
+def world(seed=1, n_classes=2, hidden=8, lr=1e-3, **options):
+    """A run of a net, and its pairs."""
     X, y, _, text = spurious(seed, n_classes=n_classes, **options)
     data = training(X, y, text=text)
-    net = AdapterNet(start_weights(hidden, X.shape[1], 3), text, 100.0, "cpu")
+    net = nets.AdapterNet(nets.start_weights(hidden, X.shape[1], 3), text, 100.0)
     predicted = pseudo_groups(data, "zero-shot", 0)
-    sizes = Sizes(positives=20, neighbours=60, negatives=30, anchors_per_step=16)
-    rows = Rows.of(data, "cpu")
-    return net, rows, Pairs(y, predicted, rows.X, sizes)
+    sizes = Contrasts(positives=20, neighbours=60, negatives=30, anchors_per_step=16)
+    run = loop.Run(net, data, Recipe(lr=lr, device="cpu"))
+    return run, contrast.Pairs(y, predicted, run.X, sizes)
 
 
 def adapted(net, X):
     """Adapted unit rows by plain formulas in double precision, normalised with the statistics of these rows."""
-    p = {name: value.detach().numpy().astype(float) for name, value in net.parameters.items()}
+    p = {name: value.detach().numpy().astype(float) for name, value in net.named_parameters()}
     H = X @ p["w1"].T
-    H = (H - H.mean(axis=0)) / np.sqrt(H.var(axis=0) + 1e-5) * p["gain"] + p["shift"]
+    H = (H - H.mean(axis=0)) / np.sqrt(H.var(axis=0) + 1e-5) * p["norm.weight"] + p["norm.bias"]
     Z = np.maximum(H, 0) @ p["w2"].T + p["b2"]
     return Z / np.linalg.norm(Z, axis=1, keepdims=True)
 
@@ -58,46 +53,45 @@ def naive_loss(net, X, batch, temperature):
 
 
 def test_the_loss_of_an_anchor_is_the_published_formula():
-    net, rows, pairs = world()
-    rng = np.random.default_rng(5)
+    run, pairs = world()
+    net, rng = run.net, np.random.default_rng(5)
     batches = list(pairs.batches(pairs.anchors(rng)[:3], rng))
     assert len(batches) == 3
     for batch in batches:
         order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
-        H = rows.X[order] @ net.parameters["w1"].T
-        loss = anchor_loss(net, H, output_gram(net), len(batch.positives), batch.is_negative, 0.1)
-        assert float(loss.detach()) == pytest.approx(naive_loss(net, rows.X.numpy(), batch, 0.1), rel=2e-5)
+        H, gram = run.X[order] @ net.w1.T, contrast.output_gram(net)
+        loss = contrast.anchor_loss(net, H, gram, len(batch.positives), batch.is_negative, 0.1)
+        assert float(loss.detach()) == pytest.approx(naive_loss(net, run.X.numpy(), batch, 0.1), rel=2e-5)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_accumulated_gradients_are_those_of_the_loss_of_the_plain_network(share):
-    net, rows, pairs = world()
-    rng = np.random.default_rng(6)
+    run, pairs = world()
+    net, rng = run.net, np.random.default_rng(6)
     batches = list(pairs.batches(pairs.anchors(rng)[:5], rng))
-    rows.weight[batches[0].anchor] = 3.0
-    losses = _accumulate(net, rows, batches, 0.1, share)
-    ours = {name: value.grad.clone() for name, value in net.parameters.items()}
-    for value in net.parameters.values():
-        value.grad = None
+    run.weight[batches[0].anchor] = 3.0
+    losses = contrast.accumulate(run, batches, 0.1, share)
+    ours = {name: value.grad.clone() for name, value in net.named_parameters()}
+    net.zero_grad()
     total = 0
     for batch in batches:
         order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
-        Z = torch.nn.functional.normalize(net.adapt(rows.X[order], training=True), dim=1)
+        Z = torch.nn.functional.normalize(net.adapt(run.X[order]), dim=1)
         similar = Z[1:] @ Z[0] / 0.1
         k = len(batch.positives)
         below = similar[k:][torch.as_tensor(batch.is_negative)].exp().sum()
         above = similar[:k].exp()
-        total = total - rows.weight[batch.anchor] * torch.log(above / (above + below)).mean()
+        total = total - run.weight[batch.anchor] * torch.log(above / (above + below)).mean()
     (total * share).backward()
     assert len(losses) == 5
-    for name, value in net.parameters.items():
+    for name, value in net.named_parameters():
         torch.testing.assert_close(ours[name], value.grad, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_anchors_are_wrong_positives_right_and_negatives_near_and_of_another_class(n_classes):
-    _, rows, pairs = world(n_classes=n_classes)
-    X = rows.X.numpy()
+    run, pairs = world(n_classes=n_classes)
+    X = run.X.numpy()
     rng = np.random.default_rng(7)
     anchors = pairs.anchors(rng)
     has_positives = np.isin(pairs.y, np.unique(pairs.y[pairs.predicted == pairs.y]))
@@ -120,39 +114,38 @@ def test_neighbours_are_those_of_the_anchor_whatever_its_place():
     X = rng.normal(size=(50, 6))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     anchors = np.array([41, 3, 17])
-    found = nearest(torch.tensor(X), anchors, 5)
+    found = contrast.nearest(torch.tensor(X), anchors, 5)
     expected = np.argsort(-(X[anchors] @ X.T), axis=1)[:, :5]
     np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(expected, axis=1))
-    assert nearest(torch.tensor(X), anchors, 80).shape == (3, 50)
+    assert contrast.nearest(torch.tensor(X), anchors, 80).shape == (3, 50)
 
 
 def test_a_share_of_the_anchors_balances_what_they_are_taken_for():
     y = np.zeros(1100, dtype=int)
     predicted = np.repeat([0, 1, 2], [100, 950, 50])
-    pairs = Pairs(y, predicted, torch.zeros((1100, 2)), Sizes(anchor_share=0.5))
+    pairs = contrast.Pairs(y, predicted, torch.zeros((1100, 2)), Contrasts(anchor_share=0.5))
     drawn = pairs.anchors(np.random.default_rng(9))
     assert len(drawn) == 500
     assert 200 < np.sum(predicted[drawn] == 2) < 300
 
 
 def test_contrastive_epochs_pull_anchors_to_positives_and_away_from_negatives():
-    net, rows, pairs = world(n=300, hidden=32)
-    X = rows.X.numpy()
+    run, pairs = world(n=300, hidden=32, lr=0.05)
+    X = run.X.numpy()
     rng = np.random.default_rng(10)
     batches = list(pairs.batches(pairs.anchors(rng), rng))
 
     def cosines():
         near, far = [], []
         for batch in batches:
-            Z = adapted(net, X[np.concatenate([[batch.anchor], batch.positives, batch.neighbours])])
+            Z = adapted(run.net, X[np.concatenate([[batch.anchor], batch.positives, batch.neighbours])])
             k = 1 + len(batch.positives)
             near.append((Z[1:k] @ Z[0]).mean())
             far.append((Z[k:][batch.is_negative] @ Z[0]).mean())
         return np.mean(near), np.mean(far)
 
     near, far = cosines()
-    sgd = Momentum(net.parameters, Recipe(lr=0.05))
-    losses = [contrastive_epoch(net, sgd, rows, pairs, rng).loss for _ in range(40)]
+    losses = [contrast.contrastive_epoch(run, pairs, rng).loss for _ in range(40)]
     near_after, far_after = cosines()
     assert near_after > near + 0.4
     assert far_after < far - 0.4
@@ -174,14 +167,12 @@ def test_even_epochs_see_cells_of_a_class_equally_often(resample):
 
 
 def test_odd_epochs_are_contrastive_and_even_ones_cross_entropy(monkeypatch):
-    from fairerclip.baselines import contrastive_adapter as module
-
     calls = []
-    for name in ("contrastive_epoch", "cross_entropy_epoch"):
-        monkeypatch.setattr(module, name, lambda *a, name=name: calls.append(name) or Epoch(1.0, 1))
+    for owner, name in ((contrast, "contrastive_epoch"), (loop.Run, "cross_entropy")):
+        monkeypatch.setattr(owner, name, lambda *a, name=name: calls.append(name) or loop.Epoch(1.0, 1))
     X, y, _, text = spurious(1)
     ContrastiveAdapter(epochs=4, **SMALL).fit(X, y, text=text)
-    assert calls == ["contrastive_epoch", "cross_entropy_epoch"] * 2
+    assert calls == ["contrastive_epoch", "cross_entropy"] * 2
 
 
 def test_it_does_better_for_the_worst_group_than_the_plain_adapter_where_zero_shot_reads_the_group():
@@ -252,23 +243,17 @@ def test_published_recipes_are_complete_and_the_defaults_are_those_for_waterbird
 
 @pytest.mark.parametrize(("reduction", "times"), [("mean", 1), ("sum", 4)])
 def test_a_step_adds_the_gradients_of_its_anchors_or_averages_them(reduction, times):
-    net, rows, pairs = world()
+    run, pairs = world()
     sizes = replace(pairs.sizes, anchors_per_step=4, anchor_reduction=reduction)
     pairs = replace(pairs, sizes=sizes)
-    steps = []
-
-    class Watch:
-        def step(self):
-            steps.append(net.parameters["w2"].grad.clone())
-            for value in net.parameters.values():
-                value.grad = None
-
-    contrastive_epoch(net, Watch(), rows, pairs, np.random.default_rng(7))
+    steps, w2 = [], run.net.w2
+    run.sgd.step = lambda: steps.append(w2.grad.clone())
+    contrast.contrastive_epoch(run, pairs, np.random.default_rng(7))
     rng = np.random.default_rng(7)
     batches = list(pairs.batches(pairs.anchors(rng)[:4], rng))
     assert len(batches) == 4
-    _accumulate(net, rows, batches, sizes.temperature, times / 4)
-    torch.testing.assert_close(steps[0], net.parameters["w2"].grad, rtol=1e-3, atol=1e-6)
+    contrast.accumulate(run, batches, sizes.contrastive_temperature, times / 4)
+    torch.testing.assert_close(steps[0], w2.grad, rtol=1e-3, atol=1e-6)
 
 
 def test_wrong_parameters_say_what_is_accepted():

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from gradient_inputs import spurious, training, worst_group
 
-from fairerclip.baselines.dfr_pseudo import balanced_draw, train_pseudo
-from fairerclip.baselines.pseudo_groups import draw_cells, equalise, match_clusters, pseudo_groups
-from fairerclip.baselines.sgd_probe import train_probe
+from fairerclip.baselines.gradient.pseudo_groups import (
+    balanced_draw,
+    draw_cells,
+    equalise,
+    match_clusters,
+    pseudo_groups,
+)
+from fairerclip.baselines.gradient.sgd_probe import train_probe, train_pseudo
 from fairerclip.errors import ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import fairerclip.baselines as baselines
 from fairerclip import FairerCLIP
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
-from fairerclip.baselines.base import Needs
+from fairerclip.baselines.baseline import Needs
 from fairerclip.data import simulate
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment

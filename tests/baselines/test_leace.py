@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 
 from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.baselines.leace import erase
-from fairerclip.baselines.logistic import Probe
 from fairerclip.errors import ConstantSensitiveWarning, LabelError, ParameterError, PromptError, ShapeError
 
 
@@ -120,7 +119,7 @@ def test_probe_head_is_a_probe_of_erased_rows(embeddings):
     model = LEACE("probe", class_weight="group").fit(e.X, e.y, sensitive_features=e.s)
     erased = model.transform(e.X)
     data = training(e.X, e.y, sensitive_features=e.s)
-    coef, intercept, _ = Probe(class_weight="group").fit(data, erased)
+    coef, intercept, _ = LinearProbe(class_weight="group")._fit_probe(data, erased)
     assert_allclose(model.scores(e.X), erased @ coef.T + intercept, atol=1e-10)
     assert model.diagnostics_["sensitive"] == "given"
 

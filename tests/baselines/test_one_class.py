@@ -47,8 +47,8 @@ def test_fairerclip_without_labels_still_refuses(task):
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.VanishedLabelWarning")
 def test_a_comparison_shows_a_worst_group_of_zero(task, method):
     found = run_method(method, Experiment.of(task), seed=0)
-    assert found["as_published"]["report"]["worst"]["accuracy"] == 0
-    assert found["report"]["worst"]["accuracy"] > 0  # offsets move the boundary to where rows are
+    assert found.as_published.report.worst.accuracy == 0
+    assert found.report.worst.accuracy > 0  # offsets move the boundary to where rows are
 
 
 def test_an_audit_shows_a_worst_group_of_zero(task, run, tmp_path):
@@ -61,5 +61,5 @@ def test_an_audit_shows_a_worst_group_of_zero(task, run, tmp_path):
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.VanishedLabelWarning")
 def test_skews_of_the_reproduction_are_measured(task, method):
     found = pair_skews(Experiment.of(task), method, quick=True)
-    assert len(found["skews"]["population"]) == 2
-    assert all(value >= 0 for value in found["skews"]["population"])
+    assert len(found.skews["population"]) == 2
+    assert all(value >= 0 for value in found.skews["population"])

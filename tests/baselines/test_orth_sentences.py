@@ -173,10 +173,10 @@ def test_sentences_are_for_all_attributes_of_a_task_or_for_none(birds):
 def test_a_comparison_uses_them_and_says_so(birds, key):
     (method,) = chosen_methods([key])
     found = run_method(method, Experiment.of(birds), seed=0)
-    assert any("8 spurious sentences are projected off" in note for note in found["notes"])
-    assert any("20 pairs, counterfactual sentences" in n for n in found["notes"]) == (key == "orth-cali")
+    assert any("8 spurious sentences are projected off" in note for note in found.notes)
+    assert any("20 pairs, counterfactual sentences" in n for n in found.notes) == (key == "orth-cali")
     plain = run_method(method, Experiment.of(replace(birds, spurious=None, counterfactual=None)), seed=0)
-    assert any("2 sensitive prompts are projected off" in note for note in plain["notes"])
+    assert any("2 sensitive prompts are projected off" in note for note in plain.notes)
 
 
 def test_methods_that_take_no_sentences_are_not_given_any(birds):

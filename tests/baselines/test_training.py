@@ -1,49 +1,51 @@
 """The loop that methods trained by gradient share."""
 
+import importlib
 from functools import partial
 
 import numpy as np
 import pytest
 from gradient_inputs import split, spurious, training
+from scipy.special import softmax
 
 from fairerclip.baselines.adapter import Adapter
+from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, seed_of
+from fairerclip.baselines.gradient.sgd_probe import train_probe
 from fairerclip.baselines.linear_probe import LinearProbe
-from fairerclip.baselines.sgd_probe import train_probe
-from fairerclip.baselines.training import (
-    KEPT_BEST,
-    KEPT_LAST,
-    Epoch,
-    Momentum,
-    Recipe,
-    one_thread,
-    seed_of,
-    train,
-)
 from fairerclip.errors import LabelError, MissingExtraError, NonFiniteError, ParameterError
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")
+loop = importlib.import_module("fairerclip.baselines.gradient.loop")
 
 
-class Counter:
+class Counter(torch.nn.Module):
     """A net whose only parameter is the number of the epoch, and which predicts by a plan."""
 
-    def __init__(self, predictions):
-        self.parameters = {"epoch": torch.zeros(1)}
-        self.buffers = {"twice": torch.zeros(1)}
+    def __init__(self, predictions=()):
+        super().__init__()
+        self.epoch = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
+        self.register_buffer("twice", torch.zeros(1))
         self.predictions = predictions
 
     def run_epoch(self, epoch):
-        self.parameters["epoch"] += 1
-        self.buffers["twice"] += 2
-        return Epoch(1.0 / epoch, 10)
+        assert self.training
+        self.epoch += 1
+        self.twice += 2
+        return loop.Epoch(1.0 / epoch, 10)
 
     def fitted(self):
-        return {"epoch": self.parameters["epoch"].numpy().copy()}
+        return {"epoch": self.epoch.numpy().copy()}
 
-    def logits(self, X, *, training):
-        assert not training
-        predicted = self.predictions[int(self.parameters["epoch"]) - 1]
+    def forward(self, X):
+        assert not self.training
+        predicted = self.predictions[int(self.epoch) - 1]
         return torch.nn.functional.one_hot(torch.as_tensor(predicted), 2).float()
+
+
+def train(net, validation=None, **recipe):
+    """What the loop says of the epochs of a `Counter`."""
+    run = loop.Run(net, training(np.eye(4), [0, 1, 0, 1]), Recipe(device="cpu", **recipe))
+    return run.train(net.run_epoch, validation)
 
 
 def plan():
@@ -60,20 +62,20 @@ def plan():
 def test_the_epoch_with_the_best_validation_worst_group_is_kept_ties_by_average():
     validation, predictions = plan()
     net = Counter(predictions)
-    found = train(net, net.run_epoch, Recipe(epochs=4, device="cpu"), validation)
+    found = train(net, validation, epochs=4)
     assert [record["worst_group"] for record in found["history"]] == [0, 0.5, 0.5, 0]
     assert [record["average"] for record in found["history"]] == [0.5, 0.75, 0.875, 0]
     assert found["epoch"] == 3
-    assert found["kept"] == KEPT_BEST
-    assert float(net.parameters["epoch"]) == 3
-    assert float(net.buffers["twice"]) == 6
+    assert found["kept"] == loop.KEPT_BEST
+    assert float(net.epoch) == 3
+    assert float(net.twice) == 6
 
 
 def test_without_validation_rows_the_last_epoch_is_kept_and_said_so():
-    net = Counter([])
-    found = train(net, net.run_epoch, Recipe(epochs=5, device="cpu"), None)
-    assert (found["epoch"], found["epochs"], found["kept"]) == (5, 5, KEPT_LAST)
-    assert float(net.parameters["epoch"]) == 5
+    net = Counter()
+    found = train(net, epochs=5)
+    assert (found["epoch"], found["epochs"], found["kept"]) == (5, 5, loop.KEPT_LAST)
+    assert float(net.epoch) == 5
     assert "worst_group" not in found["history"][0]
 
 
@@ -85,18 +87,16 @@ def test_the_weights_kept_are_those_of_the_best_recorded_epoch():
     wanted = max(history, key=lambda r: (r["worst_group"], r["average"], -r["epoch"]))
     assert best.diagnostics_["epoch"] == wanted["epoch"] < 20
     stopped = Adapter(epochs=wanted["epoch"], **options).fit(X, y, text=text)
-    assert stopped.diagnostics_["kept"] == KEPT_LAST
+    assert stopped.diagnostics_["kept"] == loop.KEPT_LAST
     for name in Adapter.fitted:
         np.testing.assert_array_equal(getattr(best, name), getattr(stopped, name))
 
 
 def test_the_cap_stops_after_the_epoch_in_which_so_many_batches_were_seen():
-    net = Counter([])
-    found = train(net, net.run_epoch, Recipe(epochs=50, max_steps=25, device="cpu"), None)
+    found = train(Counter(), epochs=50, max_steps=25)
     assert (found["epochs"], found["steps"], found["stopped"]) == (3, 30, "max_steps")
     assert len(found["history"]) == 3
-    net = Counter([])
-    found = train(net, net.run_epoch, Recipe(epochs=3, max_steps=30, device="cpu"), None)
+    found = train(Counter(), epochs=3, max_steps=30)
     assert (found["epochs"], found["stopped"]) == (3, "epochs")  # it came to its end
 
 
@@ -136,25 +136,25 @@ def test_the_models_of_earlier_epochs_can_be_had(kind):
 
 def test_progress_is_told_of_every_epoch():
     told = []
-    net = Counter([])
-    train(net, net.run_epoch, Recipe(epochs=3, device="cpu", progress=told.append), None)
+    train(Counter(), epochs=3, progress=told.append)
     assert [(r["epoch"], r["epochs"], r["loss"]) for r in told] == [(1, 3, 1.0), (2, 3, 0.5), (3, 3, 1 / 3)]
 
 
-def test_momentum_equals_the_optimiser_of_torch():
-    rng = np.random.default_rng(8)
-    start, A = rng.normal(size=5), rng.normal(size=(9, 5))
-    recipe = Recipe(lr=0.03, momentum=0.8, weight_decay=0.1)
-    ours, theirs = (torch.tensor(start, requires_grad=True) for _ in range(2))
-    step = Momentum({"w": ours}, recipe).step
-    sgd = torch.optim.SGD([theirs], lr=0.03, momentum=0.8, weight_decay=0.1)
-    for _ in range(7):
-        (torch.tensor(A) @ ours).square().mean().backward()
-        step()
-        sgd.zero_grad()
-        (torch.tensor(A) @ theirs).square().mean().backward()
-        sgd.step()
-    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-12)
+def test_weights_move_by_momentum_and_decay():
+    X, y, _, _ = spurious(8)
+    data = training(X, y)
+    options = {
+        "lr": 0.03,
+        "momentum": 0.8,
+        "weight_decay": 0.1,
+        "batch_size": len(X),
+        "scale": 1,
+        "random_state": 2,
+    }
+    (first, _), (second, bias), (third, _) = (train_probe(data, epochs=k, **options)[:2] for k in (1, 2, 3))
+    P = softmax(X @ second.T + bias, axis=1)
+    gradient = (P - np.eye(2)[y]).T @ X / len(X) + 0.1 * second
+    np.testing.assert_allclose((second - third) / 0.03, 0.8 * (first - second) / 0.03 + gradient, atol=1e-5)
 
 
 def test_neither_the_generator_nor_the_threads_of_torch_change():
@@ -172,7 +172,7 @@ def test_threads_come_back_after_an_error():
     seen = []
 
     def fails():
-        with one_thread():
+        with loop.one_thread():
             seen.append(torch.get_num_threads())
             raise RuntimeError("on purpose")
 
@@ -213,7 +213,7 @@ def test_divergence_is_an_error_that_names_the_epoch():
 )
 def test_bad_recipes_are_refused(option, message):
     with pytest.raises(ParameterError, match=message):
-        Recipe(**option)
+        check_recipe(Recipe(**option))
 
 
 def test_a_gpu_that_is_not_there_is_an_error(monkeypatch):

@@ -58,7 +58,7 @@ class Opened:
 @pytest.fixture
 def open_page(browser, tmp_path):
     """Open the page of some results: `open_page(results, width=…, context options…)`."""
-    from fairerclip.report import render_page
+    from forms import render_page
 
     contexts = []
 

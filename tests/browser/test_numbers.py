@@ -6,7 +6,7 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip._util.numbers import number, percent, points, setting, shown, signed
-from fairerclip.auditing.results_old import read_results, write_results
+from fairerclip.auditing.results import read_results, write_results
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
@@ -71,7 +71,9 @@ def results(tmp_path_factory):
     experiment = Experiment.of(simulate("waterbirds", seed=1, scale=0.1, width=48))
     model = FairerCLIP(n_features=200, class_weight="balanced", random_state=0)
     found, _ = audit_task(experiment, AuditOptions(permutations=19, seeds=2), model=model)
-    return read_results(write_results(found, tmp_path_factory.mktemp("results") / "results.json"))
+    return read_results(write_results(found, tmp_path_factory.mktemp("results") / "results.json")).model_dump(
+        by_alias=True
+    )
 
 
 def test_every_number_on_the_page_is_in_the_results(open_page, results):

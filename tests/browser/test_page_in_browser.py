@@ -6,6 +6,7 @@ import pytest
 import sample
 
 from fairerclip._util.numbers import gap, interval, number, percent, setting
+from fairerclip.auditing.results import check_results
 from fairerclip.report.command import filled
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
@@ -349,13 +350,11 @@ def test_without_a_command_the_explorer_still_works(open_page):
 def test_the_script_fills_the_words_that_the_page_fills(open_page):
     results = small_results()
     results["plane"]["command"] = """fairerclip fit 'it'"'"'s {tau} b' --tau {tau} --criterion {criterion}"""
+    results["plane"]["criteria"] = ["o'ne {tau} two"] * 2
     for point in results["plane"]["points"]:
-        point["criterion"] = results["plane"]["criteria"][0] = "o'ne {tau} two"
-    results["plane"]["criteria"] = results["plane"]["criteria"][:1]
-    opened = open_page(results)
-    assert opened.page.locator("#command").input_value() == filled(
-        results["plane"]["command"], results["plane"]["points"][results["plane"]["chosen"]]
-    )
+        point["criterion"] = "o'ne {tau} two"
+    opened, plane = open_page(results), check_results(results).plane
+    assert opened.page.locator("#command").input_value() == filled(plane.command, plane.points[plane.chosen])
 
 
 def test_long_names_are_short_in_plots(open_page):

@@ -1,5 +1,6 @@
 """Images on disk → embed → task → fit → apply, through the command line and real encoders."""
 
+import copy
 import csv
 import json
 
@@ -58,20 +59,22 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def vit_b_32(tmp_path_factory):
-    """open_clip's ViT-B/32 at random initialisation, saved as a model folder."""
+    """open_clip's ViT-B/32, of two layers for speed, at random initialisation, saved as a model folder."""
     torch = pytest.importorskip("torch")
     library = pytest.importorskip("open_clip")
     from safetensors.torch import save_file
 
     torch.manual_seed(0)
-    model = library.create_model("ViT-B-32")
+    architecture = copy.deepcopy(library.get_model_config("ViT-B-32"))
+    architecture["vision_cfg"]["layers"] = architecture["text_cfg"]["layers"] = 2
+    model = library.CLIP(**architecture)
     place = tmp_path_factory.mktemp("models") / "vit_b_32"
     place.mkdir()
     save_file(
         {k: v.contiguous() for k, v in model.state_dict().items()}, place / "open_clip_model.safetensors"
     )
     config = {
-        "model_cfg": library.get_model_config("ViT-B-32"),
+        "model_cfg": architecture,
         "preprocess_cfg": {
             "mean": [0.48145466, 0.4578275, 0.40821073],
             "std": [0.26862954, 0.26130258, 0.27577711],

@@ -18,10 +18,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from fairerclip import FairerCLIP
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.baselines import load_baseline
 from fairerclip.data import load_task, save_task
-from fairerclip.data.io.npz import read_npy, read_npz
+from fairerclip.data.io.npy import read_npy
+from fairerclip.data.io.npz import read_npz
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates

@@ -49,8 +49,8 @@ def answers_of(calls, **options):
 @pytest.mark.parametrize(("options", "processes"), [({}, 2), ({"calls_per_process": 1}, 4)])
 def test_calls_are_answered_by_as_many_processes_as_asked_for(options, processes):
     answers = answers_of([Call(twice, {"number": n}) for n in range(4)], processes=2, **options)
-    assert [answer["value"] for answer in answers] == [0, 2, 4, 6]
-    pids = {answer["process"] for answer in answers}
+    assert [answer.value["value"] for answer in answers] == [0, 2, 4, 6]
+    pids = {answer.value["process"] for answer in answers}
     assert len(pids) <= processes
     assert options == {} or len(pids) == processes
     assert os.getpid() not in pids
@@ -59,7 +59,7 @@ def test_calls_are_answered_by_as_many_processes_as_asked_for(options, processes
 
 def test_one_process_is_this_one():
     answers = answers_of([Call(twice, {"number": n}) for n in range(3)], processes=1)
-    assert {answer["process"] for answer in answers} == {os.getpid()}
+    assert {answer.value["process"] for answer in answers} == {os.getpid()}
     assert answers_of([]) == []
 
 
@@ -71,10 +71,10 @@ def test_a_call_that_fails_or_cannot_be_sent_fails_alone():
         Call(twice, {"number": 1}),
     ]
     failed, unsent, unanswered, good = answers_of(calls, processes=2)
-    assert failed["error"] == "ArithmeticError: not 3"
-    assert "pickle" in unsent["error"]
-    assert "pickle" in unanswered["error"]
-    assert good["value"] == 2
+    assert failed.error == "ArithmeticError: not 3"
+    assert "pickle" in unsent.error
+    assert "pickle" in unanswered.error
+    assert good.value["value"] == 2
 
 
 def test_a_process_that_dies_costs_its_own_call_alone_and_is_tried_once_more(tmp_path):
@@ -84,11 +84,9 @@ def test_a_process_that_dies_costs_its_own_call_alone_and_is_tried_once_more(tmp
         Call(die, {"file": tmp_path / "ever", "times": 9}),
     ]
     *good, once, ever = answers_of(calls, processes=2)
-    assert [answer["value"] for answer in good] == [0, 2, 4, 6]
-    assert once["value"] == 1
-    assert ever["error"].startswith(
-        "LostWorkerError: its process ended without an answer (signal 9), 2 times"
-    )
+    assert [answer.value["value"] for answer in good] == [0, 2, 4, 6]
+    assert once.value["value"] == 1
+    assert ever.error.startswith("LostWorkerError: its process ended without an answer (signal 9), 2 times")
     assert (tmp_path / "ever").read_text() == "xx"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip.data.io.limits import Limits
-from fairerclip.data.io.npz import _read_header, read_npy, read_npz, write_npz
+from fairerclip.data.io.npy import Limits, read_header, read_npy
+from fairerclip.data.io.npz import read_npz, write_npz
 from fairerclip.errors import OutputExistsError, TaskFileError
 
 MEMORY_CAP = 1024**3
@@ -223,7 +223,7 @@ def test_long_header_is_refused_before_it_is_read(tmp_path):
 
     header = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**6) + b" " * 10**6
     with pytest.raises(TaskFileError, match="header of 0 to 10000 bytes|header of at most 10000 bytes"):
-        _read_header("x", Counted(header), Limits())
+        read_header("x", Counted(header), Limits())
     (tmp_path / "x.npy").write_bytes(npy(np.arange(3)))
     with pytest.raises(TaskFileError, match="50 bytes"):
         read_npy(tmp_path / "x.npy", limits=Limits(header_bytes=50))

@@ -393,6 +393,13 @@ def results_of_deep_lists(file: Path) -> None:
     file.write_text("[" * 1_000_000)
 
 
+@case("results")
+def results_that_describe_a_huge_plane(file: Path) -> None:
+    document = json.loads(file.read_text())
+    document["plane"] |= {"taus": [0.5] * 700, "tau_zs": [0.5] * 700, "criteria": ["marginal"] * 700}
+    file.write_text(json.dumps(document))
+
+
 @case("store-manifest")
 def manifest_of_a_store_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30)

@@ -20,14 +20,14 @@ from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
 from fairerclip.auditing.many_models import read_models
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
-from fairerclip.data.io.npz import read_npy, read_npz, write_npz
-from fairerclip.data.io.npz_map import map_npy, npz_members
+from fairerclip.data.io.npy import map_npy, read_npy
+from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts
@@ -39,8 +39,9 @@ from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transfor
 from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.images import open_image, open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
-from fairerclip.study.kept import read_kept, write_kept
-from fairerclip.study.paper.reproduce import read as read_entry
+from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
+from fairerclip.study.paper.answers import PlaneAnswer, PlaneFigures
+from fairerclip.study.paper.entry_result import EntryResult
 
 
 @dataclass(frozen=True)
@@ -283,12 +284,31 @@ def _shards(folder: Path) -> None:
 
 REPRODUCTION = {
     "format": "fairerclip-reproduction",
+    "source": "Simulated tasks",
     "version": 1,
     "name": "fits",
-    "failures": [],
+    "title": "t",
+    "where": "tab:x",
+    "kind": "simulated",
+    "command": "fairerclip reproduce fits",
+    "settings": {"seeds": 1, "gradient_seeds": 1, "max_seconds": 60.0, "quick": True},
+    "tasks": [],
     "made": {"date": "2026-01-01"},
-    "document": {"title": "t"},
+    "failures": [],
+    "results": {"a": {"b": [1, 0.5, None]}},
+    "document": {
+        "title": "t",
+        "source": "s",
+        "notes": ["n"],
+        "tables": [{"title": "t", "columns": ["a"], "rows": [["x"], [1.5], [None]], "note": None, "left": 1}],
+        "heatmaps": [
+            {"title": "t", "x_title": "x", "x": [0.5], "y_title": "y", "y": [0.1], "values": [[None]]}
+        ],
+        "curves": [{"title": "t", "x_title": "x", "y_title": "y", "series": {"a": [[0.0, 1.0]]}}],
+    },
 }
+PLANE = PlaneAnswer(split="test", points=(PlaneFigures(tau=0.5, tau_z=0.0, average=0.25),), rescale=None)
+KEPT = Job("plane", {"method": "zero-shot"}, "run.json", PlaneAnswer, PlaneAnswer, {})
 
 
 def _kept_run(folder: Path) -> Any:
@@ -296,7 +316,7 @@ def _kept_run(folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error", KeptRunWarning)
         try:
-            return read_kept(folder / "run.json", {"method": "zero-shot"})
+            return read_kept(folder / "run.json", KEPT)
         except KeptRunWarning as told:
             raise ResultsFileError(str(told)) from None
 
@@ -407,14 +427,14 @@ READERS: dict[str, Reader] = {
     "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx")),
     "results": Reader(_results, "results.json", read_results),
     "kept-run": Reader(
-        lambda f: write_kept(f / "run.json", {"method": "zero-shot"}, {"predicted": [0, 1], "seconds": 0.5}),
+        lambda f: write_kept(f / "run.json", KEPT.key, PLANE),
         "run.json",
         _kept_run,
     ),
     "reproduction": Reader(
         _settings("r.json", REPRODUCTION),
         "r.json",
-        lambda f: read_entry(f / "r.json"),
+        lambda f: read_stored(f / "r.json", EntryResult),
     ),
     "facts-of-models": Reader(
         _settings("m.json", {"a": {"label": "A", "parameters": 1e6, "data": "x"}}),

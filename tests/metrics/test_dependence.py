@@ -346,7 +346,7 @@ def test_an_attribute_of_many_quantities_has_a_factor_of_full_rank_and_repeated_
     for statistic, measure in (("dep", dep), ("hsic", hsic), ("kcc", kcc)):
         result = permutation_test(X, S, statistic=statistic, n_permutations=3, random_state=0)
         assert result.statistic == pytest.approx(measure(X, S), rel=1e-10)
-    attribute = _attribute.Attribute.read(S, "continuous", "S").resolved("median", 0)
+    attribute = _attribute.KernelAttribute.read(S, "continuous", "S").resolved("median", 0)
     F = attribute.factor()
     assert F.shape == (70, 50)
     H = centring(70)

@@ -28,7 +28,7 @@ def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, 
     X, S = data[0], data[target]
     sigma = {"bandwidth": 1.3}
     attribute = KernelAttribute.read(S, "auto", "S")
-    options = module._Options(1.3, 1e-2, 2000)
+    options = module.MeasureOptions(1.3, 1e-2, 2000)
     whole, without = module._LEAVERS[measure](X, attribute, options, np.random.default_rng(0))
     assert whole == pytest.approx(MEASURES[measure](X, S, **sigma), rel=1e-9)
     folds = np.random.default_rng(2).permutation(90) % module.FOLDS
@@ -41,7 +41,7 @@ def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, 
 def test_kcc_through_features_leaves_parts_out_too(monkeypatch):
     monkeypatch.setattr(module, "EXACT_ROWS", 50)
     X, s, _ = sample(2, n=120)
-    attribute, options = KernelAttribute.read(s, "auto", "S"), module._Options("median", 1e-2, 30)
+    attribute, options = KernelAttribute.read(s, "auto", "S"), module.MeasureOptions("median", 1e-2, 30)
     whole, without = module._LEAVERS["kcc"](X, attribute, options, np.random.default_rng(0))
     values = without(np.arange(120) % module.FOLDS)
     assert values.shape == (module.FOLDS,)

@@ -244,7 +244,7 @@ ATTACK = (
     "</script><script>window.pwned=1;alert(1)</script><img src=x onerror='window.pwned=1'>"
     '" onfocus="window.pwned=1" autofocus=\'\' {{7*7}} {% raw %} <!-- ]]> \u2028\u2029 &lt;b&gt; ${1} `x`'
 )
-BIDI = "\u202egnp.exe\u2066 \u0007\u001b[31m\ud800"
+BIDI = "\u202egnp.exe\u2066 \u0007\u001b[31m"
 LONG = "W" * 300
 
 

@@ -1,10 +1,10 @@
 import pytest
 import sample
+from forms import metadata, render_card
 from rendered import foreign, render, table_with
 
 from fairerclip._util.numbers import with_interval
-from fairerclip.report import yaml_text
-from fairerclip.report.card import metadata, render_card
+from fairerclip.report.card import front_matter
 
 TITLES = [
     "Model details",
@@ -98,8 +98,11 @@ def test_the_front_matter_gives_back_what_was_meant(results):
         "a: b #c",
         '"\\',
         "\n---\n",
-        "\x00\x85\u2028\ufeff",
+        "\x00\x07\x7f\x85\xad\u2028\ufeff\uffff\U000e0001",
         "😀 é",
+        "word " * 30_000,
+        "1e-7",
+        "x 1e-7,",
         "!!python/x",
         "1e3",
         "~",
@@ -107,15 +110,19 @@ def test_the_front_matter_gives_back_what_was_meant(results):
 )
 def test_any_text_is_text_in_yaml(value):
     yaml = pytest.importorskip("yaml")
-    written = "\n".join(yaml_text.lines({"a": [{"b": value, "c": [value]}, value]}))
-    assert yaml.safe_load(written) == {"a": [{"b": value, "c": [value]}, value]}
-    assert written.count("\n") == 5 - 1
+    data = {"a": [{"b": value, "c": [value]}, value]}
+    written = front_matter(data)
+    assert yaml.safe_load(written) == data
+    assert written.count("\n") == front_matter({"a": [{"b": "", "c": [""]}, ""]}).count("\n")
 
 
-@pytest.mark.parametrize("value", [0.5, -0.0, 1e-7, 123456.75, 1e15, 3, True, None, 5e-324, [], {}])
+@pytest.mark.parametrize(
+    "value", [0.5, -0.0, 1e-7, -2e-5, 1.5e-9, 123456.75, 1e15, 1e16, 3, True, None, 5e-324, [], {}]
+)
 def test_numbers_keep_their_value_in_yaml(value):
     yaml = pytest.importorskip("yaml")
-    assert yaml.safe_load("\n".join(yaml_text.lines({"a": value}))) == {"a": value}
+    for data in ({"a": value}, {"a": [value, value], "b": 1}):
+        assert yaml.safe_load(front_matter(data)) == data
 
 
 def test_evaluation_is_by_group_with_intervals(results):

@@ -3,9 +3,10 @@ from collections import Counter
 
 import pytest
 import sample
+from forms import csv_rows, write_csv
 
 from fairerclip.errors import OutputExistsError
-from fairerclip.report.csv_tables import TABLES, tables, write_csv
+from fairerclip.report.csv_tables import TABLES
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def same(text, value):
 
 def test_what_is_written_reads_back_as_it_was(results, tmp_path):
     files = write_csv(results, tmp_path / "tables")
-    made = tables(results)
+    made = csv_rows(results)
     assert {file.stem for file in files} == set(made) == set(TABLES)
     for file in files:
         rows = read(file)
@@ -38,7 +39,7 @@ def test_what_is_written_reads_back_as_it_was(results, tmp_path):
 
 
 def test_tables_hold_the_numbers_of_the_results(results):
-    made = tables(results)
+    made = csv_rows(results)
     after = [row for row in made["groups"] if row["stage"] == "after"]
     for row, group in zip(after, results["groups"]["after"]["groups"], strict=True):
         assert row == {"stage": "after", **{key: group[key] for key in row if key != "stage"}}
@@ -52,7 +53,7 @@ def test_tables_hold_the_numbers_of_the_results(results):
 
 
 def test_the_plane_has_a_row_per_point_and_one_for_zero_shot(results):
-    plane, made = results["plane"], tables(results)
+    plane, made = results["plane"], csv_rows(results)
     *points, zero = made["plane"]
     assert len(points) == len(plane["points"]) == 30
     assert [row["worst_group"] for row in points] == [point["worst_group"] for point in plane["points"]]
@@ -65,7 +66,7 @@ def test_the_plane_has_a_row_per_point_and_one_for_zero_shot(results):
 
 
 def test_retrieval_is_one_number_a_row(results):
-    rows = tables(results)["retrieval"]
+    rows = csv_rows(results)["retrieval"]
     query = results["retrieval"]["queries"][1]
     found = {(r["query"], r["stage"], r["measure"]): r for r in rows}
     assert len(found) == len(rows)
@@ -79,7 +80,7 @@ def test_retrieval_is_one_number_a_row(results):
 
 
 def test_scores_and_confusion_count_every_row(results):
-    made = tables(results)
+    made = csv_rows(results)
     for stage in ("before", "after"):
         for table in ("scores", "picture", "confusion"):
             n = sum(row["n"] for row in made[table] if row["stage"] == stage)
@@ -87,10 +88,10 @@ def test_scores_and_confusion_count_every_row(results):
 
 
 def test_sections_that_are_null_have_no_table(tmp_path):
-    assert tables(sample.minimal()) == {}
-    assert set(tables(sample.retrieval_only())) == {"retrieval", "retrieval_groups"}
-    assert not {"plane", "changes", "seeds"} & set(tables(sample.before_only()))
-    assert Counter(r["stage"] for r in tables(sample.before_only())["groups"]) == {"before": 4}
+    assert csv_rows(sample.minimal()) == {}
+    assert set(csv_rows(sample.retrieval_only())) == {"retrieval", "retrieval_groups"}
+    assert not {"plane", "changes", "seeds"} & set(csv_rows(sample.before_only()))
+    assert Counter(r["stage"] for r in csv_rows(sample.before_only())["groups"]) == {"before": 4}
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted(results, tmp_path):

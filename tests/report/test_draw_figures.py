@@ -7,10 +7,12 @@ from fairerclip.errors import MissingExtraError, OutputExistsError, ParameterErr
 
 matplotlib = pytest.importorskip("matplotlib")
 
-from fairerclip.report import drawings  # noqa: E402 - after matplotlib is known to be there
-from fairerclip.report.drawings_picture import smoothed  # noqa: E402
-from fairerclip.report.drawings_plane import average_estimate, draw_front, draw_plane  # noqa: E402
-from fairerclip.report.figures import STYLE, draw_figures  # noqa: E402
+from forms import DRAWINGS, draw_figures  # noqa: E402 - after matplotlib is known to be there
+
+from fairerclip.auditing.results import check_results  # noqa: E402
+from fairerclip.report.figures.draw import STYLE  # noqa: E402
+from fairerclip.report.figures.drawings_picture import smoothed  # noqa: E402
+from fairerclip.report.figures.drawings_plane import average_at  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +20,9 @@ def results():
     return sample.two_class(taus=5, tau_zs=3)
 
 
-def drawn(draw, results):
+def drawn(name, results):
     with matplotlib.rc_context(STYLE):
-        return draw(results)
+        return DRAWINGS[name](results)
 
 
 def texts(figure):
@@ -42,7 +44,7 @@ def whisker_ends(axes):
 
 def test_each_section_has_a_figure_in_each_format(results, tmp_path):
     files = draw_figures(results, tmp_path / "figures", formats=("pdf", "png", "svg"))
-    assert {file.stem for file in files} == set(drawings.DRAWINGS)
+    assert {file.stem for file in files} == set(DRAWINGS)
     starts = {".pdf": b"%PDF", ".png": b"\x89PNG", ".svg": b"<?xml"}
     assert all(file.read_bytes().startswith(starts[file.suffix]) for file in files)
 
@@ -58,7 +60,7 @@ def test_the_same_results_give_the_same_bytes(results, tmp_path):
 
 
 def test_groups_stand_at_their_accuracies_with_their_intervals(results):
-    (axes,) = drawn(drawings.draw_groups, results).axes
+    (axes,) = drawn("groups", results).axes
     pairs = zip(results["groups"]["before"]["groups"], results["groups"]["after"]["groups"], strict=True)
     groups = [group for pair in pairs for group in pair]
     assert dot_values(axes) == pytest.approx([100 * g["accuracy"] for g in groups])
@@ -67,20 +69,21 @@ def test_groups_stand_at_their_accuracies_with_their_intervals(results):
 
 
 def test_the_front_shows_chosen_point_and_zero_shot_with_both_intervals(results):
-    (axes,) = drawn(draw_front, results).axes
+    (axes,) = drawn("front", results).axes
     plane = results["plane"]
     stars = {line.get_marker(): line for line in axes.lines if line.get_marker() in ("*", "D")}
     chosen = plane["points"][plane["chosen"]]
     assert stars["*"].get_xydata()[0] == pytest.approx([100 * chosen["average"], 100 * chosen["worst_group"]])
     zero = plane["baseline"]
     assert stars["D"].get_xydata()[0] == pytest.approx([100 * zero["average"], 100 * zero["worst_group"]])
-    estimate = average_estimate(results, chosen)
-    assert estimate["low"] < chosen["average"] < estimate["high"]
-    assert [100 * estimate["low"], 100 * estimate["high"]] in [pytest.approx(e) for e in whisker_ends(axes)]
+    typed = check_results(results)
+    average = average_at(typed.plane, typed.plane.points[typed.plane.chosen], typed.settings.confidence)
+    assert average.low < chosen["average"] < average.high
+    assert [100 * average.low, 100 * average.high] in [pytest.approx(e) for e in whisker_ends(axes)]
 
 
 def test_the_heat_map_has_every_point_in_its_place(results):
-    figure = drawn(draw_plane, results)
+    figure = drawn("plane", results)
     plane = results["plane"]
     for c, criterion in enumerate(plane["criteria"]):
         cells = figure.axes[c].images[0].get_array().filled(-1)
@@ -94,7 +97,7 @@ def test_the_heat_map_has_every_point_in_its_place(results):
 
 def test_one_tau_z_gives_curves_with_bands():
     results = sample.two_class(taus=6, tau_zs=1)
-    (axes,) = drawn(draw_plane, results).axes
+    (axes,) = drawn("plane", results).axes
     plane = results["plane"]
     curve = next(line for line in axes.lines if len(line.get_xdata()) > 2)
     solved = [p for p in plane["points"][:6] if p["failure"] is None]
@@ -103,7 +106,7 @@ def test_one_tau_z_gives_curves_with_bands():
 
 
 def test_bars_show_the_composition_of_the_first_hits(results):
-    (axes,) = drawn(drawings.draw_retrieval, results).axes
+    (axes,) = drawn("retrieval", results).axes
     section = results["retrieval"]
     counts = [q[stage]["counts"] for q in section["queries"] for stage in ("before", "after")]
     shares = [100 * share for share in section["shares"]]
@@ -112,7 +115,7 @@ def test_bars_show_the_composition_of_the_first_hits(results):
 
 
 def test_scores_are_shares_of_each_group(results):
-    figure = drawn(drawings.draw_scores, results)
+    figure = drawn("scores", results)
     assert len(figure.axes) == 4
     outlines = [p for p in figure.axes[0].patches if not p.get_fill()]
     assert [sum(p.get_data().values) for p in outlines] == pytest.approx([1, 1])
@@ -120,7 +123,7 @@ def test_scores_are_shares_of_each_group(results):
 
 def test_lines_of_the_picture_enclose_half_and_nine_tenths(results):
     section = results["picture"]
-    picture = drawn(drawings.draw_picture, results)
+    picture = drawn("picture", results)
     assert len(picture.axes) == 2
     for stage, axes in zip(("before", "after"), picture.axes, strict=True):
         lines = [c for c in axes.collections if not c.filled]
@@ -137,20 +140,20 @@ def test_lines_of_the_picture_enclose_half_and_nine_tenths(results):
 def test_a_small_group_is_drawn_as_dots(results):
     few = copy.deepcopy(results)
     few["settings"]["small"] = 130  # between the two small groups
-    (before, _) = drawn(drawings.draw_picture, few).axes
+    (before, _) = drawn("picture", few).axes
     (dots,) = [c for c in before.collections if type(c).__name__ == "PathCollection"]
     (g,) = [g for g, group in enumerate(few["picture"]["groups"]) if group["n"] < 130]
     assert len(dots.get_offsets()) == sum(cell[2] == g for cell in few["picture"]["before"]["cells"])
 
 
 def test_more_groups_than_colours_share_those_of_their_sensitive_value():
-    figure = drawn(drawings.draw_picture, sample.seven_class())
+    figure = drawn("picture", sample.seven_class())
     (legend,) = figure.legends
     assert [t.get_text() for t in legend.get_texts()] == sample.seven_class()["task"]["groups"]
 
 
 def test_probes_stand_at_their_values(results):
-    (axes,) = drawn(drawings.draw_probes, results).axes
+    (axes,) = drawn("probes", results).axes
     by_probe = sorted(results["probes"], key=lambda p: (p["probe"] != "linear", p["stage"] != "before"))
     assert dot_values(axes) == pytest.approx([100 * p["value"] for p in by_probe])
 
@@ -165,14 +168,14 @@ def test_more_groups_than_there_is_room_for_are_counted(results):
     many = copy.deepcopy(sample.seven_class())
     extra = [{**g, "s": f"other {g['s']}"} for g in many["groups"]["after"]["groups"]]
     many["groups"]["after"]["groups"] += extra
-    figure = drawn(drawings.draw_groups, many)
+    figure = drawn("groups", many)
     assert "30 of 56 groups, those of lowest accuracy" in texts(figure)
     assert len(figure.axes[0].get_yticks()) == 30
 
 
 def test_hostile_text_is_drawn_as_text(tmp_path):
     results = sample.hostile()
-    results["groups"]["after"]["groups"][1]["name"] = "$\\frac{1}{0}$ _x"
+    results["groups"]["before"]["groups"][1]["name"] = "$\\frac{1}{0}$ _x"
     results["retrieval"]["groups"] = ["_under", "$\\bad$"]
     files = draw_figures(results, tmp_path / "figures", formats=("svg", "png"))
     for file in files:

@@ -10,13 +10,14 @@ import warnings
 import pytest
 import sample
 
-from fairerclip.auditing.results_old import read_results
+from fairerclip.auditing.results import read_results
 from fairerclip.errors import ResultsFileError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
-from fairerclip.report.drawings import DRAWINGS
-from fairerclip.report.figures import STYLE
+from fairerclip.report.figures.draw import STYLE
+from fairerclip.report.figures.drawings import DRAWINGS
 from fairerclip.report.markdown import render_markdown
+from fairerclip.report.page import render_page
 
 JUNK = [
     *(None, True, -1, 0, 1, 2, 0.5, -0.5, 1e-300, 1e15, -1e15, 10**400, float("nan"), float("inf"), 2.5),
@@ -66,6 +67,7 @@ def mutate(document, rng):
 def make_everything(results, section, folder):
     assert render_markdown(results).encode()
     assert render_card(results).encode()
+    assert render_page(results).encode()
     write_csv(results, folder, overwrite=True)
     matplotlib = pytest.importorskip("matplotlib")
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():

@@ -3,11 +3,10 @@ import json
 
 import pytest
 import sample
+from forms import render_card, render_markdown
 from rendered import foreign, numbers, render, table_with
 
 from fairerclip._util.numbers import bare
-from fairerclip.report.card import render_card
-from fairerclip.report.markdown import render_markdown
 from fairerclip.report.markdown_text import block, escape
 
 
@@ -71,23 +70,25 @@ def test_the_front_is_shown_with_the_chosen_point_and_zero_shot(results, page):
 
 
 def test_retrieval_probes_and_the_rest_have_their_numbers(results, page):
-    skews = [row for rows in table_with(page, "", "zero-shot", "FairerCLIP") for row in rows]
+    (skews,) = table_with(page, "prompt", "figure")
     first = results["retrieval"]["queries"][0]
     skew = first["before"]["max_skew"]
-    shown = next(row for row in skews if row[0] == "MaxSkew")
-    assert numbers(shown[1]) == pytest.approx([skew["value"], skew["low"], skew["high"]], abs=6e-4)
+    assert skews[0][:2] == [first["name"], "MaxSkew"]
+    assert numbers(skews[0][2]) == pytest.approx([skew["value"], skew["low"], skew["high"]], abs=6e-4)
     (probes,) = table_with(page, "attribute", "probe")
     assert [numbers(row[3]) for row in probes] == [
         percents(p["value"], p["low"], p["high"]) for p in results["probes"]
     ]
-    (dependence,) = table_with(page, "", "of", "on")
+    (composition,) = table_with(page, "prompt", "group", "of all")
+    assert [numbers(row[4]) for row in composition[:2]] == [[n] for n in first["after"]["counts"]]
+    (dependence,) = table_with(page, "of", "on")
     for row, part in zip(dependence, results["dependence"], strict=True):
         found = [part["value"], part["low"], part["high"], part["p_value"]]
-        assert numbers(row[5]) == pytest.approx(found, abs=6e-4)
+        assert numbers(row[4]) + numbers(row[5]) == pytest.approx(found, abs=6e-4)
     (wording,) = table_with(page, "template", "Average")
-    assert [row[0].startswith("→") for row in wording] == [True, False, False, False]
-    (spaces,) = table_with(page, "", "space")
-    assert len(spaces) == len(results["representation"])
+    assert [row[0].endswith(" (used)") for row in wording] == [True, False, False, False]
+    (spaces,) = table_with(page, "embeddings", "space")
+    assert [row[1] for row in spaces[::4]] == [row["space"] for row in results["representation"]]
 
 
 def test_sections_that_are_null_are_left_out():
@@ -184,7 +185,7 @@ def test_line_breaks_do_not_end_a_cell_and_names_call_nobody():
 
 def test_a_command_that_is_none_of_ours_is_not_shown(results):
     bad = copy.deepcopy(results)
-    bad["model"]["command"] = "fit\n```\n<script>alert(1)</script>\n````\n# x"
+    bad["model"]["command"] = "fairerclip fit x\n```\n<script>alert(1)</script>\n````\n# x"
     bad["plane"]["command"] += " && curl example.org"
     text = render_markdown(bad)
     assert foreign(render(text)) == (set(), 0)

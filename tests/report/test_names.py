@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 import sample
+from forms import DRAWINGS, csv_rows, metadata, render_card, render_markdown, render_page, terminal
 from rendered import render
-from rich.console import Console
 from test_page import Reader
 
 from fairerclip._util.numbers import percent, significant, with_interval
-from fairerclip.cli.audit_tables import tables as terminal_tables
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics import names
 from fairerclip.metrics.names import (
@@ -28,10 +27,6 @@ from fairerclip.metrics.names import (
     REPRESENTATION,
     RETRIEVAL,
 )
-from fairerclip.report import render_page
-from fairerclip.report.card import metadata, render_card
-from fairerclip.report.csv_tables import tables as csv_tables
-from fairerclip.report.markdown import render_markdown
 
 DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
@@ -60,19 +55,15 @@ def results():
 @pytest.fixture(scope="module")
 def forms(results):
     """Text of every form, spaces squeezed; the page without its data."""
-    console = Console(width=400, file=io.StringIO())
-    for table in terminal_tables(results):
-        console.print(table)
-    made = csv_tables(results)
     page = Reader(DATA.sub("", render_page(results)))
     return {
         "page": squeezed(
             " ".join(page.section(name) for name in ("summary", "groups", "retrieval", "reading"))
         ),
-        "terminal": squeezed(console.file.getvalue()),
+        "terminal": squeezed(terminal(results)),
         "markdown": squeezed(" ".join(render(render_markdown(results)).text)),
         "card": squeezed(render_card(results)),
-        "csv": squeezed("\n".join(csv_bytes(rows).decode() for rows in made.values())),
+        "csv": squeezed("\n".join(csv_bytes(rows).decode() for rows in csv_rows(results).values())),
     }
 
 
@@ -140,7 +131,7 @@ def test_probes_and_dependence_are_the_same_text_in_every_form(results, forms):
 
 
 def test_tables_for_machines_keep_the_numbers_and_add_the_name(results):
-    rows = csv_tables(results)["figures"]
+    rows = csv_rows(results)["figures"]
     assert {row["figure"]: row["label"] for row in rows} == {n: f.label for n, f in FIGURES.items()}
     text = csv_bytes(rows).decode()
     first = next(csv.DictReader(io.StringIO(text)))
@@ -179,8 +170,6 @@ def test_comparisons_and_drawings_have_the_names_of_the_table(results):
     heads = [head.removesuffix(" [95 %]") for head in accuracy.COLUMNS]
     assert heads == [f.short for f in list(FIGURES.values())[:5]]
     pytest.importorskip("matplotlib")
-    from fairerclip.report.drawings import DRAWINGS
-
     (axes,) = DRAWINGS["front"](results).axes
     assert axes.get_xlabel().startswith(FIGURES["average"].axis)
     assert axes.get_ylabel().startswith(FIGURES["worst_group"].axis)

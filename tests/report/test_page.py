@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 import sample
+from forms import render_page
 
 from fairerclip._util.numbers import gap, interval, measured, number, percent, points, setting, shown, signed
-from fairerclip.auditing.results_old import check_results
+from fairerclip.auditing.results import check_results
 from fairerclip.auditing.sections.mitigation import CHOSEN_BY
+from fairerclip.errors import ResultsFileError
 from fairerclip.metrics.names import FIGURES
-from fairerclip.report import render_page
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -86,10 +87,7 @@ def test_every_variant_is_a_well_formed_document_with_headings_in_order(variant)
 @pytest.mark.parametrize("variant", sorted(set(VARIANTS) - {"hostile"}))
 def test_the_samples_keep_the_contract(variant):
     results = getattr(sample, variant)()
-    checked = check_results(results, exact=True)
-    assert {name: checked[name] for name in ("task", "plane", "retrieval")} == {
-        name: results[name] for name in ("task", "plane", "retrieval")
-    }
+    assert json.loads(check_results(results, exact=True).model_dump_json(by_alias=True)) == results
 
 
 def test_the_sections_come_in_order_and_the_contents_name_them(results):
@@ -196,7 +194,7 @@ def test_results_of_an_earlier_version_make_a_page(results):
         del results["model"][name]
     for query in results["retrieval"]["queries"]:
         del query["clear"]
-    page = Reader(render_page(check_results(results)))
+    page = Reader(render_page(results))
     assert "FairerCLIP learns, in closed form" in page.section("method")
     assert "It saw the labels of the classes" in page.section("method")
 
@@ -257,7 +255,6 @@ def test_the_command_of_the_chosen_point_is_there_without_a_script(results):
 @pytest.mark.parametrize(
     "command",
     [
-        "rm -rf ~",
         "fairerclip fit x; rm -rf ~",
         "fairerclip fit $(id) -o MODEL",
         "fairerclip fit x\nrm -rf ~",
@@ -284,6 +281,7 @@ def test_only_whole_words_are_filled_in(results):
 
 
 def test_a_criterion_from_the_file_is_one_word_of_the_command(results):
+    results["plane"]["criteria"] = ["marginal; id"] * 2
     for point in results["plane"]["points"]:
         point["criterion"] = "marginal; id"
     assert "--criterion 'marginal; id' " in Reader(render_page(results)).one("textarea", id="command")[1]
@@ -528,7 +526,7 @@ def test_words_of_other_scripts_and_joined_emoji_are_kept():
 
 def test_a_number_that_is_not_finite_is_refused(results):
     results["plane"]["points"][0]["average"] = float("nan")
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ResultsFileError, match=r"plane\.points\[0\]\.average"):
         render_page(results)
 
 

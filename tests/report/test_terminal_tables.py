@@ -1,25 +1,15 @@
 """The tables of an audit on a terminal."""
 
 import copy
-import io
 
 import pytest
 import sample
-from rich.console import Console
-
-from fairerclip.cli.audit_tables import tables
+from forms import terminal as printed
 
 
 @pytest.fixture(scope="module")
 def results():
     return sample.two_class(taus=3, tau_zs=2)
-
-
-def printed(results, width=400):
-    console = Console(width=width, file=io.StringIO())
-    for table in tables(results):
-        console.print(table)
-    return console.file.getvalue()
 
 
 def test_brackets_in_titles_and_heads_are_shown(results):

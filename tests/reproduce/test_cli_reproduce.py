@@ -5,7 +5,7 @@ import pytest
 import fairerclip.encoders.loading
 from fairerclip.data import save_task, simulate
 from fairerclip.encoders import ModelChoice
-from fairerclip.study.paper import paper_figures as figures
+from fairerclip.study.paper import heatmaps
 from fairerclip.study.paper.entries import ENTRIES
 from fairerclip.study.paper.task_source import backbone_of, published_backbone
 from trees import RandomEncoder, birds, faces
@@ -102,7 +102,7 @@ def test_all_is_lenient_on_absent_datasets_and_strict_on_those_that_are_there(ru
 
 
 def test_a_table_whose_every_part_failed_has_failed(run, small, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "plane", broken)
+    monkeypatch.setattr(heatmaps, "plane", broken)
     code, _, err = run("reproduce", "heatmaps", "-o", tmp_path, "--quick", "--jobs", "1")
     assert code == 1
     assert "heatmaps: blond, plane: ArithmeticError: no luck" in err

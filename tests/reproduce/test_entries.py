@@ -6,36 +6,45 @@ import pytest
 from sklearn.base import clone
 
 from fairerclip import FairerCLIP
+from fairerclip.auditing.group_results import StageReport
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import KeptRunWarning
 from fairerclip.experiment import Experiment
-from fairerclip.report.document import Document
 from fairerclip.study import jobs
 from fairerclip.study.paper import ablation, accuracy, fits
+from fairerclip.study.paper.answers import FitAnswer
 from fairerclip.study.paper.context import Context, ReproduceOptions, job
 from fairerclip.study.paper.entries import ENTRIES, chosen_entries
-from fairerclip.study.paper.reproduce import read, reproduce, run_entry
+from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.paper.reproduce import reproduce, run_entry
 from fairerclip.study.paper.task_source import TaskSource, Unavailable
 from fairerclip.study.paper.task_source import small as small_task
+from fairerclip.study.workers import Failure
 
 QUICK = ReproduceOptions(quick=True, jobs=1)
+
+
+def report_of(experiment, predicted):
+    return StageReport.model_validate(experiment.report(experiment.task.test, predicted).as_dict())
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in ENTRIES])
 def test_every_entry_runs_on_the_simulation(name, small, tmp_path):
     result = reproduce(chosen_entries([name]), TaskSource("simulated"), tmp_path, QUICK)[0]
-    assert not result["failures"], result["failures"]
-    written = read(tmp_path / f"{name}.json")
-    assert next(iter(written)) == "source"
-    assert "Simulated" in written["source"]
-    assert Document.from_dict(written["document"]).to_markdown() == (tmp_path / f"{name}.md").read_text()
+    assert not result.failures, result.failures
+    written = jobs.read_stored(tmp_path / f"{name}.json", EntryResult)
+    assert written.as_dict() == result.as_dict()
+    assert next(iter(written.as_dict())) == "source"
+    assert "Simulated" in written.source
+    assert written.document.to_markdown() == (tmp_path / f"{name}.md").read_text()
+    assert written.document.to_html() == (tmp_path / f"{name}.html").read_text()
     assert (tmp_path / f"{name}.md").read_text().startswith("**Simulated tasks")
     page = (tmp_path / f"{name}.html").read_text()
     assert page.index("Simulated tasks") < page.index("<h1>")
     assert "<script" not in page
-    assert all(task["digest"].startswith("sha256:") for task in written["tasks"])
-    assert bool(written["tasks"]) == (name != "implementation")
-    assert written["results"]
+    assert all(task.digest.startswith("sha256:") for task in written.tasks)
+    assert bool(written.tasks) == (name != "implementation")
+    assert written.results
 
 
 def test_what_was_run_is_not_run_again(small, tmp_path, monkeypatch):
@@ -51,8 +60,8 @@ def test_what_was_run_is_not_run_again(small, tmp_path, monkeypatch):
     monkeypatch.setattr("fairerclip.model.estimator.FairerCLIP.fit", refuse)
     again = reproduce(entries, TaskSource("simulated"), tmp_path, QUICK, overwrite=True)
     for one, other in zip(first, again, strict=True):
-        assert not other["failures"]
-        assert one["document"] == other["document"]
+        assert not other.failures
+        assert one.document == other.document
 
 
 def test_one_failing_part_is_told_and_does_not_stop_the_rest(small, tmp_path, monkeypatch):
@@ -61,13 +70,10 @@ def test_one_failing_part_is_told_and_does_not_stop_the_rest(small, tmp_path, mo
 
     monkeypatch.setattr(fits, "preset_model", broken)
     result = reproduce(chosen_entries(["intrinsic"]), TaskSource("simulated"), tmp_path, QUICK)[0]
-    assert any("no luck" in text for text in result["failures"])
-    table = result["document"]["tables"][0]
-    failed = [row for row in table["rows"] if "failed: LinAlgError: no luck" in row]
-    assert len(failed) == 2
-    assert any(
-        row[0] == "Zero-shot" and row[2] is not None and "failed" not in row[2] for row in table["rows"]
-    )
+    assert any("no luck" in text for text in result.failures)
+    rows = result.document.tables[0].rows
+    assert sum("failed: LinAlgError: no luck" in row for row in rows) == 2
+    assert any(row[0] == "Zero-shot" and row[2].value is not None for row in rows)
 
 
 def test_an_entry_that_breaks_is_told(tmp_path):
@@ -76,7 +82,7 @@ def test_an_entry_that_breaks_is_told(tmp_path):
 
     entry = replace(chosen_entries(["implementation"])[0], run=broken)
     result = run_entry(entry, TaskSource("simulated"), QUICK, tmp_path, "", lambda done, total: None)
-    assert result["failures"] == ["KeyError: 'gone'"]
+    assert result.failures == ("KeyError: 'gone'",)
 
 
 def test_failed_jobs_are_not_kept(small, tmp_path):
@@ -84,6 +90,7 @@ def test_failed_jobs_are_not_kept(small, tmp_path):
     wrong = job(
         experiment,
         fits.fit_tuned,
+        FitAnswer,
         "x",
         parameters={"tau": 2.0},
         labels="target",
@@ -91,7 +98,7 @@ def test_failed_jobs_are_not_kept(small, tmp_path):
         taus=None,
         tau_zs=None,
     )
-    assert "tau must be" in jobs.run_jobs([wrong], tmp_path, 1)[0]["error"]
+    assert "tau must be" in jobs.run_jobs([wrong], tmp_path, processes=1)[0].error
     assert not list(tmp_path.iterdir())
 
 
@@ -100,6 +107,7 @@ def test_a_kept_answer_that_cannot_be_read_is_made_again(small, tmp_path):
     one = job(
         experiment,
         fits.fit_tuned,
+        FitAnswer,
         "x",
         parameters={"n_features": 50},
         labels="target",
@@ -107,12 +115,12 @@ def test_a_kept_answer_that_cannot_be_read_is_made_again(small, tmp_path):
         taus=[0.0, 0.5],
         tau_zs=[0.0],
     )
-    answer = jobs.run_jobs([one], tmp_path, 1)[0]
-    one.file(tmp_path).write_text('{"key": 1')
+    answer = jobs.run_jobs([one], tmp_path, processes=1)[0]
+    (tmp_path / one.file).write_text('{"key": 1')
     with pytest.warns(KeptRunWarning, match="is run again"):
-        again = jobs.run_jobs([one], tmp_path, 1)[0]
-    assert again["report"] == answer["report"]
-    assert one.read(tmp_path) == again
+        again = jobs.run_jobs([one], tmp_path, processes=1)[0]
+    assert again.report == answer.report
+    assert jobs.read_kept(tmp_path / one.file, one) == again
 
 
 def test_a_share_is_kept_of_every_cell():
@@ -134,28 +142,28 @@ def test_the_negative_class_is_the_one_that_is_not_positive():
     experiment = Experiment.of(task)
     predicted = experiment.zero_shot(task.test)
     y, s = experiment.labels(task.test)
-    figures = accuracy.group_figures(experiment.report(task.test, predicted).as_dict())
+    figures = accuracy.mean_figures([report_of(experiment, predicted)])
     recall = {
         (c, v): (predicted[(y == c) & (s == v)] == c).mean()
         for c in task.class_names
         for v in ("female", "male")
     }
     low, high = task.class_names
-    assert figures["eod"] == pytest.approx(abs(recall[high, "female"] - recall[high, "male"]))
-    assert figures["eod_negative"] == pytest.approx(abs(recall[low, "female"] - recall[low, "male"]))
-    assert figures["eod"] != pytest.approx(figures["eod_negative"])
+    assert figures.eod == pytest.approx(abs(recall[high, "female"] - recall[high, "male"]))
+    assert figures.eod_negative == pytest.approx(abs(recall[low, "female"] - recall[low, "male"]))
+    assert figures.eod != pytest.approx(figures.eod_negative)
 
 
 def test_seeds_are_averaged_with_their_spread():
     task = simulate("waterbirds", scale=0.05, width=32)
     experiment = Experiment.of(task)
     y, _ = experiment.labels(task.test)
-    perfect = experiment.report(task.test, y).as_dict()
-    guess = experiment.report(task.test, experiment.zero_shot(task.test)).as_dict()
+    perfect = report_of(experiment, y)
+    guess = report_of(experiment, experiment.zero_shot(task.test))
     figures = accuracy.mean_figures([perfect, guess])
-    assert figures["average"] == pytest.approx((1 + guess["average"]) / 2)
-    assert figures["average_sd"] == pytest.approx((1 - guess["average"]) / np.sqrt(2))
-    assert accuracy.mean_figures([guess])["average_sd"] is None
+    assert figures.average == pytest.approx((1 + guess.average) / 2)
+    assert figures.average_sd == pytest.approx((1 - guess.average) / np.sqrt(2))
+    assert accuracy.mean_figures([guess]).average_sd is None
 
 
 def test_a_suite_runs_and_says_what_is_missing(small, tmp_path):
@@ -164,9 +172,9 @@ def test_a_suite_runs_and_says_what_is_missing(small, tmp_path):
     save_task(simulate("celeba", scale=0.002, width=32), suite / "celeba_blond.npz")
     source = TaskSource("suite", suite)
     result = reproduce(chosen_entries(["spurious", "fairface"]), source, tmp_path / "o", QUICK)
-    assert result[0]["source"].startswith("Task files of suite/")
-    assert result[0]["failures"] == ["waterbirds: there is no waterbirds.npz in the suite"]
-    assert "cannot run on this source" in result[1]["failures"][0]
+    assert result[0].source.startswith("Task files of suite/")
+    assert result[0].failures == ("waterbirds: there is no waterbirds.npz in the suite",)
+    assert "cannot run on this source" in result[1].failures[0]
     assert "spurious" in (tmp_path / "o" / "index.md").read_text()
     with pytest.raises(Unavailable, match=r"fairface\.npz"):
         source.tasks("fairface")
@@ -215,8 +223,8 @@ def asked(monkeypatch, name, source):
     found = {}
 
     def refuse(self, jobs):
-        found.update({one.key["title"]: one.arguments for one in jobs})
-        return [{"error": "not run"} for _ in jobs]
+        found.update({one.title: one.arguments for one in jobs})
+        return [Failure("not run") for _ in jobs]
 
     monkeypatch.setattr(Context, "run", refuse)
     monkeypatch.setattr(Context, "compare", lambda *arguments: {})
@@ -255,12 +263,12 @@ def test_a_chosen_point_is_the_model_that_its_parameters_fit(labels):
     parameters = {**FairerCLIP.preset("celeba").get_params(), "n_features": 60}
     grid = {"taus": [0.0, 0.8, 3.0], "tau_zs": [0.2, 0.7]}
     answer = fits.fit_tuned(experiment, parameters, labels, 3, **grid)
-    chosen = answer["chosen"]
+    chosen = answer.chosen.model_dump()
     assert chosen != {"tau": parameters["tau"], "tau_z": parameters["tau_z"]}
     both = {"tau_text": chosen["tau"], "tau_z_text": chosen["tau_z"]}
     fresh = experiment.fit(FairerCLIP(**{**parameters, **chosen, **both, "random_state": 3}), labels)
     test = experiment.task.test
-    assert answer["report"] == experiment.report(test, fresh.predict(test.X)).as_dict()
+    assert answer.report == report_of(experiment, fresh.predict(test.X))
     if labels == "none":
         kept = experiment.fit(FairerCLIP(**{**fresh.get_params(), "refine": False}), labels)
         assert (kept.pseudo_labels_ != fresh.pseudo_labels_).any()
@@ -271,8 +279,8 @@ def test_the_plane_of_the_papers_method_is_one_curve():
     changed = {"n_features": 60, "gamma_text": 1e-2, "dtype": "float64"}
     model = FairerCLIP.preset("waterbirds").set_params(**changed)
     answer = fits.plane(experiment, model.get_params(), "target", 0, [0.4, 2.0], [0.0, 0.5])
-    scale = 1 + 0.5 * answer["rescale"]
-    assert len(answer["points"]) == 4
+    scale = 1 + 0.5 * answer.rescale
+    assert len(answer.points) == 4
     rows = experiment.task.test.X
     for tau in (0.4, 2.0):
         one = experiment.fit(clone(model).set_params(tau=tau, tau_z=0.5), "target")
@@ -283,7 +291,7 @@ def test_the_plane_of_the_papers_method_is_one_curve():
 
 def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
     result = reproduce(chosen_entries(["training-time"]), TaskSource("simulated"), tmp_path, QUICK)[0]
-    table = result["document"]["tables"][0]
+    table = result.as_dict()["document"]["tables"][0]
     assert table["columns"][:3] == ["method", "D", "seconds, one fit"]
     rows = {row[0]: row for row in table["rows"]}
     assert rows["FairerCLIP as in the paper (fixed)"][1] == "300"
@@ -295,7 +303,7 @@ def test_training_is_timed_at_the_published_size_and_at_ours(small, tmp_path):
 
 
 def test_the_information_page_says_which_published_hsic_is_out_of_reach(small, tmp_path):
-    result = reproduce(chosen_entries(["information"]), TaskSource("simulated"), tmp_path, QUICK)[0]
+    result = reproduce(chosen_entries(["information"]), TaskSource("simulated"), tmp_path, QUICK)[0].as_dict()
     (one,) = TaskSource("simulated").tasks("waterbirds")
     p = np.mean(one.task.test.y)
     bound = 4 * p**2 * (1 - p) ** 2

@@ -279,7 +279,7 @@ def test_a_dataset_that_cannot_be_embedded_is_tried_once(tmp_path, monkeypatch):
         file.write_bytes(b"no picture")
     tried = []
     monkeypatch.setattr(
-        fairerclip.encoders, "load", lambda name, **options: tried.append(name) or RandomEncoder(name)
+        fairerclip.encoders.loading, "load", lambda name, **options: tried.append(name) or RandomEncoder(name)
     )
     source = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", [ModelChoice("M")]))
     for _ in range(2):

@@ -68,9 +68,9 @@ def test_a_searched_model_of_the_benchmark_is_that_of_the_public_search(
 def test_a_method_of_the_benchmark_is_that_of_the_comparison(resampled, file, task):
     found = resampled.run_split(file, 0, "orth-cali", 10, original=True)
     run = run_method(BY_KEY["orth-cali"], Experiment.of(task), 0)
-    assert (found["chosen"], found["offsets"]) == (run["chosen"], run["offsets"])
+    assert (found["chosen"], tuple(found["offsets"])) == (run.chosen, run.offsets)
     names = np.array(task.class_names)
-    assert found["cells"] == right_by_cell(task, names[run["predicted"]])
+    assert found["cells"] == right_by_cell(task, names[list(run.predicted)])
 
 
 def test_the_verdict_counts_every_row_that_sees_no_more_labels(resampled, file, task, tmp_path, capsys):

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import Any, Literal
 
 NOTHING = "–"
 MINUS = "−"
@@ -120,14 +120,38 @@ def significant(value: float | None, digits: int = 3) -> str:
     return MINUS + text[1:] if text.startswith("-") else text
 
 
+Kind = Literal[
+    "percent",  # a share
+    "gap",  # the size of a difference of two shares
+    "bare",  # either, where the head of the table says the unit
+    "points",  # a difference of two shares, with its sign
+    "change",  # the same without the unit
+    "number",
+    "fine",  # a number with one decimal more
+    "signed",
+    "seconds",
+    "tenths",  # seconds of what takes long
+    "whole",
+    "count",  # of rows, which may be a fraction
+    "setting",
+    "significant",
+]
+"""How a number is written."""
 _PLAIN: dict[str, Callable[[float | None], str]] = {
     "percent": bare,
     "gap": bare,
     "bare": bare,
     "points": points,
+    "change": points,
     "number": number,
     "fine": lambda x: number(x, 4),
     "signed": signed,
+    "seconds": lambda x: number(x, 2),
+    "tenths": lambda x: number(x, 1),
+    "whole": lambda x: number(x, 0),
+    "count": lambda x: NOTHING if x is None else count(x),
+    "setting": lambda x: NOTHING if x is None else setting(x),
+    "significant": significant,
 }
 _UNITS = {"percent": f"{SPACE}%", "gap": f"{SPACE}points", "points": f"{SPACE}points"}
 

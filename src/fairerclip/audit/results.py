@@ -2,4 +2,4 @@
 
 from fairerclip._util.moved import moved
 
-__getattr__ = moved(__name__, "fairerclip.auditing.results_old")
+__getattr__ = moved(__name__, "fairerclip.auditing.results")

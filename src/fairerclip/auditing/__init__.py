@@ -1,1 +1,14 @@
 """How a CLIP model treats groups: one task looked at from every side, or many models side by side."""
+
+from fairerclip._util.lazy import lazy
+
+_HOMES = {
+    "AuditOptions": "run",
+    "AuditResults": "results",
+    "audit_task": "run",
+    "read_results": "results",
+    "write_results": "results",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - kept in one place, in order
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -7,27 +7,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter, ValidationError
 
 from fairerclip._util.extras import require
 from fairerclip._util.files import atomic_file, check_free
+from fairerclip.auditing.validation import Called, Part, Scalar, refusal
 from fairerclip.data import open_task, save_task
 from fairerclip.data.build import Encode, build_task, encoded_prompts, from_dataset, text_encoder
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.encoders.choice import ModelChoice
-from fairerclip.encoders.embed import embed_dataset, embed_prompts
-from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
 from fairerclip.metrics.names import FIGURES
 
-TASK_ENDINGS = (".npz", ".safetensors")
+if TYPE_CHECKING:
+    from fairerclip.encoders.choice import ModelChoice
+    from fairerclip.encoders.encoder import Encoder
+
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 MAX_ABOUT_BYTES = 1 << 20
 
@@ -52,24 +54,6 @@ class AuditRow:
         return {**about, **self.report.as_dict()}
 
 
-def task_files(paths: Sequence[Path]) -> list[Path]:
-    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir() and not (path / "task.toml").is_file():
-            found = sorted(
-                f for f in path.iterdir() if f.suffix in TASK_ENDINGS or (f / "task.toml").is_file()
-            )
-            if not found:
-                raise TaskFileError(
-                    f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
-                )
-            files += found
-        else:
-            files.append(path)
-    return files
-
-
 @dataclass(frozen=True)
 class ModelTask:
     """The task of one model that was written, and sentences on what did not match."""
@@ -86,7 +70,7 @@ def tasks_of_models(
     stores: Path,
     file: Callable[[ModelChoice], Path],
     *,
-    load: Callable[[ModelChoice], Encoder] = ModelChoice.load,
+    load: Callable[[ModelChoice], Encoder] | None = None,
     workers: int = 2,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[ModelTask]:
@@ -99,13 +83,15 @@ def tasks_of_models(
     models : each has a store of its own.
     stores : folder of the stores. Targets that share it share the embeddings of the images.
     file : where the task of a model is written.
-    load : opens a model.
+    load : opens a model; by default as it says itself.
     workers : threads that decode images.
     progress : called with a model's label, the images gone through, and their number.
     """
+    from fairerclip.encoders.embed import embed_dataset, embed_prompts
+
     made = []
     for model in models:
-        encoder = load(model)
+        encoder = model.load() if load is None else load(model)
         place = stores / f"{model.file_name}.store"
         told = None if progress is None else partial(_tell, progress, model.label, len(index))
         embed_dataset(index, encoder, place, workers=workers, progress=told)
@@ -148,26 +134,30 @@ def _write(
     return save_task(task, file, overwrite=True), tuple(notes)
 
 
-def read_models(path: Path) -> dict[str, dict[str, Any]]:
-    """What is known of the models: task name → {label, parameters, data}."""
+class KnownModel(Part):
+    """What a plot shows of a model: its label instead of the file's name, its size, and what it was trained on."""
+
+    label: Scalar = None
+    parameters: Annotated[float, Field(gt=0), Called("a number above 0")] | None = None
+    data: Scalar = None
+
+
+def read_models(path: Path) -> dict[str, KnownModel]:
+    """Return what a file tells of models, by the name of the task."""
     about = read_strict_json(path, TaskFileError, limit=MAX_ABOUT_BYTES)
-    good = isinstance(about, dict) and all(
-        isinstance(v, dict) and set(v) <= {"label", "parameters", "data"} for v in about.values()
-    )
-    if not good:
-        raise TaskFileError(f"{path}: expected an object from task name to {{label, parameters, data}}")
-    for name, known in about.items():
-        size = known.get("parameters", 1)
-        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < float("inf"):
-            raise TaskFileError(f"{path}: the parameters of {name!r} must be a number above 0; got {size!r}")
-    return dict(about)
+    try:
+        return TypeAdapter(dict[str, KnownModel]).validate_python(about)
+    except ValidationError as error:
+        raise TaskFileError(
+            f"{path}: expected an object from task name to {{label, parameters, data}}; {refusal(error)}"
+        ) from None
 
 
 def audit_tasks(
     files: Sequence[Path],
     sensitive: Sequence[str] | None = None,
     split: str | None = None,
-    about: Mapping[str, Mapping[str, Any]] | None = None,
+    about: Mapping[str, KnownModel] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[AuditRow]:
     """Audit each task file zero-shot; best worst group first.
@@ -179,7 +169,7 @@ def audit_tasks(
         raise ParameterError(f"something is said of {', '.join(unknown)}, but there is no task of that name")
     rows = []
     for done, file in enumerate(files, 1):
-        rows.append(_audit(file, sensitive, split, (about or {}).get(file.stem, {})))
+        rows.append(_audit(file, sensitive, split, (about or {}).get(file.stem, KnownModel())))
         if progress is not None:
             progress(done, len(files))
     kinds = {(row.split, row.rows, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
@@ -191,20 +181,18 @@ def audit_tasks(
     return sorted(rows, key=lambda row: -row.report.worst.accuracy)
 
 
-def _audit(
-    file: Path, sensitive: Sequence[str] | None, split: str | None, about: Mapping[str, Any]
-) -> AuditRow:
+def _audit(file: Path, sensitive: Sequence[str] | None, split: str | None, about: KnownModel) -> AuditRow:
     experiment = Experiment.of(open_task(file), sensitive)
     name = split or experiment.evaluation_split()
     if name is None:
         raise LabelError(f"{file}: no split has both target and sensitive labels")
     rows = experiment.task.split(name)
     return AuditRow(
-        label=str(about.get("label", file.stem)),
+        label=file.stem if about.label is None else str(about.label),
         split=name,
         report=experiment.report(rows, experiment.zero_shot(rows)),
-        parameters=float(about["parameters"]) if "parameters" in about else None,
-        data=str(about["data"]) if "data" in about else None,
+        parameters=about.parameters,
+        data=None if about.data is None else str(about.data),
         rows=None if rows.ids is None else _digest(rows.ids),
     )
 

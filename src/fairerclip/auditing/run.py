@@ -6,34 +6,46 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairerclip._util.checks import check_confidence, check_range
-from fairerclip.auditing.findings import attribute_name
-from fairerclip.auditing.results_format import FORMAT, VERSION
-from fairerclip.auditing.results_old import check_results
-from fairerclip.auditing.sections.dependence import audit_dependence
+from fairerclip.auditing.findings import attribute_name, base_name, find
+from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.recommendation import recommend
+from fairerclip.auditing.results import (
+    FORMAT,
+    VERSION,
+    AuditResults,
+    DependenceRow,
+    Finding,
+    GroupSize,
+    Labels,
+    MadeWith,
+    ProbeRow,
+    RepresentationRow,
+    SettingsSection,
+    TaskSection,
+    WordingSection,
+    made,
+)
+from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
+from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
-    base_name,
     mitigate,
     model_section,
     plane_section,
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
-from fairerclip.auditing.sections.representation import audit_representation
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
-from fairerclip.auditing.software import made
-from fairerclip.auditing.verdict import judge
 from fairerclip.data import Split, Task
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
-from fairerclip.metrics import seed_spread
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
 
@@ -74,7 +86,7 @@ class AuditOptions:
     """
 
     split: str | None = None
-    labels: str = "target"
+    labels: Labels = "target"
     k: int | None = None
     permutations: int = 199
     seeds: int = 3
@@ -92,7 +104,7 @@ def audit_task(
     model: FairerCLIP | None = None,
     fitted: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[dict[str, Any], FairerCLIP | None]:
+) -> tuple[AuditResults, FairerCLIP | None]:
     """Audit one task, before and after mitigation.
 
     Parameters
@@ -107,8 +119,8 @@ def audit_task(
 
     Returns
     -------
-    results : dict
-        JSON-ready; `fairerclip.auditing.results_old.write_results` writes them.
+    results : AuditResults
+        `fairerclip.auditing.results.write_results` writes them.
     model : FairerCLIP or None
         What is shown as "after", fitted.
     """
@@ -134,40 +146,63 @@ def audit_task(
     mitigation = _mitigation(experiment, model, fitted, options, split_name if labelled else None)
     after = None if mitigation is None else mitigation.model
     step()
-    results: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "task": _task_section(experiment, options.source),
-        "settings": {
-            "split": split_name,
-            "chosen_on": _chosen_on(mitigation),
-            "confidence": options.confidence,
-            "seed": options.seed,
-            "permutations": options.permutations,
-            "small": SMALL_GROUP,
-        },
-        "model": None if mitigation is None else model_section(experiment, options.source, mitigation),
-        "groups": _groups_section(experiment, split, mitigation, options) if labelled else None,
-    }
+    chosen_on = (
+        None if mitigation is None or mitigation.chosen_by in (None, "given") else mitigation.chosen_on
+    )
+    settings = SettingsSection(
+        split=split_name,
+        chosen_on=chosen_on,
+        confidence=options.confidence,
+        seed=options.seed,
+        permutations=options.permutations,
+        small=SMALL_GROUP,
+    )
+    groups = None
+    if labelled:
+        labels = None if mitigation is None else mitigation.labels
+        groups = groups_section(
+            experiment, split, after, labels=labels, seeds=options.seeds, confidence=options.confidence
+        )
     step()
-    results["scores"] = scores_section(experiment, split, after) if labelled else None
-    results["picture"] = picture_section(experiment, split, after, options.seed) if labelled else None
-    results["plane"] = (
-        None
-        if mitigation is None
-        else plane_section(experiment, options.source, mitigation, options.confidence)
+    scores = scores_section(experiment, split, after) if labelled else None
+    picture = picture_section(experiment, split, after, options.seed) if labelled else None
+    plane = None
+    if mitigation is not None:
+        plane = plane_section(experiment, options.source, mitigation, options.confidence)
+    step()
+    retrieval = retrieval_section(
+        experiment, split_name, after, options.k, seed=options.seed, confidence=options.confidence
     )
     step()
-    results["retrieval"] = _retrieval(experiment, split_name, split, after, options)
+    readable = _readable(experiment, split, after, options, step)
+    wording = _wording(experiment, split_name, options) if labelled else None
+    sections = AuditResults(
+        format=FORMAT,
+        version=VERSION,
+        made=MadeWith.model_validate({**made(), "seconds": round(time.perf_counter() - started, 3)}),
+        task=_task_section(experiment, options.source),
+        settings=settings,
+        model=None if mitigation is None else model_section(experiment, options.source, mitigation),
+        verdict=(),
+        findings=(),
+        groups=groups,
+        scores=scores,
+        picture=picture,
+        plane=plane,
+        retrieval=retrieval,
+        probes=readable.probes,
+        dependence=readable.dependence,
+        wording=wording,
+        representation=readable.representation,
+        limits=LIMITS,
+    )
+    notes = [Finding(level="note", text=note) for note in readable.notes]
+    told = {
+        "verdict": recommend(sections).sentences,
+        "findings": (*(found.finding for found in find(sections)), *notes),
+    }
     step()
-    notes: list[str] = []
-    results |= _readable(experiment, split, after, options, notes, step)
-    results["wording"] = _wording(experiment, split_name, options) if labelled else None
-    results["limits"] = list(LIMITS)
-    results |= judge(results, notes)
-    results["made"] = made(seconds=round(time.perf_counter() - started, 3))
-    step()
-    return check_results(results, exact=True), after
+    return sections.model_copy(update=told), after
 
 
 def _check(options: AuditOptions, n: int) -> None:
@@ -218,47 +253,13 @@ def _mitigation(
     return Mitigation(model, None, "given")
 
 
-def _chosen_on(mitigation: Mitigation | None) -> str | None:
-    chosen = mitigation is not None and mitigation.chosen_by not in (None, "given")
-    return mitigation.chosen_on if mitigation is not None and chosen else None
+class _Readable(NamedTuple):
+    """What can be read of S from embeddings and predictions, and sentences on what could not be tried."""
 
-
-def _groups_section(
-    experiment: Experiment, split: Split, mitigation: Mitigation | None, options: AuditOptions
-) -> dict[str, Any]:
-    before = None if experiment.text is None else experiment.zero_shot(split)
-    section: dict[str, Any] = dict.fromkeys(("before", "after", "changes", "group_changes", "seeds"))
-    after = None if mitigation is None else mitigation.model.predict(split.X)
-    if before is not None and after is not None:
-        section |= experiment.paired_report(split, before, after, options.confidence).as_dict()
-    elif before is not None:
-        section["before"] = experiment.report(split, before, options.confidence).as_dict()
-    elif after is not None:
-        section["after"] = experiment.report(split, after, options.confidence).as_dict()
-    if mitigation is not None and mitigation.labels is not None and options.seeds > 1:
-        section["seeds"] = _seeds(experiment, split, mitigation.model, mitigation.labels, options.seeds)
-    return section
-
-
-def _seeds(
-    experiment: Experiment, split: Split, first: FairerCLIP, labels: str, seeds: int
-) -> dict[str, Any]:
-    """The chosen point fitted anew with other seeds, evaluated on the same rows."""
-    reports = [experiment.report(split, first.predict(split.X))]
-    for seed in range(1, seeds):
-        again = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
-        experiment.fit(again, labels)
-        reports.append(experiment.report(split, again.predict(split.X)))
-    return {"n": len(reports), "figures": [spread.as_dict() for spread in seed_spread(reports)]}
-
-
-def _retrieval(
-    experiment: Experiment, name: str, split: Split, model: FairerCLIP | None, options: AuditOptions
-) -> dict[str, Any] | None:
-    found = retrieval_section(
-        experiment, split, model, options.k, seed=options.seed, confidence=options.confidence
-    )
-    return None if found is None else {"split": name, **found}
+    probes: tuple[ProbeRow, ...] | None
+    dependence: tuple[DependenceRow, ...] | None
+    representation: tuple[RepresentationRow, ...] | None
+    notes: list[str]
 
 
 def _readable(
@@ -266,42 +267,25 @@ def _readable(
     split: Split,
     model: FairerCLIP | None,
     options: AuditOptions,
-    notes: list[str],
     step: Callable[[], None],
-) -> dict[str, Any]:
-    """What can be read of S from embeddings and predictions; what could not be tried goes to ``notes``."""
-    embeddings = {"before": unit_rows(split.X)}  # what cosines and a model see of them
-    predictions = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
+) -> _Readable:
+    embeddings: dict[Stage, Any] = {"before": unit_rows(split.X)}  # what cosines and a model see of them
+    predictions: dict[Stage, Any] = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
     if model is not None:
         embeddings["after"] = model.transform(split.X)
         predictions["after"] = model.predict(split.X)
-    probes, left_out = audit_probes(
-        experiment, split, embeddings, random_state=options.seed, confidence=options.confidence
-    )
-    notes += left_out
+    draws: dict[str, Any] = {"random_state": options.seed, "confidence": options.confidence}
+    probes, notes = audit_probes(experiment, split, embeddings, **draws)
     step()
-    common: dict[str, Any] = {
-        "permutations": options.permutations,
-        "random_state": options.seed,
-        "confidence": options.confidence,
-    }
-    dependence = audit_dependence(experiment, split, predictions, **common)
+    draws["permutations"] = options.permutations
+    dependence = audit_dependence(experiment, split, predictions, **draws)
     step()
-    representation = audit_representation(experiment, split, embeddings, **common)
+    representation = audit_representation(experiment, split, embeddings, **draws)
     step()
-    return {
-        "probes": _named(probes),
-        "dependence": _named(dependence),
-        "representation": representation,
-    }
+    return _Readable(probes, dependence, representation, notes)
 
 
-def _named(rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Rows that name an attribute, by the name that people read."""
-    return rows and [{**row, "attribute": attribute_name(row["attribute"])} for row in rows]
-
-
-def _wording(experiment: Experiment, name: str, options: AuditOptions) -> dict[str, Any] | None:
+def _wording(experiment: Experiment, name: str, options: AuditOptions) -> WordingSection | None:
     if options.wordings is not None:
         texts, names = options.wordings
     elif experiment.task.variants is not None:
@@ -311,28 +295,27 @@ def _wording(experiment: Experiment, name: str, options: AuditOptions) -> dict[s
     return audit_wording(experiment, name, texts, names, confidence=options.confidence)
 
 
-def _task_section(experiment: Experiment, source: str) -> dict[str, Any]:
+def _task_section(experiment: Experiment, source: str) -> TaskSection:
     task = experiment.task
     prompts = dict(zip(task.class_names, task.target_prompts, strict=True))
     groups = sorted({value for split in task.splits.values() for value in _values(experiment, split)})
-    return {
-        "name": task.name,
-        "file": base_name(source),
-        "simulated": task.simulated,
-        "digest": digest(task),
-        "width": task.width,
-        "rows": {name: len(split) for name, split in task.splits.items()},
-        "classes": list(experiment.classes),
-        "sensitive": [attribute_name(name) for name in experiment.sensitive],
-        "groups": groups,
-        "target_prompts": [prompts[name] for name in experiment.classes],
-        "sensitive_prompts": {
-            attribute_name(name): list(task.sensitive[name].prompts) for name in experiment.sensitive
+    counts = {name: _counts(experiment, split) for name, split in task.splits.items()}
+    return TaskSection(
+        name=task.name,
+        file=base_name(source),
+        simulated=task.simulated,
+        digest=digest(task),
+        width=task.width,
+        rows={name: len(split) for name, split in task.splits.items()},
+        classes=tuple(experiment.classes),
+        sensitive=tuple(attribute_name(name) for name in experiment.sensitive),
+        groups=tuple(groups),
+        target_prompts=tuple(prompts[name] for name in experiment.classes),
+        sensitive_prompts={
+            attribute_name(name): tuple(task.sensitive[name].prompts) for name in experiment.sensitive
         },
-        "counts": {
-            name: counts for name, split in task.splits.items() if (counts := _counts(experiment, split))
-        },
-    }
+        counts={name: found for name, found in counts.items() if found},
+    )
 
 
 def _values(experiment: Experiment, split: Split) -> set[str]:
@@ -340,13 +323,13 @@ def _values(experiment: Experiment, split: Split) -> set[str]:
     return set() if groups is None else set(groups[groups != UNKNOWN].tolist())
 
 
-def _counts(experiment: Experiment, split: Split) -> list[dict[str, Any]]:
+def _counts(experiment: Experiment, split: Split) -> tuple[GroupSize, ...]:
     y, groups = experiment.target(split), experiment.groups(split)
     if y is None or groups is None:
-        return []
+        return ()
     known = (y != UNKNOWN) & (groups != UNKNOWN)
     cells, counts = np.unique(np.column_stack([y[known], groups[known]]), axis=0, return_counts=True)
-    return [{"y": str(a), "s": str(b), "n": int(n)} for (a, b), n in zip(cells, counts, strict=True)]
+    return tuple(GroupSize(y=str(a), s=str(b), n=int(n)) for (a, b), n in zip(cells, counts, strict=True))
 
 
 def digest(task: Task) -> str:

@@ -18,7 +18,7 @@ BASELINES = {
 }
 """Class → module of this package: all that a saved model may name."""
 
-_HOMES = {**BASELINES, "Baseline": "base", "load_baseline": "file", "save_baseline": "file"}
+_HOMES = {**BASELINES, "Baseline": "baseline", "load_baseline": "file", "save_baseline": "file"}
 
 __all__ = ["BASELINES", *_HOMES]  # noqa: PLE0604 - kept in one place
 __getattr__, __dir__ = lazy(__name__, _HOMES)

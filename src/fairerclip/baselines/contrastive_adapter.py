@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fairerclip._util.checks import check_choice, check_count
 from fairerclip._util.extras import require
-from fairerclip.baselines.adapter import Adapted, AdapterNet, hidden_width, recipe_of, start_weights, text_of
-from fairerclip.baselines.base import Ints, Needs, Training
-from fairerclip.baselines.contrast import Pairs, Sizes, contrastive_epoch, count_pairs
-from fairerclip.baselines.pseudo_groups import draw_cells, equalise, pseudo_groups
-from fairerclip.baselines.training import (
-    Epoch,
-    Momentum,
-    Rows,
-    counted,
-    cross_entropy_epoch,
-    device_of,
-    labels_of,
-    tensor,
-    train,
-)
+from fairerclip.baselines.adapter import Adapted
+from fairerclip.baselines.baseline import Ints, Needs, Training
+from fairerclip.baselines.gradient.pseudo_groups import draw_cells, equalise, pseudo_groups
+from fairerclip.baselines.gradient.recipes import Contrasts, check_contrasts, counted, labels_of
+from fairerclip.baselines.heads import class_prompts
 from fairerclip.errors import VanishedLabelWarning
 from fairerclip.inputs.image_rows import unit_rows
 
@@ -50,7 +41,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 """The published runs of each dataset. The defaults are those for Waterbirds, but for gradients that are averaged."""
 
 
-class ContrastiveAdapter(Adapted):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContrastiveAdapter(Contrasts, Adapted):
     """An adapter that pulls rows a simple classifier gets wrong towards rows of their class that it gets right.
 
     Odd epochs are contrastive: anchors are rows of a class taken for another one; positives are rows of that class
@@ -105,74 +97,34 @@ class ContrastiveAdapter(Adapted):
         labels="target", text=True, sensitive=False, validation=False, paper="Zhang & Ré 2022"
     )
 
-    def __init__(
-        self,
-        *,
-        hidden: int | None = 128,
-        temperature: float = 100.0,
-        groups: str = "zero-shot",
-        positives: int = 2048,
-        neighbours: int = 4096,
-        negatives: int = 2048,
-        contrastive_temperature: float = 0.1,
-        anchors_per_step: int = 128,
-        anchor_share: float = 1.0,
-        anchor_reduction: str = "mean",
-        resample: str = "cells",
-        cell_rows: int = 500,
-        epochs: int = 100,
-        lr: float = 1e-3,
-        momentum: float = 0.9,
-        weight_decay: float = 5e-5,
-        batch_size: int = 128,
-        max_steps: int | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        progress: Any = None,
-    ) -> None:
-        self.hidden = hidden
-        self.temperature = temperature
-        self.groups = groups
-        self.positives = positives
-        self.neighbours = neighbours
-        self.negatives = negatives
-        self.contrastive_temperature = contrastive_temperature
-        self.anchors_per_step = anchors_per_step
-        self.anchor_share = anchor_share
-        self.anchor_reduction = anchor_reduction
-        self.resample = resample
-        self.cell_rows = cell_rows
-        self.epochs = epochs
-        self.lr = lr
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+    groups: str = "zero-shot"
+    resample: str = "cells"
+    cell_rows: int = 500
 
     def _learn(self, data: Training) -> None:
-        torch = require("torch", "torch", "training a contrastive adapter")
-        recipe, sizes = recipe_of(self), self._sizes()
-        data, text = counted(data), text_of(data)
-        y = labels_of(data)
-        predicted = pseudo_groups(data, self.groups, recipe.seed)
-        device = torch.device(device_of(recipe))
-        width = data.X.shape[1]
-        weights = start_weights(hidden_width(self.hidden, width), width, recipe.seed)
-        net = AdapterNet(weights, text, self.temperature, device)
-        rows = Rows.of(data, device)
-        pairs = Pairs(y, predicted, tensor(unit_rows(data.X), device), sizes)
-        sgd = Momentum(net.parameters, recipe)
+        require("torch", "torch", "training a contrastive adapter")
+        from fairerclip.baselines.gradient.contrast import Pairs, contrastive_epoch, count_pairs
+        from fairerclip.baselines.gradient.loop import Epoch, Run
+        from fairerclip.baselines.gradient.nets import AdapterNet, floats, start_weights
+
+        check_choice("resample", self.resample, RESAMPLES)
+        check_count("cell_rows", self.cell_rows)
+        check_contrasts(self)
+        seed, data = self._seed(), counted(data)
+        self.text_ = class_prompts(data, "ContrastiveAdapter")
+        y, predicted = labels_of(data), pseudo_groups(data, self.groups, seed)
+        start = start_weights(self._width(data), data.X.shape[1], seed)
+        net = AdapterNet(start, self.text_, self.temperature)
+        run = Run(net, data, self)
+        pairs = Pairs(y, predicted, floats(unit_rows(data.X)).to(run.device), self)
 
         def run_epoch(epoch: int) -> Epoch:
-            rng = np.random.default_rng([recipe.seed, epoch])
+            rng = np.random.default_rng([seed, epoch])
             if epoch % 2:
-                return contrastive_epoch(net, sgd, rows, pairs, rng)
-            return cross_entropy_epoch(net, sgd, rows, self._draw(y, predicted, rng), recipe.batch_size)
+                return contrastive_epoch(run, pairs, rng)
+            return run.cross_entropy(self._draw(y, predicted, rng))
 
-        if not len(pairs.anchors(np.random.default_rng(recipe.seed))):
+        if not len(pairs.anchors(np.random.default_rng(seed))):
             warnings.warn(
                 f"groups={self.groups!r} agrees with y, or is wrong about all of a class: no row is an anchor and "
                 "odd epochs do nothing",
@@ -180,26 +132,12 @@ class ContrastiveAdapter(Adapted):
                 stacklevel=3,
             )
         self.diagnostics_ = {
-            **train(net, run_epoch, recipe, data.validation),
+            **run.train(run_epoch, data.validation),
             "groups": self.groups,
             "agreement": float(np.mean(predicted == y)),
             **count_pairs(y, predicted),
         }
-        self.text_ = text
         self.__dict__.update(net.fitted())
-
-    def _sizes(self) -> Sizes:
-        check_choice("resample", self.resample, RESAMPLES)
-        check_count("cell_rows", self.cell_rows)
-        return Sizes(
-            positives=self.positives,
-            neighbours=self.neighbours,
-            negatives=self.negatives,
-            anchors_per_step=self.anchors_per_step,
-            anchor_share=self.anchor_share,
-            temperature=self.contrastive_temperature,
-            anchor_reduction=self.anchor_reduction,
-        )
 
     def _draw(self, y: Ints, predicted: Ints, rng: np.random.Generator) -> Ints:
         """Shuffled rows of an even epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_choice, check_count, check_positive
-from fairerclip.baselines.base import F64, Ints, Needs, Training, Validation
+from fairerclip.baselines.baseline import F64, Ints, Needs, Training, Validation
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import (
     Scaling,
@@ -39,7 +40,7 @@ class _Choice(NamedTuple):
     class_weight: tuple[float, ...]
 
 
-class _Rows(NamedTuple):
+class _ScaledRows(NamedTuple):
     """Standardised rows (n, p), class codes, cells of class and group, and weights, (n,) each."""
 
     X: F64
@@ -47,10 +48,11 @@ class _Rows(NamedTuple):
     cell: Ints
     weight: F64
 
-    def at(self, rows: Ints) -> _Rows:
-        return _Rows(self.X[rows], self.y[rows], self.cell[rows], self.weight[rows])
+    def at(self, rows: Ints) -> _ScaledRows:
+        return _ScaledRows(self.X[rows], self.y[rows], self.cell[rows], self.weight[rows])
 
 
+@dataclass(eq=False, repr=False)
 class DFR(LinearHead):
     """Logistic regression with an L1 penalty on rows in which all groups are equally many, averaged over draws.
 
@@ -75,7 +77,7 @@ class DFR(LinearHead):
     max_iter, tol : int, float
         Of liblinear: it stops when the least subgradient is ``tol`` of what it was at the start.
     recipe : mapping, optional
-        Keyword arguments of `fairerclip.baselines.dfr_pseudo.train_pseudo`.
+        Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_pseudo`.
     random_state : int, RandomState or None
         Draws the halves and the balanced rows.
 
@@ -109,26 +111,15 @@ class DFR(LinearHead):
 
     needs = Needs("target", False, False, True, "Kirichenko et al. 2023, arXiv:2204.02937")
 
-    def __init__(
-        self,
-        variant: str = "validation",
-        *,
-        C: Any = C_GRIDS["waterbirds"],
-        class_weights: Sequence[float] = (1.0,),
-        n_refits: int | None = None,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        recipe: Mapping[str, Any] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.variant = variant
-        self.C = C
-        self.class_weights = class_weights
-        self.n_refits = n_refits
-        self.max_iter = max_iter
-        self.tol = tol
-        self.recipe = recipe
-        self.random_state = random_state
+    variant: str = "validation"
+    _: KW_ONLY
+    C: Any = C_GRIDS["waterbirds"]
+    class_weights: Sequence[float] = (1.0,)
+    n_refits: int | None = None
+    max_iter: int = 1000
+    tol: float = 1e-6
+    recipe: Mapping[str, Any] | None = None
+    random_state: Any = None
 
     @property
     def requirements(self) -> Needs:
@@ -178,7 +169,7 @@ class DFR(LinearHead):
         }
 
     def _by_gradient(self, data: Training) -> None:
-        from fairerclip.baselines.dfr_pseudo import train_pseudo
+        from fairerclip.baselines.gradient.sgd_probe import train_pseudo
 
         self.coef_, self.intercept_, self.diagnostics_ = train_pseudo(
             data, self.variant, random_state=self.random_state, **(self.recipe or {})
@@ -193,7 +184,9 @@ class DFR(LinearHead):
         ]
         return [_Choice(C, weight) for weight in dict.fromkeys(weights) for C in strengths(self.C)]
 
-    def _choose(self, data: Training, scaling: Scaling, rng: np.random.RandomState) -> tuple[_Choice, _Rows]:
+    def _choose(
+        self, data: Training, scaling: Scaling, rng: np.random.RandomState
+    ) -> tuple[_Choice, _ScaledRows]:
         """C and class weight by worst group, and the rows that the refits draw from."""
         choices, held = self._choices(data.n_classes), data.validation
         if held is not None:
@@ -205,7 +198,7 @@ class DFR(LinearHead):
             return self._best(choices, rows, held, data.n_classes, rng), rows
         if held is None:  # `requirements` has it
             raise LabelError("DFR learns from validation rows: give validation=(X, y, s)")
-        rows = _Rows(held.X, held.y, _cells(held.y, held.s), np.ones(len(held.y)))
+        rows = _ScaledRows(held.X, held.y, _cells(held.y, held.s), np.ones(len(held.y)))
         self._check_all_classes(rows.y, data.n_classes, "validation")
         if len(choices) == 1:
             return choices[0], rows
@@ -215,12 +208,12 @@ class DFR(LinearHead):
             raise LabelError("no group has two validation rows, so that C cannot be chosen: give one C")
         return self._best(choices, rows.at(first), other, data.n_classes, rng), rows
 
-    def _training_rows(self, data: Training, scaling: Scaling) -> _Rows:
+    def _training_rows(self, data: Training, scaling: Scaling) -> _ScaledRows:
         check_classes(data, self.classes_, "DFR")
         used = np.flatnonzero(data.weight > 0)
         y = np.empty(0, dtype=np.int64) if data.y is None else data.y
         s = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
-        return _Rows(scaling.apply(data.X[used]), y[used], _cells(y[used], s[used]), data.weight[used])
+        return _ScaledRows(scaling.apply(data.X[used]), y[used], _cells(y[used], s[used]), data.weight[used])
 
     def _check_all_classes(self, y: Ints, n_classes: int, what: str) -> None:
         absent = np.bincount(y, minlength=n_classes) == 0
@@ -233,7 +226,7 @@ class DFR(LinearHead):
     def _best(
         self,
         choices: list[_Choice],
-        rows: _Rows,
+        rows: _ScaledRows,
         held: Validation,
         n_classes: int,
         rng: np.random.RandomState,
@@ -246,7 +239,7 @@ class DFR(LinearHead):
             merits.append(merit((coef, intercept), held.X, held, n_classes, "worst_group"))
         return choices[max(range(len(choices)), key=merits.__getitem__)]
 
-    def _fit(self, rows: _Rows, choice: _Choice, rng: np.random.RandomState) -> tuple[F64, F64, bool]:
+    def _fit(self, rows: _ScaledRows, choice: _Choice, rng: np.random.RandomState) -> tuple[F64, F64, bool]:
         """One L1 logistic regression (c, p), (c,) by liblinear, one against the rest beyond two classes."""
         model = _l1_regression(
             C=choice.C, max_iter=self.max_iter, tol=self.tol, random_state=rng.randint(2**31 - 1)

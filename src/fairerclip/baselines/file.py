@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.baselines import BASELINES
-from fairerclip.baselines.base import Baseline
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import ModelFileError
 from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip.baselines.base import F64, Baseline, Training
+from fairerclip.baselines.baseline import F64, Baseline, Training
 from fairerclip.errors import LabelError, PromptError, ShapeError
 from fairerclip.inputs.image_rows import check_rows, unit_rows
 from fairerclip.inputs.prompts import prototypes

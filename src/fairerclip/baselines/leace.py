@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fairerclip._util.checks import check_choice, check_within
-from fairerclip.baselines.base import F64, Baseline, Ints, Needs, Training
+from fairerclip.baselines.baseline import F64, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
-from fairerclip.baselines.logistic import Probe
+from fairerclip.baselines.logistic import L2Probe
 from fairerclip.errors import ShapeError
 from fairerclip.inputs.image_rows import unit_rows
 
@@ -31,7 +32,8 @@ class Eraser(NamedTuple):
         return np.asarray(X - (X - self.mean) @ self.right @ self.left)
 
 
-class LEACE(Baseline):
+@dataclass(eq=False, repr=False)
+class LEACE(L2Probe):
     """Zero-shot, or a linear probe, on embeddings after least-squares concept erasure.
 
     Needs sensitive values, true ones or prompts to read them from. The zero-shot head needs class prompts and takes no
@@ -95,26 +97,9 @@ class LEACE(Baseline):
         "intercept_": ("c",),
     }
 
-    def __init__(
-        self,
-        head: str = "zero-shot",
-        *,
-        shrinkage: float = 0.0,
-        C: Any = 1.0,
-        class_weight: str | None = None,
-        standardize: str | None = "scalar",
-        select: str = "average",
-        max_iter: int = 100,
-        tol: float = 1e-4,
-    ) -> None:
-        self.head = head
-        self.shrinkage = shrinkage
-        self.C = C
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
+    head: str = "zero-shot"
+    _: KW_ONLY
+    shrinkage: float = 0.0
 
     @property
     def requirements(self) -> Needs:
@@ -130,9 +115,8 @@ class LEACE(Baseline):
                 f"LEACE takes rows at most {MAX_WIDTH:,} wide, as it decomposes their covariance; got "
                 f"{data.X.shape[1]:,}"
             )
-        probe = Probe(self.C, self.class_weight, self.standardize, self.max_iter, self.tol, self.select)
         if self.head == "probe":
-            probe.check()
+            self._check_probe()
             check_classes(data, self.classes_, "LEACE")
         X = unit_rows(data.X)
         s = (
@@ -144,7 +128,7 @@ class LEACE(Baseline):
             self.coef_, self.intercept_ = class_prompts(data, "LEACE"), np.zeros(data.n_classes)
             return
         held = None if data.validation is None else eraser(unit_rows(data.validation.X))
-        self.coef_, self.intercept_, self.diagnostics_ = probe.fit(data, eraser(X), held)
+        self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, eraser(X), held)
 
     def transform(self, X: Any) -> F64:
         """Unit rows after erasure (n, p), not of length one any more."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fairerclip._util.checks import check_choice
-from fairerclip.baselines.base import Needs, Training
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import LinearHead, check_classes
-from fairerclip.baselines.logistic import Probe
+from fairerclip.baselines.logistic import L2Probe
 from fairerclip.errors import ParameterError
 
 SOLVERS = ("newton", "sgd")
@@ -16,7 +17,8 @@ KUMAR_GRID = tuple(float(f"{10 ** (-7 + 9 * k / 99):.6g}") for k in range(100))
 """The grid of C of Kumar et al.: 100 values from 1e-7 to 100, evenly spaced on a logarithmic scale."""
 
 
-class LinearProbe(LinearHead):
+@dataclass(eq=False, repr=False)
+class LinearProbe(L2Probe, LinearHead):
     """Logistic regression on embeddings, with an L2 penalty.
 
     Needs labels y. With ``class_weight="group"`` it needs sensitive values as well, true ones or prompts to read
@@ -44,7 +46,7 @@ class LinearProbe(LinearHead):
         Most Newton steps, and the largest norm of the gradient relative to ‖W‖ that counts as converged. The penalty
         makes that a bound on the relative error of W, whatever C and the number of rows are.
     recipe : mapping, optional
-        Keyword arguments of `fairerclip.baselines.sgd_probe.train_probe`.
+        Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_probe`.
     random_state : int, RandomState or None
         For "sgd"; "newton" draws nothing.
 
@@ -74,49 +76,23 @@ class LinearProbe(LinearHead):
 
     needs = Needs("target", False, False, False, "Kumar et al. 2022, arXiv:2202.10054")
 
-    def __init__(
-        self,
-        solver: str = "newton",
-        *,
-        C: Any = 1.0,
-        class_weight: str | None = None,
-        standardize: str | None = "scalar",
-        select: str = "average",
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        recipe: Mapping[str, Any] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.solver = solver
-        self.C = C
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
-        self.recipe = recipe
-        self.random_state = random_state
-
-    @property
-    def requirements(self) -> Needs:
-        """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
-        return self.needs._replace(
-            sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
-        )
+    solver: str = "newton"
+    _: KW_ONLY
+    recipe: Mapping[str, Any] | None = None
+    random_state: Any = None
 
     def _learn(self, data: Training) -> None:
         check_choice("solver", self.solver, SOLVERS)
-        probe = Probe(self.C, self.class_weight, self.standardize, self.max_iter, self.tol, self.select)
-        probe.check()
+        self._check_probe()
         check_classes(data, self.classes_, type(self).__name__)
         if self.solver == "sgd":
             self._by_gradient(data)
             return
         validation = None if data.validation is None else data.validation.X
-        self.coef_, self.intercept_, self.diagnostics_ = probe.fit(data, data.X, validation)
+        self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, data.X, validation)
 
     def _by_gradient(self, data: Training) -> None:
-        from fairerclip.baselines.sgd_probe import train_probe
+        from fairerclip.baselines.gradient.sgd_probe import train_probe
 
         if self.class_weight is not None:
             raise ParameterError(

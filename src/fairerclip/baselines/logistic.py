@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_positive
-from fairerclip.baselines.base import F64, Ints, Training, Validation
+from fairerclip.baselines.baseline import F64, Baseline, Ints, Needs, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.inputs.weights import row_weights
@@ -56,18 +56,25 @@ class Scaling:
         return coef, intercept - coef @ self.shift
 
 
-@dataclass(frozen=True)
-class Probe:
-    """Parameters of an L2 logistic regression; see `fairerclip.baselines.linear_probe.LinearProbe`."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class L2Probe(Baseline):
+    """A baseline with an L2 logistic regression, whose parameters `LinearProbe` describes."""
 
     C: Any = 1.0
     class_weight: str | None = None
     standardize: str | None = "scalar"
+    select: str = "average"
     max_iter: int = 100
     tol: float = 1e-4
-    select: str = "average"
 
-    def check(self) -> None:
+    @property
+    def requirements(self) -> Needs:
+        """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
+        return self.needs._replace(
+            sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
+        )
+
+    def _check_probe(self) -> None:
         """Refuse the first parameter that is out of range."""
         check_choice("class_weight", self.class_weight, CLASS_WEIGHTS)
         check_choice("standardize", self.standardize, STANDARDIZE)
@@ -76,7 +83,7 @@ class Probe:
         check_positive("tol", self.tol)
         strengths(self.C)
 
-    def weights(self, data: Training) -> F64:
+    def _row_weights(self, data: Training) -> F64:
         """Row weights (n,) that balance what ``class_weight`` names."""
         groups = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
         y = _labels(data)
@@ -84,7 +91,9 @@ class Probe:
             self.class_weight, y, groups, np.arange(data.n_classes), data.weight, np.random.RandomState(0)
         )
 
-    def fit(self, data: Training, X: F64, validation: F64 | None = None) -> tuple[F64, F64, dict[str, Any]]:
+    def _fit_probe(
+        self, data: Training, X: F64, validation: F64 | None = None
+    ) -> tuple[F64, F64, dict[str, Any]]:
         """Coefficients (c, p), intercepts (c,) and diagnostics, on rows X (n, p) that stand for those of ``data``.
 
         A grid of C is run upwards, each started where the last ended, and chosen on ``validation``, which stands for
@@ -95,7 +104,7 @@ class Probe:
             raise ParameterError(
                 "C is a grid, and is chosen on validation rows: give validation=(X, y, s), or one C"
             )
-        weight = self.weights(data)
+        weight = self._row_weights(data)
         rows = np.flatnonzero(weight > 0)
         scaling = Scaling.of(X, data.weight, self.standardize)
         inputs, y = scaling.apply(X[rows]), _labels(data)[rows]

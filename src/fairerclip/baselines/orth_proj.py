@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Needs, Training
+from fairerclip.baselines.baseline import F64, Needs, Training
 from fairerclip.baselines.heads import CosineHead, class_prompts, map_prompts, projected_off, unit_prompts
 from fairerclip.inputs.image_rows import unit_rows
 

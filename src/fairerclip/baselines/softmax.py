@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairerclip.baselines.base import F64, Ints
+from fairerclip.baselines.baseline import F64, Ints
 
 _FORCING = 0.1  # each Newton system is solved until its residual is this share of the gradient
 _MOST_PRODUCTS = 500  # with the Hessian, for one step
@@ -20,7 +20,7 @@ _ARMIJO = 1e-4  # share of the decrease that the slope promises
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class Solution(NamedTuple):
+class SoftmaxSolution(NamedTuple):
     """Weights (c, p) and intercepts (c,) of rows as given, and how good they are."""
 
     coef: F64
@@ -35,7 +35,7 @@ class Solution(NamedTuple):
 
 def softmax_path(
     X: F64, y: Ints, weight: F64, n_classes: int, grid: Iterable[float], *, tol: float, max_iter: int
-) -> Iterator[Solution]:
+) -> Iterator[SoftmaxSolution]:
     """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each started at the solution of the nearest C so far.
 
     Two classes are counted as scikit-learn counts them, by the one vector ``W₁ − W₀``: their C is halved here.
@@ -50,7 +50,7 @@ def softmax_path(
 
     Yields
     ------
-    Solution
+    SoftmaxSolution
 
     Notes
     -----
@@ -68,7 +68,7 @@ def softmax_path(
         theta, steps, gradient, converged = problem.minimise(C, start, tol, max_iter)
         solved[C] = theta
         coef = theta[:, :-1] @ problem.axes.T
-        yield Solution(coef, theta[:, -1] - coef @ problem.mean, steps, gradient, converged)
+        yield SoftmaxSolution(coef, theta[:, -1] - coef @ problem.mean, steps, gradient, converged)
 
 
 _Solved = dict[float, F64]

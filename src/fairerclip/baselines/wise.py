@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fairerclip._util.checks import check_within
-from fairerclip.baselines.base import F64, Baseline, Needs, Training
+from fairerclip.baselines.baseline import F64, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
-from fairerclip.baselines.logistic import Probe
+from fairerclip.baselines.logistic import L2Probe
 from fairerclip.inputs.image_rows import unit_rows
 
 
-class WiSE(Baseline):
+@dataclass(eq=False, repr=False)
+class WiSE(L2Probe):
     """A linear head between zero-shot and a linear probe, weights interpolated as WiSE-FT does.
 
     Needs class prompts and labels y; with ``class_weight="group"`` sensitive values as well, true ones or prompts.
@@ -47,40 +49,15 @@ class WiSE(Baseline):
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "scales_")
     shapes = {"coef_": ("c", "p"), "intercept_": ("c",), "scales_": ("two",)}  # noqa: RUF012
 
-    def __init__(
-        self,
-        alpha: float = 0.5,
-        *,
-        C: Any = 1.0,
-        class_weight: str | None = None,
-        standardize: str | None = "scalar",
-        select: str = "average",
-        max_iter: int = 100,
-        tol: float = 1e-4,
-    ) -> None:
-        self.alpha = alpha
-        self.C = C
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.select = select
-        self.max_iter = max_iter
-        self.tol = tol
-
-    @property
-    def requirements(self) -> Needs:
-        """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
-        return self.needs._replace(
-            sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
-        )
+    alpha: float = 0.5
 
     def _learn(self, data: Training) -> None:
         check_within("alpha", self.alpha, 0.0, 1.0)
-        probe = Probe(self.C, self.class_weight, self.standardize, self.max_iter, self.tol, self.select)
-        probe.check()
+        self._check_probe()
         check_classes(data, self.classes_, "WiSE")
         X = unit_rows(data.X)
         held = None if data.validation is None else unit_rows(data.validation.X)
-        coef, intercept, self.diagnostics_ = probe.fit(data, X, held)
+        coef, intercept, self.diagnostics_ = self._fit_probe(data, X, held)
         zero, zero_scale = _evened(class_prompts(data, "WiSE"), np.zeros(data.n_classes), X, data.weight)
         learned, learned_scale = _evened(coef, intercept, X, data.weight)
         self.coef_, self.intercept_ = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairerclip.baselines.base import Needs, Training
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import CosineHead, class_prompts
 
 

@@ -10,6 +10,7 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
+    from fairerclip.auditing.results import AuditResults
     from fairerclip.experiment import Experiment
 
 
@@ -89,7 +90,7 @@ def audit(
 
     --labels, --seeds, --preset and --set say how --mitigate fits.
     """
-    from fairerclip.auditing.many_models import task_files
+    from fairerclip.data.task_files import task_files
     from fairerclip.errors import ParameterError
 
     if bool(tasks) == (dataset is not None):
@@ -153,10 +154,10 @@ def full_audit(
     output: Path | None = None,
     overwrite: bool = False,
     **audit: Any,
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[AuditResults, list[str]]:
     """Audit one task as the options say; the results, and what was warned of on the way."""
     from fairerclip._util.files import check_free
-    from fairerclip.auditing.results_old import write_results
+    from fairerclip.auditing.results import write_results
     from fairerclip.auditing.run import AuditOptions, audit_task
     from fairerclip.cli import show
     from fairerclip.model.estimator import FairerCLIP
@@ -216,7 +217,7 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
         if file is not None:
             raise ParameterError("--templates needs --encoder, the CLIP model that made the embeddings")
         return None
-    from fairerclip.auditing.sections.wording import variants_from_encoder
+    from fairerclip.auditing.rewording import variants_from_encoder
     from fairerclip.data.prompts import DEFAULT_TEMPLATES, read_templates
     from fairerclip.encoders.loading import load
 
@@ -224,17 +225,16 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _print(results: dict[str, Any], warned: list[str], output: Path | None, json: bool) -> None:
+def _print(results: AuditResults, warned: list[str], output: Path | None, json: bool) -> None:
     from fairerclip.cli import show
     from fairerclip.cli.audit_tables import tables
 
     if json:
-        show.print_json({**results, "warnings": warned})
+        show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
         return
-    title = f"{results['task']['name']}, {results['settings']['split']} split"
-    show.head(title)
-    for finding in results["findings"]:
-        show.say(f"• {finding['level']}: {finding['text']}")
+    show.head(f"{results.task.name}, {results.settings.split} split")
+    for finding in results.findings:
+        show.say(f"• {finding.level}: {finding.text}")
     for table in tables(results):
         show.put(table)
     if output is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairerclip.cli import options
 from fairerclip.cli.signals import kept_when_stopped
+
+if TYPE_CHECKING:
+    from fairerclip.study.comparison import Comparison, ComparisonRow
 
 WIDE = 120
 SHOWN_REASONS = 3
@@ -54,8 +57,9 @@ def compare(
     from fairerclip._util.files import check_folder
     from fairerclip.auditing.many_models import check_plot
     from fairerclip.cli import show
-    from fairerclip.study.compare import CompareOptions, check_comparison, data_of, write_comparison
+    from fairerclip.study.compare import CompareOptions, data_of
     from fairerclip.study.compare import compare as run
+    from fairerclip.study.comparison import check_comparison, write_comparison
     from fairerclip.study.comparison_page import document, draw_front
 
     if methods == "list":
@@ -90,7 +94,7 @@ def compare(
         _print(results, output)
     _check(results, keys)
     if json:
-        show.print_json(results)
+        show.print_json(results.as_dict())
 
 
 def _list(json: bool) -> None:
@@ -105,7 +109,7 @@ def _list(json: bool) -> None:
         show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
 
 
-def _check(results: Mapping[str, Any], named: list[str] | None) -> None:
+def _check(results: Comparison, named: list[str] | None) -> None:
     """Tell of methods and runs that failed; raise where what was asked for is lost.
 
     That is where no method has a figure, where one asked for by name lacks a run, or where the process of a run died:
@@ -115,34 +119,29 @@ def _check(results: Mapping[str, Any], named: list[str] | None) -> None:
     from fairerclip.errors import WorkFailedError
     from fairerclip.study.workers import is_lost
 
-    rows = results["rows"]
-    failed = [row for row in rows if row["figures"] is None]
-    partly = [row for row in rows if row["errors"] and row not in failed]
+    rows = results.rows
+    failed = [row for row in rows if row.figures is None]
+    partly = [row for row in rows if row.errors and row.figures is not None]
     told = [f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"] * bool(failed)
     told += [f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})"] * bool(
         partly
     )
-    lost = any(is_lost(error) for row in rows for error in row["errors"])
+    lost = any(is_lost(error) for row in rows for error in row.errors)
     if told and (named is not None or lost or len(failed) == len(rows)):
-        raise WorkFailedError("; ".join(told), results)
+        raise WorkFailedError("; ".join(told), results.as_dict())
     for line in told:
         show.warn(line)
 
 
-def _reasons(rows: Sequence[Mapping[str, Any]]) -> str:
-    first = [f"{row['method']}: {row['errors'][0]}" for row in rows[:SHOWN_REASONS]]
+def _reasons(rows: Sequence[ComparisonRow]) -> str:
+    first = [f"{row.method}: {row.errors[0]}" for row in rows[:SHOWN_REASONS]]
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
-def _in_lines(cell: str) -> tuple[str, ...]:
-    """A figure above its interval."""
-    figure, *ends = cell.split(" [")
-    return figure, *(f"[{end}" for end in ends)
-
-
-def _print(results: Mapping[str, Any], output: Path | None) -> None:
+def _print(results: Comparison, output: Path | None) -> None:
     from fairerclip.cli import show
     from fairerclip.metrics.names import FIGURES
+    from fairerclip.report.result_table import to_terminal
     from fairerclip.study.comparison_page import COLUMNS, document
 
     shown = document(results)
@@ -150,7 +149,7 @@ def _print(results: Mapping[str, Any], output: Path | None) -> None:
     first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
     kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
     for table in shown.tables:
-        rows = [[_in_lines(str(row[k])) for k in kept] for row in table.rows]
+        rows = [[row[k] for k in kept] for row in to_terminal(table)]
         show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
     for note in shown.notes:
         show.say(f"• {note}")

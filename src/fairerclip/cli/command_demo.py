@@ -27,18 +27,20 @@ def demo(
     if json:
         show.print_json({**result.as_dict(), "warnings": warned})
         return
-    results = result.results
-    rows = " / ".join(str(n) for n in results["task"]["rows"].values())
+    results, plane = result.results, result.plane
+    rows = " / ".join(str(n) for n in results.task.rows.values())
     show.head(
-        f"{results['task']['name']}: {rows} rows. Simulated embeddings, not photographs: the figures say nothing about "
-        "any real CLIP model."
+        f"{results.task.name}: {rows} rows. Simulated embeddings, not photographs: the figures say nothing about any "
+        "real CLIP model."
     )
     show.put(show.report_table("Before and after, test split, per cent [95 % interval]", result.reports))
-    plane = results["plane"]
-    shown = sorted({*plane["front"], plane["chosen"]})
-    title = f"The trade-off, {plane['split']} split, per cent; → chosen; {len(shown)} of {len(plane['points'])} points"
-    show.put(show.path_table(title, [plane["points"][g] for g in shown], shown.index(plane["chosen"])))
-    for finding in results["findings"]:
-        show.say(f"• {finding['level']}: {finding['text']}")
+    shown = sorted({*plane.front, plane.chosen})
+    title = (
+        f"The trade-off, {plane.split} split, per cent; → chosen; {len(shown)} of {len(plane.points)} points"
+    )
+    points = [plane.points[g].model_dump() for g in shown]
+    show.put(show.path_table(title, points, shown.index(plane.chosen)))
+    for finding in results.findings:
+        show.say(f"• {finding.level}: {finding.text}")
     show.say(f"Results, the table of the path and the model are in {output}")
     show.say(f"The page is {result.page.resolve().as_uri()}")

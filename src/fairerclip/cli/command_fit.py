@@ -96,11 +96,11 @@ def fit(
     if json:
         show.print_json({**_plain(result), "warnings": warned})
     else:
-        _print(result)
+        _print(result, model)
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
-    from fairerclip.auditing.model_facts import method_of
+    from fairerclip.auditing.model_facts import model_facts
 
     split = experiment.evaluation_split()
     by_prompt = (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew"
@@ -119,7 +119,7 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
         "split": split or ranked,
         "reports": dict(experiment.before_after(model, split)) if split else {},
         "skews": experiment.skews(model, ranked) if ranked else [],
-        "method": method_of(model),
+        "method": model_facts(model).method,
         "tuning": model.diagnostics_.get("tuning"),
         "diagnostics": model.diagnostics_,
     }
@@ -129,25 +129,26 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "reports": {name: report.as_dict() for name, report in result["reports"].items()}}
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(result: dict[str, Any], model: FairerCLIP) -> None:
     from fairerclip._util.numbers import setting
-    from fairerclip.auditing.model_facts import after_name, model_tuning, why_kept
+    from fairerclip.auditing.model_facts import after_name, model_facts, why_kept
     from fairerclip.cli import show
 
+    facts = model_facts(model)
     seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
     title = f"{result['task']}, {result['split']} split{seen}"
     if result["reports"]:
         rows = [
-            (after_name(result) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
+            (after_name(facts) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
         ]
         show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
     elif result["skews"]:
-        show.put(show.skew_table(title, result["skews"], after_name(result)))
+        show.put(show.skew_table(title, result["skews"], after_name(facts)))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
         show.say_tuning(result["tuning"])
-    kept = why_kept({**result, "tuning": model_tuning(result["diagnostics"])}, whole=True)
+    kept = why_kept(facts, whole=True)
     if kept is not None:
         show.say(kept)
     show.say(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.auditing.results import AuditResults
 
 
 def report(
@@ -58,7 +61,7 @@ def report(
     Of a task: --mitigate, --after, --split, --k and what follows are those of `fairerclip audit`.
     """
     from fairerclip.cli import show
-    from fairerclip.report.figures import check_figures, draw_figures
+    from fairerclip.report.figures.draw import check_figures, draw_figures
     from fairerclip.report.write import FORMATS, check_output, choose_kind, write_report
 
     kind = choose_kind(format, output)
@@ -74,18 +77,18 @@ def report(
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)
     if json:
         files = {"report": str(written), "format": kind, "figures": [str(file) for file in drawn]}
-        show.print_json({**files, "verdict": results["verdict"]})
+        show.print_json({**files, "verdict": results.verdict})
         return
-    for sentence in results["verdict"]:
+    for sentence in results.verdict:
         show.say(f"• {sentence}")
     show.say(f"report written to {written}")
     if drawn:
         show.say(f"{len(drawn)} figures written to {figures}")
 
 
-def _results(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+def _results(path: Path, given: dict[str, Any]) -> AuditResults:
     """Read results, or audit a task as the options that were given say."""
-    from fairerclip.auditing.results_old import FILE_NAME, read_results
+    from fairerclip.auditing.results import FILE_NAME, read_results
     from fairerclip.cli.command_audit import full_audit
     from fairerclip.errors import ParameterError
 

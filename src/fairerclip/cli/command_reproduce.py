@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,8 @@ from fairerclip.cli import options
 from fairerclip.cli.signals import kept_when_stopped
 
 if TYPE_CHECKING:
+    from fairerclip.study.paper.context import ReproduceOptions
+    from fairerclip.study.paper.entry_result import EntryResult
     from fairerclip.study.paper.official_tasks import OfficialImages
     from fairerclip.study.paper.task_source import TaskSource
 
@@ -93,7 +95,6 @@ def reproduce(
     from fairerclip.errors import ParameterError
     from fairerclip.study.paper.context import ReproduceOptions
     from fairerclip.study.paper.entries import chosen_entries
-    from fairerclip.study.paper.reproduce import first_reason
     from fairerclip.study.paper.reproduce import reproduce as run
     from fairerclip.study.paper.task_source import TaskSource
 
@@ -148,42 +149,40 @@ def reproduce(
         )
     if not json:
         for result in results:
-            if result["failed"]:
-                show.say(f"{result['name']}: not written, nothing was measured: {first_reason(result)}")
+            if result.failed:
+                show.say(f"{result.name}: not written, nothing was measured: {result.first_reason}")
                 continue
-            missing = f"; {len(result['failures'])} parts missing or failed" if result["failures"] else ""
-            show.say(f"{result['name']}: {output / result['name']}.md{missing}")
-        if not all(result["failed"] for result in results):
+            missing = f"; {len(result.failures)} parts missing or failed" if result.failures else ""
+            show.say(f"{result.name}: {output / result.name}.md{missing}")
+        if not all(result.failed for result in results):
             show.say(f"overview: {output / 'index.html'}")
-    found = {"source": source.sentence, "results": results}
-    _check(found, names)
+    found = {"source": source.sentence, "results": [result.as_dict() for result in results]}
+    _check(results, names, found)
     if json:
         show.print_json(found)
 
 
-def _check(found: dict[str, Any], names: Sequence[str]) -> None:
-    """Raise where an entry that could have been measured was not, or a process died; tell of other failed parts."""
+def _check(results: Sequence[EntryResult], names: Sequence[str], found: Mapping[str, Any]) -> None:
+    """Tell of failed parts; raise, with ``found``, where an entry that could be measured was not or a process died."""
     from fairerclip.cli import show
     from fairerclip.errors import WorkFailedError
-    from fairerclip.study.paper.reproduce import first_reason
     from fairerclip.study.workers import is_lost
 
-    results = found["results"]
-    failed = [result for result in results if result["failed"]]
-    lost = [result for result in failed if result["name"] in names or not result["absent"]]
-    if failed and not any(result["tasks"] for result in results if not result["failed"]):
+    failed = [result for result in results if result.failed]
+    lost = [result for result in failed if result.name in names or not result.absent]
+    if failed and not any(result.tasks for result in results if not result.failed):
         lost = failed  # what needs no data has figures at most
     if lost:
-        why = "; ".join(f"{result['name']}: {first_reason(result)}" for result in lost)
+        why = "; ".join(f"{result.name}: {result.first_reason}" for result in lost)
         raise WorkFailedError(f"{len(lost)} of {len(results)} tables and figures failed ({why})", found)
-    parts = [f"{result['name']}: {text}" for result in results for text in result["failures"]]
+    parts = [f"{result.name}: {text}" for result in results for text in result.failures]
     if dead := [part for part in parts if is_lost(part)]:
         raise WorkFailedError(f"{len(dead)} parts were lost (first: {dead[0]})", found)
     if parts:
         show.warn(f"{len(parts)} parts missing or failed (first: {parts[0]})")
 
 
-def _command(names: list[str], source: TaskSource, told: Any) -> str:
+def _command(names: list[str], source: TaskSource, told: ReproduceOptions) -> str:
     """What to type to run it again; files and folders by their last name alone."""
     parts = ["fairerclip", "reproduce", *names]
     images = source.images

@@ -2,175 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
 
-if TYPE_CHECKING:
-    from fairerclip.data.datasets import DatasetIndex
-    from fairerclip.encoders.choice import ModelChoice
-
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
 
-Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
 Output = Annotated[
     Path, options.writes("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
 ]
-Store = Annotated[
-    Path | None,
-    options.writes(
-        help="Embedding store to use, or to make and resume. Default: beside the task, ending in .store."
-    ),
-]
-Prompts = Annotated[
-    str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
-]
 
 
-@app.command()
-def waterbirds(
-    root: Root,
-    output: Output,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    preprocessing: options.Preprocessing = None,
-    device: options.Device = "cpu",
-    download: options.Download = False,
-    store: Store = None,
-    prompts: Prompts = None,
-    workers: options.Workers = 2,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
-    """Waterbirds: bird by background, with metadata.csv and its splits."""
-    _dataset(
-        "waterbirds",
-        root,
-        {},
-        output,
-        options.chosen_model(model, weights, preprocessing, device, download),
-        store,
-        prompts,
-        workers,
-        overwrite,
-        json,
-    )
+def _dataset_command(chosen: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Register a command named as the function: the options of every dataset, and before --prompts its own.
+
+    The function turns its own options into those of the dataset's reader.
+    """
+    own = inspect.signature(chosen, eval_str=True).parameters
+
+    @functools.wraps(chosen)
+    def command(**given: Any) -> None:
+        of_reader = chosen(**{name: given.pop(name) for name in own})
+        _make_task(chosen.__name__, of_reader, **given)
+
+    shared = list(inspect.signature(_make_task, eval_str=True).parameters.values())[2:]
+    at = [parameter.name for parameter in shared].index("prompts")
+    parameters = [*shared[:at], *own.values(), *shared[at:]]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command()(command)
+    return chosen
 
 
-@app.command()
-def celeba(
-    root: Root,
-    output: Output,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    preprocessing: options.Preprocessing = None,
-    device: options.Device = "cpu",
-    download: options.Download = False,
-    store: Store = None,
-    target: Annotated[
-        str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
-    ] = "blond",
-    sensitive: Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")] = "Male",
-    prompts: Prompts = None,
-    workers: options.Workers = 2,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
-    """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
-    chosen = {"target": target, "sensitive": options.split_names(sensitive)}
-    _dataset(
-        "celeba",
-        root,
-        chosen,
-        output,
-        options.chosen_model(model, weights, preprocessing, device, download),
-        store,
-        prompts,
-        workers,
-        overwrite,
-        json,
-    )
-
-
-@app.command()
-def fairface(
-    root: Root,
-    output: Output,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    preprocessing: options.Preprocessing = None,
-    device: options.Device = "cpu",
-    download: options.Download = False,
-    store: Store = None,
-    margin: options.Margin = None,
-    prompts: Prompts = None,
-    workers: options.Workers = 2,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
-    """FairFace: sex, race and age; no target, so prompts are queries."""
-    _dataset(
-        "fairface",
-        root,
-        {"margin": margin},
-        output,
-        options.chosen_model(model, weights, preprocessing, device, download),
-        store,
-        prompts,
-        workers,
-        overwrite,
-        json,
-    )
-
-
-@app.command()
-def cfd(
-    root: Root,
-    output: Output,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    preprocessing: options.Preprocessing = None,
-    device: options.Device = "cpu",
-    download: options.Download = False,
-    store: Store = None,
-    seed: Annotated[
-        int, typer.Option(callback=options.in_range, help="Seed of the split, which is ours.")
-    ] = 0,
-    prompts: Prompts = None,
-    workers: options.Workers = 2,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
-    """Chicago Face Database: neutral faces, attractiveness above its mean by sex."""
-    _dataset(
-        "cfd",
-        root,
-        {"seed": seed},
-        output,
-        options.chosen_model(model, weights, preprocessing, device, download),
-        store,
-        prompts,
-        workers,
-        overwrite,
-        json,
-    )
-
-
-def _dataset(
+def _make_task(
     name: str,
-    root: Path,
-    chosen: dict[str, Any],
-    output: Path,
-    model: ModelChoice | None,
-    store: Path | None,
-    prompts: str | None,
-    workers: int,
-    overwrite: bool,
-    json: bool,
+    of_reader: dict[str, Any],
+    root: Annotated[
+        Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")
+    ],
+    output: Output,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preprocessing: options.Preprocessing = None,
+    device: options.Device = "cpu",
+    download: options.Download = False,
+    store: Annotated[
+        Path | None,
+        options.writes(
+            help="Embedding store to use, or to make and resume. Default: beside the task, ending in .store."
+        ),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
+    ] = None,
+    workers: options.Workers = 2,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
 ) -> None:
+    """Read a dataset, embed its images unless a store holds them, and write its task."""
     from fairerclip.cli import show
     from fairerclip.data.build import check_prompts, from_dataset
     from fairerclip.data.datasets import read_dataset
@@ -178,17 +73,19 @@ def _dataset(
     from fairerclip.encoders.embed import embed_dataset
     from fairerclip.errors import ParameterError
 
+    choice = options.chosen_model(model, weights, preprocessing, device, download)
     _check_output(output, overwrite)
-    index: DatasetIndex = read_dataset(name, root, **chosen)
+    index = read_dataset(name, root, **of_reader)
     source = prompts or index.prompts
     if source is None:
         raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
     prompt_set = load_prompts(source)
-    check_prompts(from_dataset(index), prompt_set)
+    labelled = from_dataset(index)
+    check_prompts(labelled, prompt_set)
     folder = store or output.with_name(output.name + ".store")
     encoder = None
-    if model is not None:
-        encoder = model.load()
+    if choice is not None:
+        encoder = choice.load()
         with show.progress("embedding") as advance:
             embed_dataset(
                 index, encoder, folder, workers=workers, progress=lambda n, of: advance(n, of or len(index))
@@ -197,9 +94,40 @@ def _dataset(
         raise ParameterError(
             f"nothing is embedded yet: give --model, or --store with a folder that embed wrote ({folder})"
         )
-    _finish(
-        from_dataset(index), folder, prompt_set, encoder, None, output, overwrite, json, list(index.notes)
-    )
+    _finish(labelled, folder, prompt_set, encoder, None, output, overwrite, json, list(index.notes))
+
+
+@_dataset_command
+def waterbirds() -> dict[str, Any]:
+    """Waterbirds: bird by background, with metadata.csv and its splits."""
+    return {}
+
+
+@_dataset_command
+def celeba(
+    target: Annotated[
+        str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
+    ] = "blond",
+    sensitive: Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")] = "Male",
+) -> dict[str, Any]:
+    """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
+    return {"target": target, "sensitive": options.split_names(sensitive)}
+
+
+@_dataset_command
+def fairface(margin: options.Margin = None) -> dict[str, Any]:
+    """FairFace: sex, race and age; no target, so prompts are queries."""
+    return {"margin": margin}
+
+
+@_dataset_command
+def cfd(
+    seed: Annotated[
+        int, typer.Option(callback=options.in_range, help="Seed of the split, which is ours.")
+    ] = 0,
+) -> dict[str, Any]:
+    """Chicago Face Database: neutral faces, attractiveness above its mean by sex."""
+    return {"seed": seed}
 
 
 @app.command()

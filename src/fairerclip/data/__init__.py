@@ -2,11 +2,13 @@
 
 `open_store` reads embeddings in the layouts people have, `preflight` looks at them, `read_labels` and `join`
 bring labels to them by id. A `Task` holds the `Split`s, the prompts' embeddings and the `Sensitive` attributes
-of one experiment.
+of one experiment. `read_dataset` reads the lists of a public data set, `load_prompts` and `encode_prompts` its
+prompts.
 """
 
 # Not lazy: these need numpy alone, and a lazy `simulate`, `join` or `preflight` would be the function or the
 # submodule of that name depending on who imports first.
+from fairerclip._util.lazy import lazy
 from fairerclip.data.join import Join, join
 from fairerclip.data.label_table import LabelTable, read_labels
 from fairerclip.data.preflight import Preflight, preflight
@@ -17,7 +19,16 @@ from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import Sensitive, Sentences, Split, Task, Variants, load_task, save_task
 from fairerclip.data.writer import StoreWriter, read_text
 
-__all__ = [
+_HOMES = {
+    "Limits": "io.npy",
+    "available_prompts": "prompts",
+    "encode_prompts": "prompts",
+    "load_prompts": "prompts",
+    "read_dataset": "datasets",
+}
+
+__all__ = [  # noqa: PLE0604 - the lazy ones are named above
+    *_HOMES,
     "EmbeddingStore",
     "Join",
     "LabelTable",
@@ -40,3 +51,4 @@ __all__ = [
     "save_task",
     "simulate",
 ]
+__getattr__ = lazy(__name__, _HOMES)[0]

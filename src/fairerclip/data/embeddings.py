@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
-from fairerclip.data.io.npz_map import npz_members
+from fairerclip.data.io.npz import npz_members
 from fairerclip.data.io.tensors import open_tensors
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lines
-from fairerclip.data.io.npz_map import Member, map_npy, npz_members
+from fairerclip.data.io.npy import map_npy
+from fairerclip.data.io.npz import Member, npz_members
 from fairerclip.data.io.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
 from fairerclip.data.io.strict_json import read_strict_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.stores import Part, array_part
+from fairerclip.data.stores import StorePart, array_part
 from fairerclip.errors import StoreError, TaskFileError
 
 Array = NDArray[Any]
@@ -45,7 +46,7 @@ class Ask:
     incomplete: bool = False
 
 
-def find_parts(path: Path, ask: Ask) -> tuple[list[Part], Provenance | None]:
+def find_parts(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     """The parts of whatever is at a path, and its provenance where the layout says."""
     if path.is_file():
         return [file_part(path, ask)], None
@@ -58,9 +59,9 @@ def find_parts(path: Path, ask: Ask) -> tuple[list[Part], Provenance | None]:
     return _shards(path, ask), None
 
 
-def file_part(file: Path, ask: Ask) -> Part:
+def file_part(file: Path, ask: Ask) -> StorePart:
     """One file as a part, by its ending."""
-    kinds: dict[str, Callable[[Path, Ask], Part]] = {
+    kinds: dict[str, Callable[[Path, Ask], StorePart]] = {
         ".npy": _npy,
         ".npz": _npz,
         ".safetensors": _safetensors,
@@ -81,12 +82,12 @@ def _store_errors() -> Iterator[None]:
         raise StoreError(str(error)) from error
 
 
-def _npy(file: Path, ask: Ask) -> Part:
+def _npy(file: Path, ask: Ask) -> StorePart:
     array = map_npy(file)
     return array_part(str(file), lambda: array, array.shape, array.dtype)
 
 
-def _npz(file: Path, ask: Ask) -> Part:
+def _npz(file: Path, ask: Ask) -> StorePart:
     members = npz_members(file)
     chosen = members[_choose(file, members, ask)]
     ids = members.get("ids")
@@ -121,7 +122,7 @@ def _choose(file: Path, members: dict[str, Member], ask: Ask) -> str:
     )
 
 
-def _safetensors(file: Path, ask: Ask) -> Part:
+def _safetensors(file: Path, ask: Ask) -> StorePart:
     tensors, metadata = open_tensors(file, StoreError)
     matrices = [
         n for n, t in tensors.items() if len(t.shape) == 2 and t.kind in ("F16", "BF16", "F32", "F64")
@@ -140,14 +141,14 @@ def _safetensors(file: Path, ask: Ask) -> Part:
     return array_part(f"{file}: {tensor.name}", lambda: array, tensor.shape, dtype, ids)
 
 
-def _parquet(file: Path, ask: Ask) -> Part:
+def _parquet(file: Path, ask: Ask) -> StorePart:
     rows = ParquetRows(file, ask.key)
     column = rows.ids(ask.id_column)
     ids = None if column is None else lambda: read_ids(file, column)
-    return Part(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name, ids)
+    return StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name, ids)
 
 
-def _clip_retrieval(path: Path, ask: Ask) -> list[Part]:
+def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
     stem = CLIP_RETRIEVAL[ask.modality]
     files = _partitions(path / stem, stem, ".npy")
     if not files:
@@ -197,7 +198,7 @@ def _metadata_ids(file: Path, ask: Ask, rows: int, beside: Path) -> Callable[[],
     return None if column is None else lambda: read_ids(file, column)
 
 
-def _shards(path: Path, ask: Ask) -> list[Part]:
+def _shards(path: Path, ask: Ask) -> list[StorePart]:
     files = [
         f
         for f in path.iterdir()
@@ -250,7 +251,7 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], Provenance | None]:
     return manifest, None if stored is None else Provenance.from_dict(stored)
 
 
-def _own(path: Path, ask: Ask) -> tuple[list[Part], Provenance | None]:
+def _own(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     manifest, provenance = read_manifest(path)
     if ask.modality == "text":
         return [file_part(path / TEXT, ask)], provenance

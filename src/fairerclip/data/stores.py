@@ -37,7 +37,7 @@ class StoredRows(Protocol):
         """Rows (m, p) of sorted numbers, as on disk."""
 
 
-class Part:
+class StorePart:
     """Consecutive rows of a store: where they come from, how many, how wide, and their ids."""
 
     def __init__(
@@ -73,7 +73,7 @@ class EmbeddingStore:
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of StorePart
         Laid end to end; `open_store` finds them.
     path : str
         For messages.
@@ -91,7 +91,7 @@ class EmbeddingStore:
     dtype = np.dtype(np.float32)
 
     def __init__(
-        self, parts: Sequence[Part], *, path: str = "store", provenance: Provenance | None = None
+        self, parts: Sequence[StorePart], *, path: str = "store", provenance: Provenance | None = None
     ) -> None:
         if not parts or not sum(part.shape[0] for part in parts):
             raise StoreError(f"{path}: expected embeddings, found none")
@@ -168,7 +168,9 @@ class EmbeddingStore:
         return self._rows(rows, _as_stored)
 
     @reading(StoreError)
-    def _rows(self, rows: slice | Sequence[int] | Array, convert: Callable[[Part, Array], Array]) -> Array:
+    def _rows(
+        self, rows: slice | Sequence[int] | Array, convert: Callable[[StorePart, Array], Array]
+    ) -> Array:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
@@ -190,7 +192,7 @@ class EmbeddingStore:
             ids = self.ids
             yield (np.arange(start, stop) if ids is None else ids[start:stop]), self[start:stop]
 
-    def _range(self, start: int, stop: int, convert: Callable[[Part, Array], Array]) -> Array:
+    def _range(self, start: int, stop: int, convert: Callable[[StorePart, Array], Array]) -> Array:
         pieces = []
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
         for part, begin in zip(self._parts[first:], self._starts[first:], strict=False):
@@ -200,7 +202,7 @@ class EmbeddingStore:
             pieces.append(convert(part, part.source.read(low, high)))
         return _joined(pieces, self.shape[1])
 
-    def _take(self, numbers: Ints, convert: Callable[[Part, Array], Array]) -> Array:
+    def _take(self, numbers: Ints, convert: Callable[[StorePart, Array], Array]) -> Array:
         n = len(self)
         outside = (numbers < -n) | (numbers >= n)
         if outside.any():
@@ -228,7 +230,7 @@ def _joined(pieces: list[Array], width: int) -> Array:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _as_stored(part: Part, rows: Array) -> Array:
+def _as_stored(part: StorePart, rows: Array) -> Array:
     if rows.shape[1:] != (part.shape[1],):
         raise StoreError(
             f"{part.where}: expected width {part.shape[1]}, got shape {rows.shape}; has it changed?"
@@ -240,14 +242,14 @@ def _as_stored(part: Part, rows: Array) -> Array:
     return rows
 
 
-def _float32(part: Part, rows: Array) -> Floats:
+def _float32(part: StorePart, rows: Array) -> Floats:
     """Rows as a float32 array of their own; those of 16 bits are brought back to unit length."""
     with np.errstate(over="ignore"):  # what overflows float32 is reported as not finite by who uses it
         out = np.array(_as_stored(part, rows), dtype=np.float32, order="C")
     return unit_again(out) if part.dtype in ("float16", "bfloat16") else out
 
 
-def _part_ids(part: Part) -> Array:
+def _part_ids(part: StorePart) -> Array:
     ids = np.asarray(part.ids() if part.ids is not None else [])
     if ids.dtype.kind != "U" or ids.shape != (part.shape[0],):
         raise StoreError(
@@ -272,7 +274,7 @@ def array_part(
     shape: tuple[int, ...],
     dtype: np.dtype[Any] | str,
     ids: Callable[[], Array] | None = None,
-) -> Part:
+) -> StorePart:
     """A part over one matrix, refused here unless it is one of floats."""
     bfloat = isinstance(dtype, str) and dtype == "bfloat16"
     if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
@@ -280,7 +282,7 @@ def array_part(
             f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
         )
     name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
-    return Part(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
+    return StorePart(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
 
 
 @reading(StoreError)

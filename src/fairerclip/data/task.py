@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fairerclip._util.files import reading
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import nearest
-from fairerclip.data.io.limits import DEFAULT_LIMITS, Limits
+from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key
-from fairerclip.data.task_formats import check_suffix, read_arrays, write_arrays
+from fairerclip.data.task_files import check_suffix, read_arrays, write_arrays
 from fairerclip.errors import ParameterError, TaskFileError
 
 Array = NDArray[Any]
@@ -239,10 +239,6 @@ def save_task(
         check_suffix(file, "or a folder to write to")
     arrays = _to_arrays(task, file)
     _from_arrays(arrays, file)
-    if not file.suffix:
-        from fairerclip.data.task_folder_writer import write_folder  # seldom wanted
-
-        return write_folder(file, arrays)
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 

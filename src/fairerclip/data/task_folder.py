@@ -47,12 +47,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.io.bounded_text import nearest, read_toml, text_array
-from fairerclip.data.io.npz import read_npy
+from fairerclip.data.io.npy import read_npy
 from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task_fields import MAX_ATTRIBUTES, SPLITS, part_key, s_key
-from fairerclip.data.task_formats import PLAIN, STRINGS, TEXTS, TOML
+from fairerclip.data.task_files import PLAIN, STRINGS, TEXTS, TOML
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]

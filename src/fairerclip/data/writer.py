@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fairerclip._util.files import atomic_file, is_leftover, reading, sync_folder, writing
 from fairerclip.data import layouts as layout
 from fairerclip.data.io.bounded_text import MAX_LINE
-from fairerclip.data.io.npz_map import map_npy
+from fairerclip.data.io.npy import map_npy
 from fairerclip.data.io.tensors import metadata_texts, open_tensors, write_tensors
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairerclip._util.extras import require
 from fairerclip.errors import EncoderError, ShapeError
 
 if TYPE_CHECKING:
     from fairerclip.data.provenance import Provenance
+    from fairerclip.encoders.preprocess import Preprocessing
 
 TEXT_BATCH = 128
 """Prompts that go through a text encoder at once; more only cost memory."""
-
-_hub_switch = threading.RLock()
 
 
 class Encoder(Protocol):
@@ -57,6 +54,53 @@ class Encoder(Protocol):
         """Unit rows (m, p) float32 of m prompts."""
 
 
+class Towers(Protocol):
+    """The two halves of a model, on batches that were checked; rows need not have unit length."""
+
+    def image_rows(self, pixels: np.ndarray) -> np.ndarray:
+        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+
+    def text_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Rows (m, p) of token ids (m, context) int64."""
+
+
+class Tokenizer(Protocol):
+    """What makes token ids of prompts."""
+
+    def ids(self, prompts: Sequence[str]) -> np.ndarray:
+        """Rows (m, context) int64; a prompt that is too long for the model is an error."""
+
+
+@dataclass(frozen=True)
+class ClipEncoder:
+    """An `Encoder` of two towers, the tokenizer and the preprocessing that belong to them."""
+
+    name: str
+    towers: Towers
+    tokenizer: Tokenizer
+    preprocessing: Preprocessing
+    provenance: Provenance
+
+    @property
+    def width(self) -> int:
+        """Columns of an embedding, p."""
+        return self.provenance.width
+
+    def preprocess(self, image: Any) -> np.ndarray:
+        """A Pillow image as (3, H, W) float32."""
+        return self.preprocessing.apply(image)
+
+    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
+        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
+        return unit_rows(self.towers.image_rows(check_pixels(pixels, self.preprocessing.output_size)))
+
+    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
+        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
+        ids = self.tokenizer.ids(prompt_list(prompts))
+        parts = [self.towers.text_rows(ids[i : i + TEXT_BATCH]) for i in range(0, len(ids), TEXT_BATCH)]
+        return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, self.width), np.float32)
+
+
 def unit_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of length one, float32; a row of zeros stays as it is."""
     rows = np.asarray(rows, dtype=np.float32)
@@ -91,50 +135,6 @@ def prompt_list(prompts: Sequence[str]) -> list[str]:
     return list(prompts)
 
 
-def in_batches(ids: np.ndarray, width: int, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """``encode`` over slices of the rows of token ids, stacked: (m, p) unit rows."""
-    parts = [encode(ids[i : i + TEXT_BATCH]) for i in range(0, len(ids), TEXT_BATCH)]
-    return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, width), np.float32)
-
-
-def check_towers(images: np.ndarray, texts: np.ndarray) -> None:
-    """Refuse a model whose towers do not make rows of one length, seen from an image and a prompt."""
-    if images.ndim != 2 or images.shape != texts.shape:
-        raise EncoderError(
-            f"expected an image and a prompt to become rows of one length, got {images.shape} and {texts.shape}"
-        )
-
-
 def one_line(error: BaseException) -> str:
     """What a library said, short enough for a message."""
     return " ".join(str(error).split())[:300]
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that torch cannot compute on here."""
-    torch = require("torch", "torch", "encoding images")
-    try:
-        torch.empty(1, device=device)
-    except (AssertionError, RuntimeError, NotImplementedError) as error:
-        raise EncoderError(
-            f"torch cannot compute on device {device!r} here: {str(error)[:120]}; use device='cpu'"
-        ) from None
-
-
-@contextmanager
-def hub_access(allowed: bool) -> Iterator[None]:
-    """While open, the Hugging Face libraries read their cache only, unless a download is ``allowed``.
-
-    Their switch is one constant for the whole process; it is put back afterwards.
-    """
-    if allowed:
-        yield
-        return
-    constants = require("huggingface_hub.constants", "open-clip", "loading a CLIP model")
-    with _hub_switch:
-        before = constants.HF_HUB_OFFLINE
-        constants.HF_HUB_OFFLINE = True
-        try:
-            yield
-        finally:
-            constants.HF_HUB_OFFLINE = before

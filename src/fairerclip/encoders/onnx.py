@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fairerclip._util.extras import require
 from fairerclip._util.files import read_bounded
 from fairerclip.data.provenance import Provenance
 from fairerclip.encoders.config import MAX_CONTEXT, MAX_VOCABULARY, MAX_WIDTH, is_whole
-from fairerclip.encoders.encoder import check_pixels, in_batches, one_line, prompt_list, unit_rows
+from fairerclip.encoders.encoder import ClipEncoder, one_line
 from fairerclip.encoders.preprocess import Preprocessing, read_json
 from fairerclip.encoders.tokens import Tokens, read_tokenizer
 from fairerclip.encoders.weight_files import member
@@ -46,32 +47,24 @@ _DOMAINS = ("", "ai.onnx")
 """Operators of ONNX itself. Others are of a library, or, as onnxruntime's own, can read files that the graph names."""
 
 
-class OnnxEncoder:
-    """Two ONNX graphs and a tokenizer on the CPU; see `Encoder`."""
+@dataclass(frozen=True)
+class OnnxTowers:
+    """Both towers as graphs that run on the CPU; ``name`` and ``width`` are those of the encoder."""
 
-    def __init__(self, name: str, image: Any, text: Any, tokenizer: Tokens, settings: dict[str, Any]):
-        self.name = name
-        self.image = image
-        self.text = text
-        self.tokenizer = tokenizer
-        self.preprocessing: Preprocessing = settings["preprocessing"]
-        self.width: int = settings["width"]
-        self.provenance: Provenance
+    image: Any
+    text: Any
+    name: str
+    width: int
 
-    def preprocess(self, image: Any) -> np.ndarray:
-        """A Pillow image as (3, H, W) float32."""
-        return self.preprocessing.apply(image)
+    def image_rows(self, pixels: np.ndarray) -> np.ndarray:
+        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+        return self._rows(self.image, pixels)
 
-    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
-        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
-        return self._run(self.image, check_pixels(pixels, self.preprocessing.output_size))
+    def text_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Rows (m, p) of token ids (m, context) int64."""
+        return self._rows(self.text, ids)
 
-    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        ids = self.tokenizer.ids(prompt_list(prompts))
-        return in_batches(ids, self.width, lambda rows: self._run(self.text, rows))
-
-    def _run(self, session: Any, values: np.ndarray) -> np.ndarray:
+    def _rows(self, session: Any, values: np.ndarray) -> np.ndarray:
         try:
             rows = np.asarray(session.run(None, {session.get_inputs()[0].name: values})[0], dtype=np.float32)
         except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
@@ -80,10 +73,10 @@ class OnnxEncoder:
             raise EncoderError(
                 f"{self.name}: expected embeddings {(len(values), self.width)}, got {rows.shape}"
             )
-        return unit_rows(rows)
+        return rows
 
 
-def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | None) -> OnnxEncoder:
+def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | None) -> ClipEncoder:
     """Open an ONNX folder; see `fairerclip.encoders.load`."""
     runtime = require("onnxruntime", "onnx", "running an ONNX model")
     if device != "cpu":
@@ -103,16 +96,17 @@ def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | No
         lines += f"{hashlib.sha256(raw).hexdigest()}  {file.name}\n"
         sessions.append(open_session(raw, str(file)))
     tokens = Tokens(read_tokenizer(folder / TOKENIZER), settings["context"], settings["pad_id"])
-    encoder = OnnxEncoder(name, sessions[0], sessions[1], tokens, settings)
-    encoder.provenance = Provenance(
-        model=settings["model"],
-        weights=hashlib.sha256(lines.encode()).hexdigest(),
-        preprocessing=str(settings["preprocessing"]),
-        library=f"onnxruntime {runtime.__version__}",
-        normalised=True,
-        width=encoder.width,
+    used: Preprocessing = settings["preprocessing"]
+    provenance = Provenance(
+        settings["model"],
+        hashlib.sha256(lines.encode()).hexdigest(),
+        str(used),
+        f"onnxruntime {runtime.__version__}",
+        True,
+        settings["width"],
     )
-    return encoder
+    towers = OnnxTowers(sessions[0], sessions[1], name, provenance.width)
+    return ClipEncoder(name, towers, tokens, used, provenance)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip._util.extras import require
-from fairerclip.encoders.encoder import Encoder
+from fairerclip.encoders.encoder import ClipEncoder, Encoder, Tokenizer
 from fairerclip.encoders.onnx import FORMAT_VERSION, IMAGE, MAX_ONNX_BYTES, SETTINGS, TEXT, TOKENIZER
+from fairerclip.encoders.tokens import Tokens
+from fairerclip.encoders.torch_encoder import TorchTowers
 from fairerclip.errors import EncoderError, OutputExistsError
 
 _OPSET = 17
@@ -39,23 +41,26 @@ def export_onnx(encoder: Encoder, folder: str | Path) -> Path:
     folder = Path(folder)
     if folder.exists():
         raise OutputExistsError(f"{folder} exists; choose another name")
-    towers, ids, tokenizer, context, pad_id = _parts(encoder)
+    if not isinstance(encoder, ClipEncoder) or not isinstance(encoder.towers, TorchTowers):
+        raise EncoderError(f"only open_clip and transformers encoders can be exported; got {encoder.name}")
+    towers = encoder.towers
+    tokenizer, context, pad_id = _tokenizer(encoder.tokenizer)
     settings = {
         "format_version": FORMAT_VERSION,
         "model": encoder.provenance.model,
         "width": encoder.width,
-        "preprocessing": encoder.preprocessing.as_dict(),  # type: ignore[attr-defined]
+        "preprocessing": encoder.preprocessing.as_dict(),
         "context": context,
         "pad_id": pad_id,
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        height, width = encoder.preprocessing.output_size  # type: ignore[attr-defined]
         torch = require("torch", "torch", "exporting to ONNX")
-        model = encoder.model  # type: ignore[attr-defined]
-        _export(model, towers[0], torch.zeros(2, 3, height, width), temporary / IMAGE)
-        _export(model, towers[1], ids, temporary / TEXT)
+        pixels = torch.zeros(2, 3, *encoder.preprocessing.output_size)
+        _export(towers.model, towers.image, pixels, temporary / IMAGE)
+        ids = torch.from_numpy(encoder.tokenizer.ids(["a", "a photo"]))
+        _export(towers.model, towers.text, ids, temporary / TEXT)
         tokenizer.save(str(temporary / TOKENIZER))
         (temporary / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         temporary.chmod(0o755)
@@ -65,27 +70,12 @@ def export_onnx(encoder: Encoder, folder: str | Path) -> Path:
     return folder
 
 
-def _parts(encoder: Encoder) -> tuple[tuple[Any, Any], Any, Any, int, int]:
-    """Both towers as functions of one tensor, ids to trace with, tokenizer, context and padding."""
-    from fairerclip.encoders.open_clip import OpenClipEncoder
-    from fairerclip.encoders.transformers import TransformersEncoder
-
-    torch = require("torch", "torch", "exporting to ONNX")
-    if isinstance(encoder, OpenClipEncoder):
-        model, tokens = encoder.model, encoder.tokenizer
-        tokenizer = _clip_tokenizer(tokens)
-        towers = (model.encode_image, model.encode_text)
-        return towers, tokens(["a", "a photo"]), tokenizer, int(tokens.context_length), 0
-    if isinstance(encoder, TransformersEncoder):
-        owner = encoder.model
-        towers = (
-            lambda pixels: owner.get_image_features(pixel_values=pixels).pooler_output,
-            lambda ids: owner.get_text_features(input_ids=ids).pooler_output,
-        )
-        tokens = encoder.tokenizer
-        ids = torch.from_numpy(tokens.ids(["a", "a photo"]))
-        return towers, ids, tokens.tokenizer, tokens.context, tokens.pad_id
-    raise EncoderError(f"only open_clip and transformers encoders can be exported; got {encoder.name}")
+def _tokenizer(tokens: Tokenizer) -> tuple[Any, int, int]:
+    """A tokenizer of the tokenizers library that stands for this one, its context and its padding."""
+    if isinstance(tokens, Tokens) and tokens.clean is None:
+        return tokens.tokenizer, tokens.context, tokens.pad_id
+    own: Any = getattr(tokens, "tokenizer", None)
+    return _clip_tokenizer(own), int(own.context_length), 0
 
 
 @contextmanager

@@ -11,30 +11,26 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.extras import require
-from fairerclip.data.provenance import Provenance
 from fairerclip.encoders.config import OPEN_CLIP, checked
-from fairerclip.encoders.encoder import (
-    check_device,
-    check_pixels,
-    check_prompts,
-    check_towers,
-    hub_access,
-    in_batches,
-    one_line,
-    prompt_list,
-    unit_rows,
-)
+from fairerclip.encoders.encoder import ClipEncoder, Tokenizer, check_prompts
 from fairerclip.encoders.preprocess import Preprocessing, read_json
-from fairerclip.encoders.tokens import SETTINGS_FILES, TOKENIZER_FILE, Tokens, folder_tokens
+from fairerclip.encoders.tokens import SETTINGS_FILES, TOKENIZER_FILE, folder_tokens
+from fairerclip.encoders.torch_encoder import (
+    TorchTowers,
+    check_device,
+    fetching,
+    hub_access,
+    loading,
+    torch_encoder,
+)
 from fairerclip.encoders.weight_files import (
     CONVERT,
     check_fits,
     check_safetensors,
     member,
     open_clip_file,
-    sha256_of,
 )
-from fairerclip.errors import EncoderError, FairerClipError
+from fairerclip.errors import EncoderError
 
 CONFIG = "open_clip_config.json"
 _SHAPE: tuple[tuple[str, ...], ...] = (
@@ -56,43 +52,14 @@ class _Source:
     quick_gelu: bool
 
 
-class OpenClipEncoder:
-    """A model of open_clip in float32 and evaluation mode; see `Encoder`."""
+@dataclass(frozen=True)
+class SimpleTokens:
+    """CLIP's own tokenizer as open_clip has it; see `Tokenizer`."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, device: str, settings: Preprocessing):
-        self.name = name
-        self.model = model
-        self.tokenizer = tokenizer
-        self.device = device
-        self.preprocessing = settings
-        self.provenance: Provenance
-        self.width: int
+    tokenizer: Any
 
-    def preprocess(self, image: Any) -> np.ndarray:
-        """A Pillow image as (3, H, W) float32."""
-        return self.preprocessing.apply(image)
-
-    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
-        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
-        torch = require("torch", "torch", "encoding images")
-        pixels = check_pixels(pixels, self.preprocessing.output_size)
-        with torch.inference_mode():
-            rows = self.model.encode_image(torch.from_numpy(pixels).to(self.device))
-        return unit_rows(rows.float().cpu().numpy())
-
-    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        return in_batches(self._ids(prompt_list(prompts)), self.width, self._encode_ids)
-
-    def _encode_ids(self, ids: np.ndarray) -> np.ndarray:
-        torch = require("torch", "torch", "encoding prompts")
-        with torch.inference_mode():
-            rows: np.ndarray = self.model.encode_text(torch.from_numpy(ids).to(self.device)).cpu().numpy()
-        return rows
-
-    def _ids(self, prompts: list[str]) -> np.ndarray:
-        if isinstance(self.tokenizer, Tokens):
-            return self.tokenizer.ids(prompts)
+    def ids(self, prompts: Sequence[str]) -> np.ndarray:
+        """Rows (m, context) int64; a prompt that is too long for the model is an error."""
         lengths = [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
         check_prompts(prompts, lengths, self.tokenizer.context_length)
         rows: np.ndarray = self.tokenizer(prompts).numpy()
@@ -106,37 +73,23 @@ def load(
     device: str,
     download: bool,
     preprocessing: Preprocessing | Mapping[str, Any] | str | Path | None,
-) -> OpenClipEncoder:
+) -> ClipEncoder:
     """Build the model that ``architecture`` and ``weights`` mean; see `fairerclip.encoders.load`."""
     library = _library()
     source = _find(library, architecture, weights, download)
     check_device(device)
     settings, quick_gelu = _passed(library, source, preprocessing)
-    with hub_access(download):
-        try:
-            model = _build(library, source, quick_gelu).to(device).eval().requires_grad_(False)
-            tokenizer = _tokenizer(library, source, download)
-            if settings is None:
-                settings = _own_settings(library, source, model.visual.image_size)
-            encoder = OpenClipEncoder(name, model, tokenizer, device, settings)
-            images = encoder.encode_images(np.zeros((1, 3, *settings.output_size), np.float32))
-            encoder.width = images.shape[-1]
-            check_towers(images, encoder.encode_text(["a"]))
-        except FairerClipError:
-            raise
-        except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
-            raise EncoderError(
-                f"{source.file} does not load as {source.architecture}: {type(error).__name__}: {one_line(error)}"
-            ) from error
-    encoder.provenance = Provenance(
-        model=_label(source.architecture, quick_gelu),
-        weights=sha256_of([source.file]),
-        preprocessing=str(settings),
-        library=f"open_clip {library.__version__}",
-        normalised=True,
-        width=encoder.width,
-    )
-    return encoder
+    with hub_access(download), loading(source.file, source.architecture):
+        model = _build(library, source, quick_gelu).to(device).eval().requires_grad_(False)
+        return torch_encoder(
+            name,
+            TorchTowers(model, model.encode_image, model.encode_text, device),
+            _tokenizer(library, source, download),
+            settings or _own_settings(library, source, model.visual.image_size),
+            label=_label(source.architecture, quick_gelu),
+            files=[source.file],
+            library=f"open_clip {library.__version__}",
+        )
 
 
 def _library() -> Any:
@@ -181,7 +134,7 @@ def _refuse_shadowed(repository: str | None) -> None:
         )
 
 
-def _tokenizer(library: Any, source: _Source, download: bool) -> Any:
+def _tokenizer(library: Any, source: _Source, download: bool) -> Tokenizer:
     """CLIP's own tokenizer, or the one that ``tokenizer.json`` in the folder, or in the cache, describes."""
     text = source.config["text_cfg"]
     context = text.get("context_length", library.tokenizer.DEFAULT_CONTEXT_LENGTH)
@@ -195,23 +148,19 @@ def _tokenizer(library: Any, source: _Source, download: bool) -> Any:
             raise EncoderError(
                 f"{source.architecture}: strip_sep_token is for a tokenizer of hf_tokenizer_name"
             )
-        return library.SimpleTokenizer(context_length=context, **settings)
+        return SimpleTokens(library.SimpleTokenizer(context_length=context, **settings))
     clean = library.tokenizer.get_clean_fn(settings.get("clean", "whitespace"))
     folder = source.folder or _cached_tokenizer(repository, download)
     return folder_tokens(folder, context, strip_separator=strip, clean=clean)
 
 
 def _cached_tokenizer(repository: str, download: bool) -> Path:
-    hub = require("huggingface_hub", "open-clip", "finding a tokenizer in the cache")
-    try:
-        files = [TOKENIZER_FILE, *SETTINGS_FILES]
+    files = [TOKENIZER_FILE, *SETTINGS_FILES]
+    with fetching(
+        f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
+        f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`"
+    ) as hub:
         return Path(hub.snapshot_download(repository, allow_patterns=files, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        raise EncoderError(
-            f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
-            f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`, or allow it here by name: download=True (--download). "
-            f"({type(error).__name__})"
-        ) from None
 
 
 def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
@@ -312,7 +261,6 @@ def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
 
 def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bool) -> Path:
     """The .safetensors file of a tag in the Hugging Face cache, fetched only when that is allowed."""
-    hub = require("huggingface_hub", "open-clip", "finding weights in the cache")
     repository, _, filename = str(config.get("hf_hub", "")).rpartition("/")
     safe = f"{os.path.splitext(filename)[0]}.safetensors" if filename else "open_clip_model.safetensors"
     if not repository:
@@ -320,16 +268,12 @@ def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bo
             f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): fetch it, "
             f"{CONVERT}, and pass the file as weights="
         )
-    try:
+    how = "could not be fetched" if download else "is not in the local cache"
+    with fetching(
+        f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
+        f".safetensors file you have, fetch it with `hf download {repository} {safe}`"
+    ) as hub:
         return Path(hub.hf_hub_download(repository, safe, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        how = "could not be fetched" if download else "is not in the local cache"
-        raise EncoderError(
-            f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
-            ".safetensors file you have, fetch it with "
-            f"`hf download {repository} {safe}`, or allow it here by name: download=True (--download). "
-            f"({type(error).__name__})"
-        ) from None
 
 
 def _passed(

@@ -3,74 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fairerclip._util.extras import require
-from fairerclip.data.provenance import Provenance
 from fairerclip.encoders.config import TRANSFORMERS, TRANSFORMERS_IGNORED, checked
-from fairerclip.encoders.encoder import (
-    check_device,
-    check_pixels,
-    check_towers,
-    in_batches,
-    one_line,
-    prompt_list,
-    unit_rows,
-)
+from fairerclip.encoders.encoder import ClipEncoder
 from fairerclip.encoders.preprocess import Preprocessing, read_json
-from fairerclip.encoders.tokens import Tokens, folder_tokens
-from fairerclip.encoders.weight_files import check_fits, member, sha256_of, transformers_files
-from fairerclip.errors import EncoderError, FairerClipError
+from fairerclip.encoders.tokens import folder_tokens
+from fairerclip.encoders.torch_encoder import TorchTowers, check_device, fetching, loading, torch_encoder
+from fairerclip.encoders.weight_files import check_fits, member, transformers_files
+from fairerclip.errors import EncoderError
 
 _MODELS = {"clip": ("CLIPConfig", "CLIPModel"), "siglip": ("SiglipConfig", "SiglipModel")}
 _FILES = ["*.json", "*.txt", "*.safetensors"]
 _PROCESSOR, _NESTED = "preprocessor_config.json", "processor_config.json"
 
 
-class TransformersEncoder:
-    """A CLIP or SigLIP model of transformers in float32 and evaluation mode; see `Encoder`."""
-
-    def __init__(self, name: str, model: Any, tokenizer: Tokens, device: str, settings: Preprocessing):
-        self.name = name
-        self.model = model
-        self.tokenizer = tokenizer
-        self.device = device
-        self.preprocessing = settings
-        self.provenance: Provenance
-        self.width: int
-
-    def preprocess(self, image: Any) -> np.ndarray:
-        """A Pillow image as (3, H, W) float32."""
-        return self.preprocessing.apply(image)
-
-    def encode_images(self, pixels: np.ndarray) -> np.ndarray:
-        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
-        torch = require("torch", "torch", "encoding images")
-        pixels = check_pixels(pixels, self.preprocessing.output_size)
-        with torch.inference_mode():
-            rows = self.model.get_image_features(pixel_values=torch.from_numpy(pixels).to(self.device))
-        return unit_rows(rows.pooler_output.float().cpu().numpy())
-
-    def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
-        return in_batches(self.tokenizer.ids(prompt_list(prompts)), self.width, self._encode)
-
-    def _encode(self, ids: np.ndarray) -> np.ndarray:
-        # Padded to the full length and without a mask: SigLIP was trained so, and CLIP looks back only.
-        torch = require("torch", "torch", "encoding prompts")
-        with torch.inference_mode():
-            rows = self.model.get_text_features(input_ids=torch.from_numpy(ids).to(self.device))
-        out: np.ndarray = rows.pooler_output.cpu().numpy()
-        return out
-
-
 def load(
     name: str, place: str, device: str, download: bool, preprocessing: Preprocessing | None
-) -> TransformersEncoder:
+) -> ClipEncoder:
     """Open a folder, or a repository that is in the cache; see `fairerclip.encoders.load`."""
     library = require("transformers", "transformers", "loading a transformers model")
     folder = _folder(place, download)
@@ -78,34 +30,30 @@ def load(
     check_device(device)
     settings = preprocessing or read_settings(folder)
     kind, config = read_config(member(folder, "config.json"))
-    try:
+    with loading(folder, f"a {kind} model"):
         model = _build(library, kind, config, files).to(device).eval().requires_grad_(False)
-        tokenizer = folder_tokens(folder, int(model.config.text_config.max_position_embeddings))
-        encoder = TransformersEncoder(name, model, tokenizer, device, settings)
         image_size = model.config.vision_config.image_size
         if settings.output_size != (image_size, image_size):
             raise EncoderError(
                 f"{folder}: the image processor makes images of {settings.output_size} and the model reads "
                 f"({image_size}, {image_size}); the two files do not belong together"
             )
-        images = encoder.encode_images(np.zeros((1, 3, *settings.output_size), np.float32))
-        encoder.width = images.shape[-1]
-        check_towers(images, encoder.encode_text(["a"]))
-    except FairerClipError:
-        raise
-    except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
-        raise EncoderError(
-            f"{folder} does not load as a {kind} model: {type(error).__name__}: {one_line(error)}"
-        ) from error
-    encoder.provenance = Provenance(
-        model=_label(model.config),
-        weights=sha256_of(files),
-        preprocessing=str(settings),
-        library=f"transformers {library.__version__}",
-        normalised=True,
-        width=encoder.width,
-    )
-    return encoder
+        # Ids are padded to the full length and without a mask: SigLIP was trained so, and CLIP looks back only.
+        towers = TorchTowers(
+            model,
+            lambda pixels: model.get_image_features(pixel_values=pixels).pooler_output,
+            lambda ids: model.get_text_features(input_ids=ids).pooler_output,
+            device,
+        )
+        return torch_encoder(
+            name,
+            towers,
+            folder_tokens(folder, int(model.config.text_config.max_position_embeddings)),
+            settings,
+            label=_label(model.config),
+            files=files,
+            library=f"transformers {library.__version__}",
+        )
 
 
 def _label(config: Any) -> str:
@@ -118,15 +66,11 @@ def _label(config: Any) -> str:
 def _folder(place: str, download: bool) -> Path:
     if os.path.isdir(place):
         return Path(place).absolute()
-    hub = require("huggingface_hub", "transformers", "finding weights in the cache")
-    try:
+    with fetching(
+        f"transformers:{place} is neither a folder nor a repository in the local cache. Pass the folder of a model "
+        f"saved with save_pretrained, fetch it with `hf download {place}`"
+    ) as hub:
         return Path(hub.snapshot_download(place, allow_patterns=_FILES, local_files_only=not download))
-    except (OSError, ValueError) as error:
-        raise EncoderError(
-            f"transformers:{place} is neither a folder nor a repository in the local cache. Pass the folder "
-            f"of a model saved with save_pretrained, fetch it with `hf download {place}`, or allow it here by "
-            f"name: download=True (--download). ({type(error).__name__})"
-        ) from None
 
 
 def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -> Any:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
-from fairerclip.encoders.encoder import one_line
+from fairerclip.data.io.tensors import open_tensors
 from fairerclip.encoders.preprocess import read_json
 from fairerclip.errors import EncoderError
 
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 _FIRST_CHOICE = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
-_CHUNK = 1 << 20
+_MAX_WEIGHTS = 10_000
+"""Tensors of one file: more than a CLIP model has, and few enough to describe one by one."""
 _MAX_GROWTH = 2
 """How much larger than its weights a model may be: positions are interpolated for other image sizes."""
 CONVERT = "convert it once to .safetensors yourself, as docs/encoders.md shows"
@@ -33,14 +31,11 @@ def sha256_of(files: Sequence[Path]) -> str:
 
 
 def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with file.open("rb") as handle:
-            while chunk := handle.read(_CHUNK):
-                digest.update(chunk)
+            return hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError as error:
         raise EncoderError(f"{file} cannot be read: {error.strerror or error}") from None
-    return digest.hexdigest()
 
 
 def member(folder: Path, name: str) -> Path:
@@ -68,11 +63,8 @@ def check_fits(model: Any, files: Sequence[Path]) -> None:
     """
     held = 0
     for file in files:
-        try:
-            with safe_open(file, framework="np") as handle:
-                held += sum(math.prod(handle.get_slice(name).get_shape()) for name in handle.keys())  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise EncoderError(f"{file} does not load: {one_line(error)}") from None
+        tensors, _ = open_tensors(file, EncoderError, most=_MAX_WEIGHTS)
+        held += sum(tensor.count for tensor in tensors.values())
     needed = sum(tensor.numel() for tensor in model.state_dict().values())
     if needed > _MAX_GROWTH * held:
         raise EncoderError(

@@ -9,10 +9,10 @@ from fairerclip._util.lazy import lazy
 
 _HOMES = {
     "DependenceResult": "dependence.dependence_intervals",
-    "Estimate": "estimate",
+    "Estimate": "intervals",
     "FIGURES": "names",
     "GroupReport": "groups.group_report",
-    "PairedEstimate": "estimate",
+    "PairedEstimate": "intervals",
     "PairedReport": "groups.paired",
     "PermutationResult": "dependence.permutation",
     "RankingDrift": "retrieval.rank_quality",
@@ -34,7 +34,7 @@ _HOMES = {
     "precision_at_k": "retrieval.rank_quality",
     "ranking_drift": "retrieval.rank_quality",
     "recall_at_k": "retrieval.rank_quality",
-    "resample": "groups.bootstrap",
+    "resample": "groups.cells",
     "retrieval_changes": "retrieval.retrieval_report",
     "retrieval_report": "retrieval.retrieval_report",
     "seed_spread": "groups.seeds",

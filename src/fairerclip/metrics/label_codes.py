@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.errors import LabelError, NonFiniteError, ShapeError
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.inputs import encode as labels
 
 FloatArray = NDArray[np.float64]
@@ -101,6 +101,12 @@ def same_length(**arrays: Any) -> int:
         listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise ShapeError(f"all arguments must have the same number of rows; {listed}")
     return next(iter(lengths.values()))
+
+
+def check_replicates(n_replicates: int) -> None:
+    """Refuse so few replicates that they give no standard error."""
+    if n_replicates < 100:
+        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
 
 
 def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:

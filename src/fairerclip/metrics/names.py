@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fairerclip._util.numbers import Kind
+
 
 class Figure(NamedTuple):
     """How a figure is called and written.
@@ -21,13 +23,13 @@ class Figure(NamedTuple):
 
     label: str
     short: str
-    kind: str
+    kind: Kind
     better: str | None
 
     @property
-    def change_kind(self) -> str:
-        """How `fairerclip._util.numbers.change` writes a change of it."""
-        return "signed" if self.kind in ("number", "fine") else "points"
+    def change_kind(self) -> Kind:
+        """How a change of it is written; the head says that one of shares is in points."""
+        return "signed" if self.kind in ("number", "fine") else "change"
 
     @property
     def column(self) -> str:
@@ -41,7 +43,7 @@ class Figure(NamedTuple):
         return self.short if self.column_kind == self.kind else f"{self.short}, points"
 
     @property
-    def column_kind(self) -> str:
+    def column_kind(self) -> Kind:
         """How the cells of such a column are written."""
         return "bare" if self.kind == "gap" else self.kind
 

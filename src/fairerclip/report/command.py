@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from fairerclip._util.numbers import typed
+from fairerclip.auditing.group_results import PlanePoint
 from fairerclip.report.clean_text import clean
 
 MISSING = "The command is missing: what the results hold in its place is not a fairerclip command."
@@ -39,17 +38,18 @@ def known_command(command: str | None) -> str | None:
     return command if again == command else None
 
 
-def filled(command: str, point: Mapping[str, Any]) -> str:
+def filled(command: str, point: PlanePoint) -> str:
     """A command with a point's τ, τ_z and criterion in place of the words that stand for them.
 
     Examples
     --------
-    >>> filled("fit {tau} x{tau} '{tau} {tau}'", {"tau": 0.7, "tau_z": 0.5, "criterion": "marginal"})
+    >>> point = PlanePoint(tau=0.7, tau_z=0.5, criterion="marginal")
+    >>> filled("fit {tau} x{tau} '{tau} {tau}'", point)
     "fit 0.7 x{tau} '{tau} {tau}'"
     """
     values = {
-        "tau": typed(point["tau"]),
-        "tau_z": typed(point["tau_z"]),
-        "criterion": shlex.quote(point["criterion"]),
+        "tau": typed(point.tau),
+        "tau_z": typed(point.tau_z),
+        "criterion": shlex.quote(point.criterion),
     }
     return _PLACE.sub(lambda found: values[found[1]] if found[1] else found[0], command)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from a results dict: a product owner can read it, an engineer can check it.
+"""One self-contained HTML page from the results of an audit: a product owner can read it, an engineer can check it.
 
 The page makes no request, and its content security policy names the one script and the one style it holds by
 their hashes. All text in the results is taken to be hostile: it is stripped of control and direction characters
@@ -7,37 +7,31 @@ here, escaped by the template, and set as text by the script.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from fairerclip._util import numbers
-from fairerclip.auditing.model_words import about_model
+from fairerclip.auditing.results import AuditResults
 from fairerclip.metrics import names
-from fairerclip.report import page_parts
-from fairerclip.report.clean_text import clean, cleaned, shorten, with_short_names
+from fairerclip.report import page_parts, phrases
+from fairerclip.report.assets import asset, asset_hash, template_environment
+from fairerclip.report.clean_text import clean, cleaned, shorten
 from fairerclip.report.command import MISSING, filled, known_command
-from fairerclip.report.estimates import stage_names
-
-Json = Any
-Results = Mapping[str, Any]
+from fairerclip.report.tables import figure_rows, group_rows
 
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
-def render_page(results: Results, *, title: str | None = None) -> str:
-    """HTML of the report on one results dict (see docs/report.md); O(size of the results).
+def render_page(results: AuditResults, *, title: str | None = None) -> str:
+    """HTML of the report on the results of an audit (see docs/report.md); O(size of the results).
 
     Parameters
     ----------
-    results : mapping
-        What an audit wrote, already validated. Sections that are None are left out.
+    results : AuditResults
+        What an audit found. Sections that are None are left out.
     title : str, optional
         Heading of the page; made from the task's name unless given.
 
@@ -46,13 +40,13 @@ def render_page(results: Results, *, title: str | None = None) -> str:
     str
         A whole document that needs no other file and no network.
     """
-    whole = cleaned(results)
-    brief = with_short_names(whole)
-    style, script = _asset("page.css"), _asset("page.js")
+    whole = cleaned(results.model_dump(by_alias=True))
+    brief = phrases.presentable(results)
+    style, script = asset("page.css"), asset("page.js")
     template = _environment().get_template("page.html.j2")
     page = template.render(
         r=brief,
-        title=clean(title) if title else f"{brief['task']['name']}: how each group fares",
+        title=clean(title) if title else f"{brief.task.name}: how each group fares",
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
@@ -60,67 +54,47 @@ def render_page(results: Results, *, title: str | None = None) -> str:
         shown_figures=SCRIPTED,
         names=Markup(_embedded(_script_names())),  # noqa: S704 - likewise
         **_parts(brief),
-        **_commands(results, brief),
     )
     return page.lstrip()
 
 
-def _parts(results: Results) -> dict[str, Json]:
-    cards = page_parts.cards(results)
-    plane = results["plane"]
+def _parts(results: AuditResults) -> dict[str, Any]:
+    """What the template shows beside the results themselves; commands that may not be copied are None."""
+    cards, plane, model = page_parts.cards(results), results.plane, results.model
+    point = plane.points[plane.chosen] if plane else None
+    command = known_command(plane.command) if plane else None
     return {
         "sections": page_parts.sections(results),
         "absent": page_parts.absent(results),
         "cards": cards,
         "trade": page_parts.trade(results, cards),
-        "group_rows": page_parts.group_rows(results),
-        "figure_rows": page_parts.figure_rows(results),
+        "group_rows": group_rows(results.groups),
+        "figure_rows": figure_rows(results.groups),
         "seed_rows": page_parts.seed_rows(results),
         "count_rows": page_parts.count_rows(results),
         "confusion": page_parts.confusion(results),
-        "point": plane["points"][plane["chosen"]] if plane else None,
-        "how_chosen": page_parts.how_chosen(results),
+        "point": point,
+        "how_chosen": phrases.how_chosen(results),
         "plane_order": page_parts.plane_order(results),
-        "fewest": page_parts.fewest_rows(results),
-        "given": page_parts.is_given(results),
-        "after_name": stage_names(results)["after"],
-        "about_model": about_model(results["model"]) if results["model"] else [],
-    }
-
-
-def _commands(results: Results, brief: Results) -> dict[str, str | None]:
-    """What fits the chosen point and the model; None for what may not be copied.
-
-    Commands are judged as they came: what was hidden in them is no longer seen once they are clean.
-    """
-    plane, model = results["plane"], results["model"]
-    template = known_command(plane["command"]) if plane else None
-    return {
-        "command": template and filled(template, brief["plane"]["points"][plane["chosen"]]),
-        "model_command": known_command(model["command"]) if model else None,
+        "fewest": phrases.fewest_rows(results),
+        "given": phrases.is_given(results),
+        "after_name": phrases.stage_names(results)["after"],
+        "about_model": phrases.about_model(results),
+        "versions": phrases.versions(results),
+        "command": command and point and filled(command, point),
+        "model_command": known_command(model.command) if model else None,
         "missing": MISSING,
     }
 
 
-def _asset(name: str) -> str:
-    # Browsers hash the text with line feeds alone, whatever the checkout made of them.
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8").replace("\r\n", "\n")
-
-
-FILTERS = ("percent", "points", "measured", "number", "significant", "interval", "setting", "count", "shown")
+FILTERS = ("percent", "measured", "number", "significant", "interval", "setting", "count", "shown")
 NAMES = ("FIGURES", "RETRIEVAL", "DRIFT", "DEPENDENCE", "REPRESENTATION", "PROBE", "CHANCE", "PROBES")
 SCRIPTED = ("average", "worst_group", "eod", "gap")
 """Figures that the script shows."""
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=DictLoader({"page.html.j2": _asset("page.html.j2")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("page.html.j2")
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
         "short": shorten,
@@ -134,16 +108,12 @@ def _environment() -> Environment:
 def _policy(style: str, script: str) -> str:
     """Content security policy that allows these two texts and nothing else."""
     return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src '{asset_hash(script)}'; style-src '{asset_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _script_names() -> Json:
+def _script_names() -> dict[str, Any]:
     """What the script calls figures and probes."""
     figures = {name: names.FIGURES[name] for name in SCRIPTED}
     return {
@@ -157,7 +127,7 @@ def _script_names() -> Json:
     }
 
 
-def _embedded(results: Json) -> str:
+def _embedded(value: dict[str, Any]) -> str:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(results, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fairerclip._util.files import atomic_file, check_folder, check_free
-from fairerclip.auditing.results_old import write_results
+from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.errors import ParameterError
 from fairerclip.report.card import render_card
 from fairerclip.report.csv_tables import write_csv
@@ -52,7 +50,7 @@ def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
 
 
 def write_report(
-    results: Mapping[str, Any],
+    results: AuditResults,
     path: str | Path,
     kind: str | None = None,
     *,
@@ -63,8 +61,8 @@ def write_report(
 
     Parameters
     ----------
-    results : mapping
-        From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results_old.read_results`.
+    results : AuditResults
+        From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results.read_results`.
     path : str or Path
         The file, or for CSV the folder; it appears whole or not at all.
     kind : "html", "md", "json", "csv" or "card", optional

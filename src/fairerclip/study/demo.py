@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip._util.files import atomic_folder, check_folder
-from fairerclip.auditing.results_old import FILE_NAME as RESULTS
-from fairerclip.auditing.results_old import write_results
+from fairerclip.auditing.group_results import PlaneSection
+from fairerclip.auditing.results import FILE_NAME as RESULTS
+from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.auditing.run import STEPS as AUDIT_STEPS
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import open_task
@@ -30,7 +31,8 @@ class DemoResult:
     """What the demo found; every figure in it was computed."""
 
     reports: list[tuple[str, GroupReport]]
-    results: dict[str, Any]
+    results: AuditResults
+    plane: PlaneSection
     page: Path
 
     def as_dict(self) -> dict[str, Any]:
@@ -38,7 +40,7 @@ class DemoResult:
         return {
             "variants": {name: report.as_dict() for name, report in self.reports},
             "page": str(self.page),
-            "results": self.results,
+            "results": self.results.model_dump(by_alias=True),
         }
 
 
@@ -69,20 +71,19 @@ def run_demo(
         model=FairerCLIP(random_state=seed),
         progress=lambda done, _: progress(len(VARIANTS) + done, STEPS),
     )
-    if chosen is None:
-        raise AssertionError("an audit that fits a model returns it")
+    if chosen is None or results.plane is None:
+        raise AssertionError("an audit that fits a model returns it and its plane")
     name = "labels, tuned on validation rows"
     reports.append((name, experiment.report(test, chosen.predict(test.X))))
-    page = _write(output, results, chosen)
+    page = _write(output, results, results.plane, chosen)
     progress(STEPS, STEPS)
-    return DemoResult(reports, results, page)
+    return DemoResult(reports, results, results.plane, page)
 
 
-def _write(output: Path, results: dict[str, Any], model: FairerCLIP) -> Path:
-    points = [{k: v for k, v in point.items() if k != "correct"} for point in results["plane"]["points"]]
+def _write(output: Path, results: AuditResults, plane: PlaneSection, model: FairerCLIP) -> Path:
     with atomic_folder(output, overwrite=True) as fresh:
         model.save(fresh / MODEL)
-        write_table(points, fresh / TABLE)
+        write_table([point.model_dump(exclude={"correct"}) for point in plane.points], fresh / TABLE)
         write_results(results, fresh / RESULTS)
         write_report(results, fresh / PAGE)
     return output / PAGE

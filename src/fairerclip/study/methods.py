@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fairerclip.errors import ParameterError
 from fairerclip.experiment import Experiment
@@ -20,6 +20,8 @@ CHECKPOINTS = 10
 """Models that one training by gradient gives: after every tenth of its epochs."""
 
 Parameters = Mapping[str, Any]
+Labels = Literal["none", "target", "all", "validation"]
+"""Labels that a method learns from."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Method:
 
     key: str
     title: str
-    labels: str
+    labels: Labels
     home: str
     fixed: Parameters
     candidates: Sequence[Parameters]
@@ -128,7 +130,7 @@ def _contrastive() -> list[Parameters]:
     return [{**PUBLISHED[name], "lr": lr} for name in ("waterbirds", "celeba") for lr in (1e-3, 1e-2)]
 
 
-def _fairerclip(labels: str) -> Method:
+def _fairerclip(labels: Literal["none", "target", "all"]) -> Method:
     told = {"none": "no labels", "target": "labels", "all": "labels and S"}[labels]
     return Method(
         f"fairerclip-{labels}",
@@ -142,7 +144,7 @@ def _fairerclip(labels: str) -> Method:
     )
 
 
-def _probe(key: str, title: str, labels: str, **fixed: Any) -> Method:
+def _probe(key: str, title: str, labels: Labels, **fixed: Any) -> Method:
     needs = fixed.get("class_weight") == "group"
     return Method(
         key,
@@ -166,23 +168,14 @@ def _by_gradient(key: str, title: str, home: str, candidates: Sequence[Parameter
     return Method(key, title, "target", home, fixed, candidates, gradient=True, needs_text=needs_text)
 
 
-def _dfr(key: str, title: str, labels: str, variant: str) -> Method:
+def _dfr(key: str, title: str, labels: Labels, variant: str) -> Method:
     return Method(key, title, labels, "DFR", {"variant": variant}, L1_PENALTIES, needs_text=False)
 
 
 METHODS = (
     Method("zero-shot", "Zero-shot", "none", "ZeroShot", {}, ONCE, seeded=False),
     Method("orth-proj", "Orth-Proj", "none", "OrthProj", {}, ONCE, seeded=False, needs_sensitive=True),
-    Method(
-        "orth-cali",
-        "Orth-Cali",
-        "none",
-        "OrthCali",
-        {},
-        STRENGTHS,
-        seeded=False,
-        needs_sensitive=True,
-    ),
+    Method("orth-cali", "Orth-Cali", "none", "OrthCali", {}, STRENGTHS, seeded=False, needs_sensitive=True),
     Method(
         "leace",
         "LEACE, zero-shot head",

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.auditing.group_results import StageReport
 from fairerclip.baselines.softmax import shared_solutions
 from fairerclip.errors import LabelError, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.study.comparison import MethodRun, PublishedChoice
 from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
 from fairerclip.tuning.choose import choose
 from fairerclip.tuning.judge import Judge
@@ -69,19 +71,11 @@ class ChosenModel:
 
 def run_method(
     method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
-) -> dict[str, Any]:
+) -> MethodRun:
     """Choose among the candidates of a method on the validation split and report on the test split.
 
     Without labelled validation rows the first setting is taken as it is, and FairerCLIP with its defaults.
     ``max_steps`` caps the training of one setting of a method that is trained by gradient.
-
-    Returns
-    -------
-    dict
-        JSON-ready: the report, predicted codes of the rows reported on, the report of the model as its authors would
-        have chosen it (``as_published``; None for FairerCLIP), what was chosen of how many candidates,
-        seconds of the chosen fit and of all, parameters, and the memory that fitting took beyond what was there before
-        (None where the system does not tell).
     """
     reason = method.why_not(experiment)
     if reason is not None:
@@ -96,28 +90,30 @@ def run_method(
     predicted = chosen.predict(rows.X)
     after = peak_memory()
     published = chosen.as_published
-    return {
-        "seed": seed,
-        "split": name,
-        "report": experiment.report(rows, predicted).as_dict(),
-        "predicted": [experiment.classes.index(label) for label in predicted.tolist()],
-        "as_published": None
+    return MethodRun(
+        seed=seed,
+        split=name,
+        report=StageReport.model_validate(experiment.report(rows, predicted).as_dict()),
+        predicted=tuple(experiment.classes.index(label) for label in predicted.tolist()),
+        as_published=None
         if published is None
-        else {
-            "report": experiment.report(rows, published.model.predict(rows.X)).as_dict(),
-            "chosen": {**method.fixed, **published.parameters},
-        },
-        "chosen": {**method.fixed, **chosen.parameters},
-        "offsets": chosen.offsets.tolist(),
-        "strategy": chosen.strategy,
-        "validation_value": chosen.value,
-        "candidates": chosen.candidates,
-        "seconds": chosen.seconds,
-        "seconds_in_all": seconds,
-        "parameters": count_parameters(chosen.model),
-        "peak_mb": None if before is None or after is None else max(0.0, after - before),
-        "notes": [*_notes(chosen.model), *(f"left out: {failure}" for failure in chosen.failures)],
-    }
+        else PublishedChoice(
+            report=StageReport.model_validate(
+                experiment.report(rows, published.model.predict(rows.X)).as_dict()
+            ),
+            chosen={**method.fixed, **published.parameters},
+        ),
+        chosen={**method.fixed, **chosen.parameters},
+        offsets=chosen.offsets.tolist(),
+        strategy=chosen.strategy,
+        validation_value=chosen.value,
+        candidates=chosen.candidates,
+        seconds=chosen.seconds,
+        seconds_in_all=seconds,
+        parameters=count_parameters(chosen.model),
+        peak_mb=None if before is None or after is None else max(0.0, after - before),
+        notes=(*_notes(chosen.model), *(f"left out: {failure}" for failure in chosen.failures)),
+    )
 
 
 def choose_model(
@@ -253,11 +249,7 @@ def _train(
     states: list[dict[str, Any]] = []
     drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
     model = make(
-        method,
-        {**parameters, **drafted},
-        seed,
-        max_steps,
-        lambda record: states.append(record["fitted"]()),
+        method, {**parameters, **drafted}, seed, max_steps, lambda record: states.append(record["fitted"]())
     )
     arguments = fit_arguments(method, experiment)
     if method.labels == "validation":

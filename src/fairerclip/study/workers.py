@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fairerclip.errors import LostWorkerError
 
-Answer = dict[str, Any]
+T = TypeVar("T")
 ATTEMPTS = 2
 """How often a call is started whose process dies."""
 GRACE = 1.0
@@ -28,16 +28,36 @@ GRACE = 1.0
 
 
 @dataclass(frozen=True)
-class Call:
-    """A module's function and its keyword arguments; both must pickle, and the answer too."""
+class Call(Generic[T]):
+    """A module's function and its keyword arguments; both must pickle, and what it returns too."""
 
-    function: Callable[..., Answer]
+    function: Callable[..., T]
     arguments: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Returned(Generic[T]):
+    """What a call returned, and the warnings that it gave, each once."""
+
+    value: T
+    warned: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a call has no answer."""
+
+    error: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """An exception as text, with the name of its class."""
+        return cls(f"{type(error).__name__}: {error}")
+
+
 def run_calls(
-    calls: Sequence[Call],
-    answered: Callable[[int, Answer], None],
+    calls: Sequence[Call[T]],
+    answered: Callable[[int, Returned[T] | Failure], None],
     *,
     processes: int | None = None,
     calls_per_process: int | None = None,
@@ -49,7 +69,7 @@ def run_calls(
     Parameters
     ----------
     calls : what to run.
-    answered : called here with a call's number and its answer, which is ``{"error": text}`` where the call failed.
+    answered : called here with a call's number and what it returned, or a `Failure` where the call failed.
         A call whose process died is tried once more first; the other calls go on.
     processes : how many at a time; None for one per core. One process is this one, unless `calls_per_process` is set.
     calls_per_process : after how many calls a process is replaced; None for never.
@@ -62,24 +82,18 @@ def run_calls(
         answered(number, guarded(call))
 
 
-def guarded(call: Call) -> Answer:
-    """Run a call on one core; an error becomes the answer, warnings become its notes."""
+def guarded(call: Call[T]) -> Returned[T] | Failure:
+    """Run a call on one core, and catch its error and its warnings."""
     import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer = call.function(**call.arguments)
+            value = call.function(**call.arguments)
         except Exception as error:  # noqa: BLE001 - one failing call is reported and does not stop the rest
-            return failure(error)
-    said = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
-    return {**answer, "notes": [*answer.get("notes", ()), *said]}
-
-
-def failure(error: Exception) -> Answer:
-    """The answer of a call that failed."""
-    return {"error": f"{type(error).__name__}: {error}"}
+            return Failure.of(error)
+    return Returned(value, tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)))
 
 
 def is_lost(error: str) -> bool:
@@ -100,7 +114,7 @@ class _Worker:
         self.process.start()
         theirs.close()
 
-    def send(self, call: Call) -> None:
+    def send(self, call: Call[Any]) -> None:
         self.calls += 1
         self.pipe.send((call.function, call.arguments))
 
@@ -110,8 +124,8 @@ class _Pool:
 
     def __init__(
         self,
-        calls: Sequence[Call],
-        answered: Callable[[int, Answer], None],
+        calls: Sequence[Call[Any]],
+        answered: Callable[[int, Any], None],
         count: int,
         calls_per_process: int | None,
     ) -> None:
@@ -159,7 +173,7 @@ class _Pool:
             self._lose(worker)
         except Exception as error:  # noqa: BLE001 - what cannot be pickled costs its own call
             self._retire(worker)
-            self.answered(worker.number, failure(error))
+            self.answered(worker.number, Failure.of(error))
 
     def _lose(self, worker: _Worker) -> None:
         self._retire(worker)
@@ -167,7 +181,7 @@ class _Pool:
         if self.losses[worker.number] < ATTEMPTS:
             self.todo.appendleft(worker.number)
         else:
-            self.answered(worker.number, failure(_lost(worker)))
+            self.answered(worker.number, Failure.of(_lost(worker)))
 
     def _retire(self, worker: _Worker) -> None:
         self.working.remove(worker)
@@ -209,7 +223,7 @@ def _serve(pipe: Any) -> None:
         except (EOFError, OSError):
             return
         except Exception as error:  # noqa: BLE001 - a call that cannot be unpickled fails alone
-            answer = failure(error)
+            answer: Any = Failure.of(error)
         else:
             answer = guarded(Call(function, arguments))
         try:
@@ -217,7 +231,7 @@ def _serve(pipe: Any) -> None:
         except OSError:
             return
         except Exception as error:  # noqa: BLE001 - nor does an answer that cannot be pickled stop the rest
-            pipe.send(failure(error))
+            pipe.send(Failure.of(error))
 
 
 def _end_with_parent() -> None:

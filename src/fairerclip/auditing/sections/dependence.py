@@ -1,7 +1,8 @@
-"""Dependence of predictions on a sensitive attribute, over all rows and within each class.
+"""Dependence of predictions on a sensitive attribute, and of embeddings on target and attribute.
 
 Predictions and attribute are categories, so that a table of counts holds all there is to know: Dep, HSIC and KCC
-are functions of it, as exact for a million rows as for a hundred.
+are functions of it, as exact for a million rows as for a hundred. Embeddings are measured as in the table of
+Dehdashtian et al. 2024 (arXiv:2403.15593, appendix on comparing features): HSIC and KCC of (X, Y) and of (X, S).
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import check_confidence
+from fairerclip.auditing.findings import attribute_name
+from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.results import DependenceRow, Measure, RepresentationRow, Tested
 from fairerclip.data import Split
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.metrics import DependenceResult, dependence_test
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MEASURES = ("dep", "hsic", "kcc")
+MEASURES: tuple[Measure, ...] = ("dep", "hsic", "kcc")
 REGULARIZATION = 1e-2
 """κ of `fairerclip.metrics.kcc`."""
 SPREAD = 1 - np.exp(-1.0)
@@ -32,26 +37,13 @@ JEFFREYS = 0.5
 """Added to each count before tables are drawn: a count of zero is not a probability of zero."""
 MAX_ENTRIES = 1 << 20
 """Entries of the matrices that are worked on at once."""
+REPRESENTATION_ROWS = 1000
+"""More rows than this are subsampled: the interval of a KCC takes O(n³) time, twenty times over."""
+REPRESENTATION_MEASURES: tuple[Measure, ...] = ("hsic", "kcc")
+SPACES: dict[Stage, str] = {"before": "image embeddings", "after": "mitigated embeddings"}
 SAME = 1e-12
 """Shares that differ by less differ by rounding alone."""
 _TIE, _ROUNDING = 1e-9, 1e-15  # permuted values equal to the one found but for rounding count as such
-
-
-@dataclass(frozen=True)
-class Dependence:
-    """One measure of a table of predictions by sensitive value, its interval, and a test of independence."""
-
-    measure: str
-    value: float
-    low: float
-    high: float
-    p_value: float
-    permutations: int
-    n: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy."""
-        return dict(vars(self))
 
 
 def prediction_dependence(
@@ -62,7 +54,7 @@ def prediction_dependence(
     permutations: int = 199,
     random_state: int = 0,
     confidence: float = 0.95,
-) -> Dependence:
+) -> DependenceResult:
     r"""`dep`, `hsic` or `kcc` of one-hot predictions with an attribute; O(B·n) time for B permutations.
 
     Parameters
@@ -80,7 +72,7 @@ def prediction_dependence(
 
     Returns
     -------
-    Dependence
+    DependenceResult
         0 with p = 1 where all predictions are the same.
 
     Notes
@@ -116,18 +108,20 @@ def prediction_dependence(
     null = size(_tables(p, (rng.permutation(a) for _ in range(permutations)), c, k))
     exceed = int((null >= value * (1 - _TIE) - _ROUNDING).sum())
     low, high = size.interval(table, len(p), confidence, rng)
-    return Dependence(measure, value, low, high, (1 + exceed) / (1 + permutations), permutations, len(p))
+    return DependenceResult(
+        measure, value, low, high, (1 + exceed) / (1 + permutations), permutations, len(p)
+    )
 
 
 def audit_dependence(
     experiment: Experiment,
     split: Split,
-    predictions: Mapping[str, NDArray[Any]],
+    predictions: Mapping[Stage, NDArray[Any]],
     *,
     permutations: int = 199,
     random_state: int = 0,
     confidence: float = 0.95,
-) -> list[dict[str, Any]] | None:
+) -> tuple[DependenceRow, ...] | None:
     """Every measure of every attribute at every stage, over all rows and within each class.
 
     Parameters
@@ -143,29 +137,24 @@ def audit_dependence(
 
     Returns
     -------
-    list of dict, or None
-        As in ``results.json``; rows of one sensitive value only are left out, and None if nothing is left.
+    tuple of DependenceRow, or None
+        Rows of one sensitive value only are left out, and None if nothing is left.
     """
-    entries = [
-        {
-            "stage": stage,
-            "of": "predictions",
-            "attribute": attribute,
-            "given": given,
-            **prediction_dependence(
-                np.asarray(predicted)[rows],
-                split.s[attribute][rows],
-                measure=measure,
-                permutations=permutations,
-                random_state=random_state,
-                confidence=confidence,
-            ).as_dict(),
-        }
-        for stage, predicted in predictions.items()
-        for attribute, given, rows in _parts(experiment, split)
-        for measure in MEASURES
-    ]
-    return entries or None
+    found = []
+    for stage, predicted in predictions.items():
+        for attribute, given, rows in _parts(experiment, split):
+            for measure in MEASURES:
+                tested = prediction_dependence(
+                    np.asarray(predicted)[rows],
+                    split.s[attribute][rows],
+                    measure=measure,
+                    permutations=permutations,
+                    random_state=random_state,
+                    confidence=confidence,
+                )
+                about = {"stage": stage, "of": "predictions", "attribute": attribute_name(attribute)}
+                found.append(DependenceRow.model_validate({**about, "given": given, **tested.as_dict()}))
+    return tuple(found) or None
 
 
 def _parts(experiment: Experiment, split: Split) -> Iterator[tuple[str, str | None, NDArray[np.bool_]]]:
@@ -263,3 +252,76 @@ _MEASURES = {
     "hsic": _Measure(_covariance, _frobenius, lambda norm: SPREAD * np.square(norm)),
     "kcc": _Measure(_whitened, _spectral, lambda norm: np.minimum(norm, 1.0)),
 }
+
+
+def audit_representation(
+    experiment: Experiment,
+    split: Split,
+    embeddings: Mapping[Stage, ArrayLike],
+    *,
+    permutations: int = 199,
+    random_state: int = 0,
+    confidence: float = 0.95,
+    max_rows: int = REPRESENTATION_ROWS,
+) -> tuple[RepresentationRow, ...] | None:
+    """HSIC and KCC of each stage's embeddings with the classes and with the sensitive values.
+
+    O(n²·(p + B) + n³) time for B permutations over n ≤ ``max_rows`` rows, the same ones at every stage.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Names classes and attributes; several attributes are crossed.
+    split : Split
+        Rows with sensitive labels, and target labels where there are any; unknown ones are left out.
+    embeddings : mapping from stage to array (n, p)
+        ``{"before": split.X, "after": model.transform(split.X)}``, or one of them.
+    permutations : int, default=199
+        For p-values.
+    random_state : int
+        Draws the rows, bandwidths and permutations.
+    confidence : float, default=0.95
+        Of the intervals.
+    max_rows : int, default=1000
+        Rows used at most. Both measures are biased upward on few rows: compare figures of one number of rows.
+
+    Returns
+    -------
+    tuple of RepresentationRow, or None
+        One per stage; None where there are no sensitive labels.
+    """
+    labels = {"y": experiment.target(split), "s": experiment.groups(split)}
+    if labels["s"] is None:
+        return None
+    rows = _rows([given for given in labels.values() if given is not None], max_rows, random_state)
+    if len(rows) < 2:
+        return None
+    found = []
+    for stage, given in embeddings.items():
+        X = np.asarray(given)[rows]
+        figures: dict[str, Tested] = {}
+        for measure in REPRESENTATION_MEASURES:
+            for letter, values in labels.items():
+                if values is not None:
+                    tested = dependence_test(
+                        X,
+                        values[rows],
+                        measure=measure,
+                        n_permutations=permutations,
+                        random_state=random_state,
+                        confidence=confidence,
+                    ).as_dict()
+                    figures[f"{measure}_{letter}"] = Tested(
+                        **{name: tested[name] for name in Tested.model_fields}
+                    )
+        space = f"{SPACES[stage]} ({X.shape[1]} wide)"
+        found.append(RepresentationRow(stage=stage, space=space, **figures))
+    return tuple(found)
+
+
+def _rows(labels: list[NDArray[np.str_]], limit: int, random_state: int) -> NDArray[np.int64]:
+    """Rows of which all labels are known, at most ``limit`` of them drawn at random, in order."""
+    known = np.flatnonzero(np.all([given != UNKNOWN for given in labels], axis=0))
+    if len(known) <= limit:
+        return known
+    return np.sort(np.random.default_rng(random_state).choice(known, size=limit, replace=False))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fairerclip.auditing.findings import base_name
+from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
 from fairerclip.auditing.model_facts import model_facts
+from fairerclip.auditing.results import Labels, ModelSection
 from fairerclip.experiment import UNKNOWN, Experiment, effective_strength, warn_untuned_ranking
+from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, front
@@ -33,7 +37,7 @@ class Mitigation:
     """A fitted model, how it came about, and the plane it was chosen from."""
 
     model: FairerCLIP
-    labels: str | None
+    labels: Labels | None
     source: str
     seconds: float | None = None
     plane: TauPath | None = None
@@ -47,7 +51,7 @@ class Mitigation:
 def mitigate(
     experiment: Experiment,
     model: FairerCLIP,
-    labels: str,
+    labels: Labels,
     split: str | None,
     progress: Callable[[int, int], None] | None = None,
     *,
@@ -142,122 +146,105 @@ def _typed(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
-def base_name(source: str) -> str:
-    """A task as a page may name it: without the folders of somebody's machine."""
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"./{name}" if name.startswith("-") else name
-
-
-def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> dict[str, Any]:
+def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:
     """What the results say of the model."""
-    model = mitigation.model
+    model, facts = mitigation.model, model_facts(mitigation.model)
     strengths = (repr(float(model.tau)), repr(float(model.tau_z)), model.criterion)
-    return {
-        "labels": mitigation.labels,
-        "tau": float(model.tau),
-        "tau_z": float(model.tau_z),
-        "criterion": model.criterion,
-        "n_iter": int(model.n_iter_),
-        "parameters": {name: _plain(value) for name, value in sorted(model.get_params().items())},
-        "command": None
+    return ModelSection(
+        labels=mitigation.labels,
+        tau=float(model.tau),
+        tau_z=float(model.tau_z),
+        criterion=model.criterion,
+        n_iter=int(model.n_iter_),
+        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())},
+        command=None
         if mitigation.labels is None
         else fit_command(experiment, source, model, mitigation.labels, strengths),
-        "seconds": mitigation.seconds,
-        "source": mitigation.source,
-        "untuned": mitigation.untuned,
-        **model_facts(model),
-    }
+        seconds=mitigation.seconds,
+        source=mitigation.source,
+        method=facts.method,
+        untuned=mitigation.untuned,
+        training=facts.training,
+        tuning=facts.tuning,
+    )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> str | float | bool | None:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
 def plane_section(
     experiment: Experiment, source: str, mitigation: Mitigation, confidence: float
-) -> dict[str, Any] | None:
+) -> PlaneSection | None:
     """The (τ, τ_z) plane with every group's correct rows at every point."""
     plane, split = mitigation.plane, mitigation.chosen_on
     if plane is None or plane.table is None or plane.cells is None or split is None:
         return None
-    if mitigation.labels is None:
-        raise AssertionError("a plane is of a model fitted here, so its labels are known")
+    if mitigation.labels is None or mitigation.chosen is None or mitigation.chosen_by is None:
+        raise AssertionError("a plane is of a model fitted here, so its labels and its point are known")
     cells = plane.cells
     places = np.argwhere(cells.counts)
-    n = cells.counts[tuple(places.T)]
-    correct = cells.hits[:, places[:, 0], places[:, 1]]  # (points, groups)
-    baseline = _baseline(experiment, split, cells.classes, cells.groups, places)
-    points = [
-        _point(experiment, mitigation.model, row, c) for row, c in zip(plane.table, correct, strict=True)
-    ]
-    solved = [point["correct"] for point in points if point["correct"] is not None]
-    seen = [*solved, *([baseline["correct"]] if baseline else [])]
-    command = fit_command(experiment, source, mitigation.model, mitigation.labels, PLACEHOLDERS)
-    settings = [point.setting for point in plane.points]
-    return {
-        "split": split,
-        "taus": list(dict.fromkeys(s.tau for s in settings)),
-        "tau_zs": list(dict.fromkeys(s.tau_z for s in settings)),
-        "criteria": list(dict.fromkeys(s.criterion for s in settings)),
-        "groups": [
-            _group(str(cells.classes[i]), str(cells.groups[j]), int(cells.counts[i, j])) for i, j in places
-        ],
-        "intervals": [_lookup({row[g] for row in seen}, int(size), confidence) for g, size in enumerate(n)],
-        "points": points,
-        "chosen": mitigation.chosen,
-        "chosen_by": mitigation.chosen_by,
-        "front": front(plane.table),
-        "one_curve": points[0]["lambda_eff"] is not None,
-        "baseline": baseline,
-        "command": command,
-    }
-
-
-def _group(y: str, s: str, n: int) -> dict[str, Any]:
-    from fairerclip.metrics.groups.group_report import SMALL_GROUP
-
-    return {"name": f"{y} × {s}", "y": y, "s": s, "n": n, "small": n < SMALL_GROUP}
-
-
-def _point(experiment: Experiment, model: FairerCLIP, row: dict[str, Any], correct: Any) -> dict[str, Any]:
-    kept = (
-        "tau",
-        "tau_z",
-        "criterion",
-        "failure",
-        "average",
-        "worst_group",
-        "shrunken_worst_group",
-        "gap",
-        "eod",
+    groups = tuple(
+        _group(str(cells.classes[i]), str(cells.groups[j]), int(cells.counts[i, j])) for i, j in places
     )
-    return {
-        **{name: row[name] for name in kept},
-        "lambda_eff": effective_strength(experiment, model, row["tau"], row["tau_z"]),
-        "correct": None if row["failure"] else [int(v) for v in correct],
-    }
+    correct = cells.hits[:, places[:, 0], places[:, 1]].tolist()  # (points, groups)
+    baseline = _baseline(experiment, split, groups)
+    points = tuple(
+        _point(experiment, mitigation.model, row, c) for row, c in zip(plane.table, correct, strict=True)
+    )
+    counted = [c for c in (*(point.correct for point in points), baseline and baseline.correct) if c]
+    settings = [point.setting for point in plane.points]
+    return PlaneSection(
+        split=split,
+        taus=tuple(dict.fromkeys(s.tau for s in settings)),
+        tau_zs=tuple(dict.fromkeys(s.tau_z for s in settings)),
+        criteria=tuple(dict.fromkeys(s.criterion for s in settings)),
+        groups=groups,
+        intervals=tuple(
+            _lookup({c[g] for c in counted}, group.n, confidence) for g, group in enumerate(groups)
+        ),
+        points=points,
+        chosen=mitigation.chosen,
+        chosen_by=mitigation.chosen_by,
+        front=tuple(front(plane.table)),
+        one_curve=points[0].lambda_eff is not None,
+        baseline=baseline,
+        command=fit_command(experiment, source, mitigation.model, mitigation.labels, PLACEHOLDERS),
+    )
 
 
-def _lookup(correct: set[int], n: int, confidence: float) -> dict[str, list[float]]:
+def _group(y: str, s: str, n: int) -> PlaneGroup:
+    return PlaneGroup(name=f"{y} × {s}", y=y, s=s, n=n, small=n < SMALL_GROUP)
+
+
+def _point(
+    experiment: Experiment, model: FairerCLIP, row: Mapping[str, Any], correct: Sequence[int]
+) -> PlanePoint:
+    return PlanePoint(
+        lambda_eff=effective_strength(experiment, model, row["tau"], row["tau_z"]),
+        correct=None if row["failure"] else tuple(correct),
+        **{name: row[name] for name in PlanePoint.model_fields.keys() - {"lambda_eff", "correct"}},
+    )
+
+
+def _lookup(correct: set[int], n: int, confidence: float) -> dict[str, tuple[float, float]]:
     """Count → exact interval, for the counts that occur."""
     counts = sorted(correct)
     low, high = clopper_pearson(np.array(counts), np.full(len(counts), n), confidence)
-    return {str(k): [float(a), float(b)] for k, a, b in zip(counts, low, high, strict=True)}
+    return {str(k): (float(a), float(b)) for k, a, b in zip(counts, low, high, strict=True)}
 
 
-def _baseline(
-    experiment: Experiment, split: str, classes: Any, groups: Any, places: Any
-) -> dict[str, Any] | None:
+def _baseline(experiment: Experiment, split: str, groups: Sequence[PlaneGroup]) -> PlaneBaseline | None:
     """Zero-shot on the rows of the plane."""
     if experiment.text is None:
         return None
     rows = experiment.task.split(split)
     report = experiment.report(rows, experiment.zero_shot(rows))
     correct = {(group.y, group.s): group.correct for group in report.groups}
-    return {
-        "average": report.average,
-        "worst_group": report.worst.accuracy,
-        "gap": report.gap,
-        "eod": report.eod,
-        "correct": [correct[str(classes[i]), str(groups[j])] for i, j in places],
-    }
+    return PlaneBaseline(
+        average=report.average,
+        worst_group=report.worst.accuracy,
+        gap=report.gap,
+        eod=report.eod,
+        correct=tuple(correct[group.y, group.s] for group in groups),
+    )

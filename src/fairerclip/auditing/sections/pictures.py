@@ -5,13 +5,20 @@ Counts in bins, never rows: a page that is passed on must not hold the embedding
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from fairerclip._util.numbers import worded
+from fairerclip.auditing.group_results import (
+    GroupCell,
+    HistogramGroup,
+    PictureSection,
+    PictureStage,
+    ScoreHistogram,
+    ScoresSection,
+)
+from fairerclip.auditing.sections.retrieval import class_columns
 from fairerclip.data import Split
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
@@ -36,12 +43,12 @@ class Cells:
         self.codes = self.codes.ravel()
         sizes = np.bincount(self.codes, minlength=len(pairs))
         self.groups = [
-            {"name": f"{a} × {b}", "y": str(a), "s": str(b), "n": int(n)}
+            GroupCell(name=f"{a} × {b}", y=str(a), s=str(b), n=int(n))
             for (a, b), n in zip(pairs, sizes, strict=True)
         ]
 
 
-def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> dict[str, Any] | None:
+def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> ScoresSection | None:
     """Distribution of each group's margin, before and after; None where neither prompts nor a model give scores."""
     if experiment.text is None and model is None:
         return None
@@ -52,19 +59,13 @@ def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | Non
     else:
         label = "score of the true class minus the best other score"
     before = None if experiment.text is None else experiment.cosines(X)
-    after = None if model is None else model.scores(X)[:, _columns(model, experiment)]
+    after = None if model is None else model.scores(X)[:, class_columns(model, experiment)]
     margins = [None if scores is None else _margin(scores, experiment, cells) for scores in (before, after)]
-    return {
-        "label": label,
-        "before": None if margins[0] is None else _histogram(margins[0], cells),
-        "after": None if margins[1] is None else _histogram(margins[1], cells),
-    }
-
-
-def _columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
-    """Places of the experiment's classes among the model's."""
-    order = model.classes_.tolist()
-    return [order.index(name) for name in experiment.classes]
+    return ScoresSection(
+        label=label,
+        before=None if margins[0] is None else _histogram(margins[0], cells),
+        after=None if margins[1] is None else _histogram(margins[1], cells),
+    )
 
 
 def _margin(scores: Floats, experiment: Experiment, cells: Cells) -> Floats:
@@ -94,22 +95,19 @@ def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:
     return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
 
 
-def _histogram(values: Floats, cells: Cells) -> dict[str, Any]:
+def _histogram(values: Floats, cells: Cells) -> ScoreHistogram:
     edges = _edges(values, HISTOGRAM_BINS, through_zero=True)
     places = _bins(values, edges)
-    return {
-        "edges": _rounded(edges),
-        "threshold": 0.0,
-        "groups": [
-            {**group, "counts": np.bincount(places[cells.codes == g], minlength=len(edges) - 1).tolist()}
-            for g, group in enumerate(cells.groups)
-        ],
-    }
+    groups = []
+    for g, group in enumerate(cells.groups):
+        counts = np.bincount(places[cells.codes == g], minlength=len(edges) - 1)
+        groups.append(HistogramGroup(**vars(group), counts=tuple(counts.tolist())))
+    return ScoreHistogram(edges=_rounded(edges), threshold=0.0, groups=tuple(groups))
 
 
 def picture_section(
     experiment: Experiment, split: Split, model: FairerCLIP | None, seed: int
-) -> dict[str, Any]:
+) -> PictureSection:
     """Two dimensions of the embeddings, before and after."""
     cells = Cells(experiment, split)
     X = unit_rows(split.X[cells.rows]).astype(np.float64)
@@ -134,7 +132,7 @@ def picture_section(
             )
             both = np.column_stack([Z[:, 0], flat[:, 0]])
             after = _picture(both, cells, ("mitigated embedding", "before: first principal component"), note)
-    return {"groups": cells.groups, "before": before, "after": after}
+    return PictureSection(groups=tuple(cells.groups), before=before, after=after)
 
 
 def _principal(X: Floats, seed: int) -> tuple[Floats, float]:
@@ -147,19 +145,21 @@ def _principal(X: Floats, seed: int) -> tuple[Floats, float]:
     return np.pad(flat, ((0, 0), (0, 2 - width))), share
 
 
-def _picture(points: Floats, cells: Cells, labels: tuple[str, str], note: str) -> dict[str, Any]:
+def _picture(points: Floats, cells: Cells, labels: tuple[str, str], note: str) -> PictureStage:
     edges = [_edges(points[:, d], PICTURE_BINS[d], through_zero=False) for d in (0, 1)]
     places = [_bins(points[:, d], edges[d]) for d in (0, 1)]
     found, counts = np.unique(np.column_stack([*places, cells.codes]), axis=0, return_counts=True)
-    return {
-        "x_label": labels[0],
-        "y_label": labels[1],
-        "x_edges": _rounded(edges[0]),
-        "y_edges": _rounded(edges[1]),
-        "cells": [[*map(int, cell), int(n)] for cell, n in zip(found, counts, strict=True)],
-        "note": note,
-    }
+    return PictureStage(
+        x_label=labels[0],
+        y_label=labels[1],
+        x_edges=_rounded(edges[0]),
+        y_edges=_rounded(edges[1]),
+        cells=tuple(
+            (x, y, group, n) for (x, y, group), n in zip(found.tolist(), counts.tolist(), strict=True)
+        ),
+        note=note,
+    )
 
 
-def _rounded(edges: Floats) -> list[float]:
-    return [float(f"{edge:.6g}") for edge in edges]
+def _rounded(edges: Floats) -> tuple[float, ...]:
+    return tuple(float(f"{edge:.6g}") for edge in edges)

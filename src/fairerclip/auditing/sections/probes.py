@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import check_confidence
+from fairerclip.auditing.findings import attribute_name
+from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.results import Probe, ProbeRow
 from fairerclip.data import Split
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
@@ -25,7 +28,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Rng = np.random.Generator
 
-KINDS = ("linear", "kernel")
+KINDS: tuple[Probe, ...] = ("linear", "kernel")
 ROWS = 4000
 """More rows than this are subsampled, the largest values first."""
 LANDMARKS = 500
@@ -59,7 +62,7 @@ class AttributeProbe:
         Value, rows read right, and rows.
     """
 
-    kind: str
+    kind: Probe
     value: float
     low: float
     high: float
@@ -68,17 +71,12 @@ class AttributeProbe:
     folds: int
     recalls: tuple[tuple[str, int, int], ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: without the attribute and the stage, which a probe does not know."""
-        names = ("value", "low", "high", "chance", "n", "folds")
-        return {"probe": self.kind, **{name: getattr(self, name) for name in names}}
-
 
 def probe_sensitive(
     X: ArrayLike,
     s: Any,
     *,
-    kind: str = "linear",
+    kind: Probe = "linear",
     folds: int = 5,
     random_state: int = 0,
     confidence: float = 0.95,
@@ -167,11 +165,11 @@ def probe_sensitive(
 def audit_probes(
     experiment: Experiment,
     split: Split,
-    embeddings: Mapping[str, ArrayLike],
+    embeddings: Mapping[Stage, ArrayLike],
     *,
     random_state: int = 0,
     confidence: float = 0.95,
-) -> tuple[list[dict[str, Any]] | None, list[str]]:
+) -> tuple[tuple[ProbeRow, ...] | None, list[str]]:
     """Both probes of every attribute on every stage, and sentences on what could not be probed.
 
     Parameters
@@ -185,12 +183,12 @@ def audit_probes(
 
     Returns
     -------
-    entries : list of dict, or None
-        As in ``results.json``; None where no attribute could be probed.
+    found : tuple of ProbeRow, or None
+        None where no attribute could be probed.
     notes : list of str
         One for each attribute that was left out.
     """
-    entries: list[dict[str, Any]] = []
+    found: list[ProbeRow] = []
     notes: list[str] = []
     for attribute in experiment.sensitive:
         if attribute not in split.s:
@@ -208,10 +206,15 @@ def audit_probes(
                         random_state=random_state,
                         confidence=confidence,
                     )
-                    entries.append({"attribute": attribute, "stage": stage, **probe.as_dict()})
+                    found.append(_row(attribute_name(attribute), stage, probe))
         except LabelError as error:
             notes.append(f"No probe of {attribute} was trained: {error}.")
-    return entries or None, notes
+    return tuple(found) or None, notes
+
+
+def _row(attribute: str, stage: Stage, probe: AttributeProbe) -> ProbeRow:
+    figures = {name: getattr(probe, name) for name in ("value", "low", "high", "chance", "n", "folds")}
+    return ProbeRow(attribute=attribute, stage=stage, probe=probe.kind, **figures)
 
 
 def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:

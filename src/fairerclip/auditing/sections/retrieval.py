@@ -6,25 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.data import Split
+from fairerclip.auditing.results import RetrievalSection
 from fairerclip.experiment import UNKNOWN, Experiment, default_cut
 from fairerclip.metrics import retrieval_changes, retrieval_report
 from fairerclip.model.estimator import FairerCLIP
 
 
+def class_columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
+    """Return the places of the experiment's classes among the model's."""
+    order = model.classes_.tolist()
+    return [order.index(name) for name in experiment.classes]
+
+
 def retrieval_section(
     experiment: Experiment,
-    split: Split,
+    split_name: str,
     model: FairerCLIP | None,
     k: int | None,
     *,
     seed: int,
     confidence: float,
-) -> dict[str, Any] | None:
+) -> RetrievalSection | None:
     """Composition and skew of the top k of every prompt; None without prompts or sensitive labels.
 
     Where the target is known, a row is relevant for the prompt of its class.
     """
+    split = experiment.task.split(split_name)
     groups = experiment.groups(split)
     if groups is None or experiment.text is None:
         return None
@@ -38,21 +45,15 @@ def retrieval_section(
     relevant = None if y is None else y[known][:, None] == np.array(experiment.classes)
     if relevant is not None and not relevant.any():
         relevant = None
-    options: dict[str, Any] = {
-        "relevant": relevant,
-        "confidence": confidence,
-        "random_state": seed,
-    }
+    options: dict[str, Any] = {"relevant": relevant, "confidence": confidence, "random_state": seed}
     cut = default_cut(len(X)) if k is None else k
     before = experiment.cosines(X)
-    section: dict[str, Any]
     if model is None:
         section = retrieval_report(before, groups[known], cut, **options).as_dict()
     else:
-        order = model.classes_.tolist()
-        after = model.scores(X)[:, [order.index(name) for name in experiment.classes]]
+        after = model.scores(X)[:, class_columns(model, experiment)]
         section = retrieval_changes(before, after, groups[known], cut, **options).as_dict()
     prompts = dict(zip(experiment.task.class_names, experiment.task.target_prompts, strict=True))
     for name, query in zip(experiment.classes, section["queries"], strict=True):
         query |= {"name": name, "prompt": prompts[name]}
-    return section
+    return RetrievalSection.model_validate({"split": split_name, **section})

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.data.prompts import DEFAULT_TEMPLATES, as_templates
-from fairerclip.data.prompts.templates import filled
-from fairerclip.encoders.encoder import Encoder
-from fairerclip.errors import (
-    NonFiniteError,
-    ParameterError,
-    ProvenanceError,
-    ShapeError,
-    ZeroRowError,
-)
+from fairerclip.auditing.group_results import StageReport
+from fairerclip.auditing.results import WordingSection, WordingTemplate
+from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRowError
 from fairerclip.experiment import Experiment
 from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.inputs.prompts import zero_shot
@@ -27,10 +19,10 @@ Floats = NDArray[np.floating]
 
 OWN = "the task's own prompts"
 """Name of the wording that the task uses, where it is none of those given."""
+
+
 SAME = 1e-5
 """Cosines that differ from 1 by less are those of the same prompt."""
-RELATED = 0.5
-"""A class's own prompt and its name, embedded by one model, have a larger cosine than this; two models have none."""
 
 
 def audit_wording(
@@ -40,7 +32,7 @@ def audit_wording(
     templates: Sequence[str],
     *,
     confidence: float = 0.95,
-) -> dict[str, Any]:
+) -> WordingSection:
     """Zero-shot accuracy by group with each wording of the class prompts.
 
     O(n·p·c) time for each wording.
@@ -60,17 +52,16 @@ def audit_wording(
 
     Returns
     -------
-    dict
-        ``split``; ``templates``, one entry per wording with its average, worst group and equal-opportunity
-        difference; ``used``, the index of the wording that the task uses. Where it is none of these it is
-        added in front, so that the others have something to be compared with; None if the task has no prompts.
+    WordingSection
+        Where the wording that the task uses is none of these it is added in front, so that the others have something
+        to be compared with.
 
     Examples
     --------
     >>> from fairerclip.data import simulate
     >>> task = simulate("waterbirds", scale=0.05, width=64)
     >>> found = audit_wording(Experiment.of(task), "test", task.variants.text, task.variants.templates)
-    >>> [entry["template"] for entry in found["templates"]][:2], found["used"]
+    >>> [wording.template for wording in found.templates][:2], found.used
     (["the task's own prompts", 'wording 1 (simulated)'], 0)
     """
     given = _checked(experiment, texts, templates)
@@ -80,63 +71,22 @@ def audit_wording(
         given, names, used = np.concatenate([own[None].astype(given.dtype), given]), [OWN, *names], 0
     rows = experiment.task.split(split)
     classes = np.array(experiment.classes)
-    entries = []
+    found = []
     for name, text in zip(names, given, strict=True):
         codes, _ = zero_shot(rows.X, [prompt[None] for prompt in text])
-        entries.append({"template": name, **_figures(experiment.report(rows, classes[codes], confidence))})
-    return {"split": split, "templates": entries, "used": used}
+        found.append(_template(name, experiment.report(rows, classes[codes], confidence)))
+    return WordingSection(split=split, templates=tuple(found), used=used)
 
 
-def variants_from_encoder(
-    experiment: Experiment, encoder: Encoder, templates: Sequence[str] = DEFAULT_TEMPLATES
-) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Embed the task's class names in each template: unit rows (m, c, p), and the templates.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Its task's class names go into the templates.
-    encoder : Encoder
-        The model that embedded the task's images, as `fairerclip.encoders.load` gives it.
-    templates : sequence of str
-        1 to 1000 sentences with one ``{}`` each.
-
-    Raises
-    ------
-    PromptFileError
-        A template has no ``{}``, or there are too many.
-    ProvenanceError
-        The encoder is not the model that the task's embeddings come from, as far as can be told.
-    """
-    task = experiment.task
-    chosen = as_templates(templates)
-    if task.simulated:
-        raise ProvenanceError(f"{task.name} was drawn, not embedded: no encoder belongs to it")
-    if encoder.width != task.width:
-        raise ProvenanceError(
-            f"{encoder.name} gives {encoder.width} columns and {task.name} has {task.width}: give the model that "
-            "embedded its images"
-        )
-    sentences = [filled(template, name) for template in chosen for name in task.class_names]
-    rows = np.asarray(encoder.encode_text(sentences), dtype=np.float32)
-    expected = len(chosen), len(task.class_names), task.width
-    if rows.shape != (len(sentences), task.width):
-        raise ShapeError(f"{encoder.name} gave shape {rows.shape} for {len(sentences)} prompts")
-    texts = rows.reshape(expected)
-    _check_same_space(task.text_target, texts, encoder.name)
-    return texts, chosen
-
-
-def _check_same_space(own: Floats | None, texts: Floats, encoder: str) -> None:
-    """Refuse texts of another model: its width may be the same, its directions are not."""
-    if own is None:
-        return
-    related = np.einsum("cp,mcp->mc", _unit(own), _unit(texts))
-    if related.mean(axis=1).max() < RELATED:
-        raise ProvenanceError(
-            f"prompts embedded by {encoder} have a cosine of {related.max():.2f} at most with the task's own prompts "
-            "for the same classes: it is not the model that embedded this task"
-        )
+def _template(name: str, report: GroupReport) -> WordingTemplate:
+    stage = StageReport.model_validate(report.as_dict())
+    return WordingTemplate(
+        template=name,
+        average=stage.estimate("average"),
+        worst_group=stage.estimate("worst_group"),
+        worst_name=report.worst.name,
+        eod=None if report.eod is None else stage.estimate("eod"),
+    )
 
 
 def _checked(experiment: Experiment, texts: Floats, templates: Sequence[str]) -> Floats:
@@ -159,25 +109,16 @@ def _checked(experiment: Experiment, texts: Floats, templates: Sequence[str]) ->
 
 
 def _place(own: Floats, texts: Floats) -> int | None:
-    cosines = np.einsum("cp,mcp->mc", _unit(own), _unit(texts)).min(axis=1)
+    cosines = cosines_of_wordings(own, texts).min(axis=1)
     best = int(cosines.argmax())
     return best if cosines[best] > 1 - SAME else None
+
+
+def cosines_of_wordings(own: Floats, texts: Floats) -> Floats:
+    """Return cosines (m, c) of prompts (c, p) with their like in each wording (m, c, p)."""
+    return np.asarray(np.einsum("cp,mcp->mc", _unit(own), _unit(texts)))
 
 
 def _unit(rows: Floats) -> Floats:
     flat = np.asarray(rows, dtype=np.float64).reshape(-1, rows.shape[-1])
     return unit_rows(flat).reshape(rows.shape)
-
-
-def _figures(report: GroupReport) -> dict[str, Any]:
-    return {
-        "average": _estimate(report, "average", report.average),
-        "worst_group": _estimate(report, "worst_group", report.worst.accuracy),
-        "worst_name": report.worst.name,
-        "eod": None if report.eod is None else _estimate(report, "eod", report.eod),
-    }
-
-
-def _estimate(report: GroupReport, figure: str, value: float) -> dict[str, float]:
-    low, high = report.intervals[figure]
-    return {"value": value, "low": low, "high": high}

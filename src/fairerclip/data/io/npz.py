@@ -1,70 +1,43 @@
-"""Reading and writing ``.npz`` and ``.npy`` without trusting them.
+"""Reading, mapping and writing ``.npz`` without trusting it.
 
 Everything a file declares is checked before memory is taken for it: a file can make these functions raise
-`TaskFileError`, and nothing else. No pickles are read, and none are written.
+`TaskFileError`, and nothing else. No pickles are read, and none are written. `read_npz` gives native arrays in memory;
+embeddings that do not fit there are mapped where they lie by `npz_members`, in the byte order they have. Its checks
+are the same, except that a checksum is compared only where a member is inflated.
 """
 
-import io
-import math
+from __future__ import annotations
+
 import os
 import struct
-import sys
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairerclip._util.files import atomic_file
-from fairerclip.data.io.limits import DEFAULT_LIMITS, Limits
+from fairerclip.data.io.npy import (
+    DEFAULT_LIMITS,
+    Array,
+    Limits,
+    check_dtype,
+    check_size,
+    damage,
+    map_region,
+    native,
+    read_header,
+    regular,
+)
 from fairerclip.errors import TaskFileError
 
-Array = NDArray[Any]
-
-ALLOWED = "floats of 2, 4 or 8 bytes, integers, booleans and text"
-_CHUNK = 1024**2
-_LAST_CODE_POINT = 0x10FFFF
-_SURROGATES = (0xD800, 0xDFFF)
 _END, _END64_LOCATOR, _END64 = b"PK\x05\x06", b"PK\x06\x07", b"PK\x06\x06"
 _END_SIZE, _LOCATOR_SIZE, _END64_SIZE = 22, 20, 56
-# All that zipfile, zlib and numpy's header parser are known to raise on damaged input.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    tokenize.TokenError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    EOFError,
-    NotImplementedError,
-    RecursionError,
-    RuntimeError,
-    MemoryError,
-    OSError,
-)
-
-
-@dataclass(frozen=True)
-class _Header:
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[Any]
-    length: int  # bytes before the data
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+_LOCAL, _LOCAL_SIZE = b"PK\x03\x04", 30
 
 
 def read_npz(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Array]:
@@ -96,65 +69,63 @@ def read_npz(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -
     [0, 1, 2]
     >>> folder.cleanup()
     """
-    file = _regular(path)
-    with _damage(file, "a readable .npz"), file.open("rb") as handle:
-        size = os.fstat(handle.fileno()).st_size
-        _check_directory(file, handle, size, limits)
-        with zipfile.ZipFile(handle) as archive:
-            members = archive.infolist()
-            _check_members(file, members, size, limits)
-            return {m.filename[: -len(".npy")]: _read_member(file, archive, m, limits) for m in members}
+    with _opened(path, "a readable .npz", limits) as (file, handle, archive):
+        members = archive.infolist()
+        _check_members(file, handle, members, limits)
+        return {m.filename[: -len(".npy")]: _read_member(file, archive, m, limits) for m in members}
 
 
 def member_sizes(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
     """Unpacked sizes of the members of a zip archive by name; nothing is unpacked."""
-    file = _regular(path)
-    with _damage(file, "a readable archive"), file.open("rb") as handle:
-        _check_directory(file, handle, os.fstat(handle.fileno()).st_size, limits)
-        with zipfile.ZipFile(handle) as archive:
-            return {member.filename: member.file_size for member in archive.infolist()}
+    with _opened(path, "a readable archive", limits) as (_, _, archive):
+        return {member.filename: member.file_size for member in archive.infolist()}
 
 
-def read_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
-    """Map an ``.npy`` into memory, read-only; rows are read when touched.
+@dataclass(frozen=True)
+class Member:
+    """One array of an ``.npz``, not read yet."""
 
-    Parameters
-    ----------
-    path : path-like
-        An ``.npy`` of format version 1, 2 or 3.
-    limits : Limits
-        What the file may declare.
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int | None  # of the data in the file; None where it is deflated
+    limits: Limits
+    stamp: tuple[int, int]  # size and time of the file, so that a changed file is read anew
 
-    Returns
-    -------
-    numpy.memmap
-        Of the file's own order, so that Fortran-ordered files give the right rows. A file of foreign byte
-        order, or an empty one, comes as an array in memory.
+    def array(self) -> Array:
+        """Map the array where it is stored, or inflate it; the last inflated one is kept."""
+        if self.offset is None:
+            return _inflate(self)
+        with damage(self.file, "a readable .npz"), self.file.open("rb") as handle:
+            handle.seek(self.offset)
+            header = read_header(f"{self.file}: member {self.name!r}", handle, self.limits)
+            return map_region(self.file, header, self.offset + header.length)
 
-    Raises
-    ------
-    TaskFileError
-        The file is absent, damaged, or its size is not the one that its header declares.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> np.save(Path(folder.name) / "x.npy", np.eye(2))
-    >>> read_npy(Path(folder.name) / "x.npy").tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    >>> folder.cleanup()
-    """
-    file = _regular(path)
-    with _damage(file, "a readable .npy"):
-        with file.open("rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            header = _read_header(str(file), handle, limits)
-        _check_size(str(file), header, size)
-        if header.nbytes == 0:  # an empty file region cannot be mapped
-            return np.empty(header.shape, dtype=header.dtype.newbyteorder("="))
-        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-        return _native(str(file), array)
+@lru_cache(maxsize=1)
+def _inflate(member: Member) -> Array:
+    with damage(member.file, "a readable .npz"), zipfile.ZipFile(member.file) as archive:
+        return _read_member(member.file, archive, archive.getinfo(f"{member.name}.npy"), member.limits)
+
+
+def npz_members(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Member]:
+    """Every array of an ``.npz`` by name, with shape and dtype; nothing is read but the headers."""
+    with _opened(path, "a readable .npz", limits) as (file, handle, archive):
+        stat = os.fstat(handle.fileno())
+        infos = archive.infolist()
+        _check_members(file, handle, infos, limits)
+        out: dict[str, Member] = {}
+        for info in infos:
+            where = f"{file}: member {info.filename!r}"
+            with archive.open(info) as stream:
+                header = read_header(where, stream, limits)
+            check_size(where, header, info.file_size)
+            offset = _data_offset(where, handle, info, stat.st_size)
+            name = info.filename[: -len(".npy")]
+            stamp = (stat.st_size, stat.st_mtime_ns)
+            out[name] = Member(file, name, header.shape, header.dtype, offset, limits, stamp)
+        return out
 
 
 def write_npz(
@@ -166,28 +137,8 @@ def write_npz(
 ) -> Path:
     """Write arrays so that the path holds either the old file or the whole new one, even after a crash.
 
-    Parameters
-    ----------
-    path : path-like
-        Where to; a folder that is absent is made.
-    arrays : mapping of str to ndarray
-        Plain arrays; keys are the member names.
-    overwrite : bool
-        Replace a file that is there.
-    compress : bool
-        Deflate the members; embeddings shrink by some 7 % only.
-
-    Returns
-    -------
-    pathlib.Path
-        The path written.
-
-    Raises
-    ------
-    OutputExistsError
-        The path is taken and `overwrite` is false.
-    TaskFileError
-        An array or its name could not be read back.
+    An array or a name that could not be read back is a `TaskFileError`. Embeddings shrink by some 7 % only where they
+    are ``compress``-ed.
 
     Examples
     --------
@@ -200,7 +151,7 @@ def write_npz(
     file = Path(path)
     for name, array in arrays.items():
         _check_name(str(file), f"{name}.npy")
-        _check_dtype(f"{file}: array {name!r}", np.asarray(array).dtype)
+        check_dtype(f"{file}: array {name!r}", np.asarray(array).dtype)
     with atomic_file(file, overwrite=overwrite) as handle:
         method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
         with zipfile.ZipFile(handle, "w", compression=method) as archive:
@@ -213,31 +164,21 @@ def write_npz(
     return file
 
 
-def _regular(path: str | os.PathLike[str]) -> Path:
-    file = Path(path)
-    try:
-        present, regular = file.exists(), file.is_file()
-    except (OSError, ValueError) as error:  # a NUL in the name, a name too long, no permission
-        raise TaskFileError(f"{path!s}: expected a readable file, got {error}") from error
-    if not present:
-        raise TaskFileError(f"{file}: expected a file, found nothing at this path")
-    if not regular:  # a FIFO or a device could block or never end
-        raise TaskFileError(f"{file}: expected a regular file, found a folder or a device")
-    return file
-
-
 @contextmanager
-def _damage(file: Path, expected: str) -> Iterator[None]:
-    try:
-        yield
-    except TaskFileError:
-        raise
-    except _DAMAGE as error:
-        raise TaskFileError(f"{file}: expected {expected}, got {type(error).__name__}: {error}") from error
+def _opened(
+    path: str | os.PathLike[str], expected: str, limits: Limits
+) -> Iterator[tuple[Path, IO[bytes], zipfile.ZipFile]]:
+    """The path, the open file and the archive in it, whose directory has been bounded."""
+    file = regular(path)
+    with damage(file, expected), file.open("rb") as handle:
+        _check_directory(file, handle, limits)
+        with zipfile.ZipFile(handle) as archive:
+            yield file, handle, archive
 
 
-def _check_directory(file: Path, handle: IO[bytes], size: int, limits: Limits) -> None:
+def _check_directory(file: Path, handle: IO[bytes], limits: Limits) -> None:
     """Bound the zip directory from its end record, since zipfile reads it whole before we see it."""
+    size = os.fstat(handle.fileno()).st_size
     tail_size = min(size, _END_SIZE + 0xFFFF + _LOCATOR_SIZE + _END64_SIZE)
     handle.seek(size - tail_size)
     tail = handle.read(tail_size)
@@ -257,7 +198,7 @@ def _check_directory(file: Path, handle: IO[bytes], size: int, limits: Limits) -
         )
 
 
-def _check_members(file: Path, members: list[zipfile.ZipInfo], size: int, limits: Limits) -> None:
+def _check_members(file: Path, handle: IO[bytes], members: list[zipfile.ZipInfo], limits: Limits) -> None:
     if len(members) > limits.members:
         raise TaskFileError(f"{file}: expected at most {limits.members} arrays, got {len(members)}")
     seen: set[str] = set()
@@ -271,6 +212,7 @@ def _check_members(file: Path, members: list[zipfile.ZipInfo], size: int, limits
                 f"{file}: {member.filename!r} is encrypted or in a compression that is not read"
             )
     held, declared = sum(m.compress_size for m in members), sum(m.file_size for m in members)
+    size = os.fstat(handle.fileno()).st_size
     if held > size:
         raise TaskFileError(f"{file}: members declare {held} compressed bytes, the file has {size}")
     if declared > limits.npz_bytes:
@@ -296,81 +238,27 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, 
     where = f"{file}: member {member.filename!r}"
     # The stream needs no bound of its own: zipfile stops at the declared size, whatever is deflated.
     with archive.open(member) as stream:
-        header = _read_header(where, stream, limits)
-        _check_size(where, header, member.file_size)
-        raw, filled = np.empty(header.nbytes, dtype=np.uint8), 0
-        while filled < header.nbytes:
-            chunk = stream.read(min(_CHUNK, header.nbytes - filled))
-            if not chunk:
-                raise TaskFileError(f"{where}: expected {header.nbytes} bytes of data, got {filled}")
-            raw[filled : filled + len(chunk)] = np.frombuffer(chunk, dtype=np.uint8)
-            filled += len(chunk)
+        header = read_header(where, stream, limits)
+        check_size(where, header, member.file_size)
+        stream.seek(0)
+        array: Array = np.lib.format.read_array(
+            stream, allow_pickle=False, max_header_size=limits.header_bytes
+        )
         stream.read(1)  # reaching the end makes zipfile compare the checksum
-    flat: Array = raw.view(header.dtype)
-    array = flat.reshape(header.shape[::-1]).T if header.fortran else flat.reshape(header.shape)
-    return _native(where, np.asarray(array, order="C"))
+    return native(where, np.asarray(array, order="C"))
 
 
-def _read_header(where: str, stream: IO[bytes], limits: Limits) -> _Header:
-    """Read the header alone, its length first: numpy would read what the length field asks for."""
-    start = stream.read(8)
-    if len(start) < 8 or not start.startswith(np.lib.format.MAGIC_PREFIX):
-        raise TaskFileError(f"{where}: expected the .npy signature, got {start!r}")
-    major = start[6]
-    if start[6:8] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
-        raise TaskFileError(f"{where}: expected .npy version 1.0, 2.0 or 3.0, got {major}.{start[7]}")
-    width, code = (2, "<H") if major == 1 else (4, "<I")
-    field = stream.read(width)
-    (length,) = struct.unpack(code, field) if len(field) == width else (-1,)
-    if not 0 <= length <= limits.header_bytes:
+def _data_offset(where: str, handle: Any, info: zipfile.ZipInfo, size: int) -> int | None:
+    if info.compress_type != zipfile.ZIP_STORED:
+        return None
+    handle.seek(info.header_offset)
+    local = handle.read(_LOCAL_SIZE)
+    if len(local) < _LOCAL_SIZE or not local.startswith(_LOCAL):
+        raise TaskFileError(f"{where}: expected a zip entry at byte {info.header_offset}, got other bytes")
+    name, extra = struct.unpack_from("<HH", local, 26)
+    offset: int = info.header_offset + _LOCAL_SIZE + name + extra
+    if offset + info.file_size > size or info.compress_size != info.file_size:
         raise TaskFileError(
-            f"{where}: expected a header of at most {limits.header_bytes} bytes, got {length}"
+            f"{where}: expected {info.file_size} bytes from byte {offset} on, the file has {size}"
         )
-    text = io.BytesIO(field + stream.read(length))
-    # Version 3 differs from 2 by UTF-8 field names, and structured types are refused anyway.
-    parse = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    try:
-        shape, fortran, dtype = parse(text, max_header_size=limits.header_bytes)
-    except _DAMAGE as error:
-        raise TaskFileError(
-            f"{where}: expected an .npy header, got {type(error).__name__}: {error}"
-        ) from error
-    _check_dtype(where, dtype)
-    shape = tuple(int(n) for n in shape)
-    if len(shape) > limits.axes or any(n < 0 for n in shape):
-        raise TaskFileError(
-            f"{where}: expected at most {limits.axes} axes of length 0 or more, got shape {shape}"
-        )
-    if math.prod(max(n, 1) for n in shape) * dtype.itemsize > sys.maxsize:
-        raise TaskFileError(f"{where}: expected a shape that fits in memory, got {shape}")
-    return _Header(shape, bool(fortran), dtype, 8 + width + length)
-
-
-def _check_dtype(where: str, dtype: np.dtype[Any]) -> None:
-    plain = dtype.kind in "iubU" or (dtype.kind == "f" and dtype.itemsize in (2, 4, 8))
-    if not plain or dtype.itemsize == 0 or dtype.hasobject or dtype.fields or dtype.subdtype:
-        raise TaskFileError(f"{where}: expected {ALLOWED}, got dtype {dtype}")
-
-
-def _check_size(where: str, header: _Header, size: int) -> None:
-    if header.length + header.nbytes != size:
-        raise TaskFileError(
-            f"{where}: shape {header.shape} of {header.dtype} needs {header.length + header.nbytes} bytes "
-            f"with its header, got {size}; is it truncated?"
-        )
-
-
-def _native(where: str, array: Array) -> Array:
-    """Bring to native byte order, and refuse bit patterns that numpy believes but cannot show."""
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    if array.size and array.dtype.kind in "Ub":
-        raw = np.ravel(array, order="K")
-        if array.dtype.kind == "b" and raw.view(np.uint8).max() > 1:
-            raise TaskFileError(f"{where}: expected booleans of 0 or 1, got other bytes")
-        if array.dtype.kind == "U":
-            points = raw.view(np.uint32)
-            surrogate = (points >= _SURROGATES[0]) & (points <= _SURROGATES[1])
-            if points.max() > _LAST_CODE_POINT or surrogate.any():
-                raise TaskFileError(f"{where}: expected Unicode text, got invalid code points")
-    return array
+    return offset

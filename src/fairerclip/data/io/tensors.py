@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,35 +62,51 @@ class Tensor:
     def array(self) -> Array:
         """Map the tensor, read-only; BF16 comes as its uint16 bits."""
         dtype = np.dtype(DTYPES[self.kind])
-        if math.prod(self.shape) == 0:
+        if self.count == 0:
             return np.empty(self.shape, dtype=dtype)
         if not self.shape:  # memmap cannot be of no axes
             return np.array(np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=(1,))[0])
         return np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=self.shape)
 
+    @property
+    def count(self) -> int:
+        """Numbers that it holds."""
+        return math.prod(self.shape)
+
+    def copy_from(self, content: bytes) -> Array:
+        """Return the tensor out of the bytes of its whole file, as an array of its own; BF16 as uint16 bits."""
+        found = np.frombuffer(content, np.dtype(DTYPES[self.kind]), self.count, self.offset)
+        return found.reshape(self.shape).copy()
+
 
 def open_tensors(
-    path: str | os.PathLike[str], error: type[FairerClipError]
+    path: str | os.PathLike[str], error: type[FairerClipError], *, most: int = MAX_TENSORS
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors by name and the metadata of a ``.safetensors``; damage of any kind is ``error``."""
+    """Tensors by name, at ``most`` so many, and the metadata of a ``.safetensors``; damage of any kind is ``error``."""
     file = Path(path)
     try:
         if not file.is_file():
             raise error(f"{file}: expected a regular file, found nothing or something else at this path")
         with file.open("rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            length = int.from_bytes(handle.read(8), "little")
-            if size < 8 or not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-                raise error(
-                    f"{file}: expected a header of at most {min(MAX_HEADER_BYTES, max(size - 8, 0))} bytes, got "
-                    f"{length}; is it truncated?"
-                )
-            raw = handle.read(length)
+            return tensors_of(handle, file, error, most=most)
     except (OSError, ValueError) as problem:
         if isinstance(problem, error):
             raise
         raise error(f"{file}: expected a readable .safetensors, got {problem}") from problem
-    header = strict_loads(raw, str(file), error, limit=MAX_HEADER_BYTES)
+
+
+def tensors_of(
+    handle: BinaryIO, file: Path, error: type[FairerClipError], *, most: int = MAX_TENSORS
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`open_tensors` of a file that is open, at its first byte."""
+    size = os.fstat(handle.fileno()).st_size
+    length = int.from_bytes(handle.read(8), "little")
+    if size < 8 or not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+        raise error(
+            f"{file}: expected a header of at most {min(MAX_HEADER_BYTES, max(size - 8, 0))} bytes, got "
+            f"{length}; is it truncated?"
+        )
+    header = strict_loads(handle.read(length), str(file), error, limit=MAX_HEADER_BYTES)
     if not isinstance(header, dict):
         raise error(f"{file}: expected a JSON object as header, got {type(header).__name__}")
     metadata = header.pop("__metadata__", {})
@@ -98,8 +114,8 @@ def open_tensors(
         raise error(f"{file}: expected metadata of strings only")
     if len(metadata) > MAX_METADATA:
         raise error(f"{file}: expected at most {MAX_METADATA} entries of metadata, got {len(metadata)}")
-    if len(header) > MAX_TENSORS:
-        raise error(f"{file}: expected at most {MAX_TENSORS} tensors, got {len(header)}")
+    if len(header) > most:
+        raise error(f"{file}: expected at most {most} tensors, got {len(header)}")
     start = 8 + length
     tensors = {name: _tensor(file, name, entry, start, error) for name, entry in header.items()}
     _check_layout(file, tensors, start, size, error)
@@ -148,13 +164,13 @@ def _check_layout(
     file: Path, tensors: Mapping[str, Tensor], start: int, size: int, error: type[FairerClipError]
 ) -> None:
     at = start
-    for tensor in sorted(tensors.values(), key=lambda t: (t.offset, math.prod(t.shape))):
+    for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.count)):
         if tensor.offset != at:
             raise error(
                 f"{file}: expected tensor {tensor.name!r} at byte {at}, its offset says {tensor.offset}; tensors "
                 "must follow each other without gap or overlap"
             )
-        at += math.prod(tensor.shape) * np.dtype(DTYPES[tensor.kind]).itemsize
+        at += tensor.count * np.dtype(DTYPES[tensor.kind]).itemsize
     if at != size:
         raise error(f"{file}: the header accounts for {at} bytes, the file has {size}; is it truncated?")
 

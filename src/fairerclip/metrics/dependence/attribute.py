@@ -70,11 +70,6 @@ class KernelAttribute:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def constant(self) -> bool:
-        """Whether it has one value only."""
-        return is_constant(self.rows)
-
     def resolved(self, bandwidth: float | str, random_state: RandomState) -> KernelAttribute:
         """Return a copy with its bandwidth found, drawing from `random_state` if it is a median."""
         if self.categorical:
@@ -133,3 +128,8 @@ def read_pair(X: Any, Y: Any, kind: str, names: tuple[str, str]) -> tuple[FloatA
     if n < 2:
         raise ShapeError(f"dependence needs at least 2 rows; got {n}")
     return rows, attribute
+
+
+def trivial(rows: FloatArray, attribute: KernelAttribute) -> bool:
+    """Whether the rows or the attribute are constant, so that every measure is 0."""
+    return is_constant(attribute.rows) or is_constant(rows)

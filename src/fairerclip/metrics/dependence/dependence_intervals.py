@@ -12,20 +12,15 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve
 from scipy.special import stdtrit
 
-from fairerclip._util.checks import check_choice, check_confidence, check_positive
+from fairerclip._util.checks import check_choice, check_confidence
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
-from fairerclip.metrics.dependence.attribute import (
-    KernelAttribute,
-    centred,
-    is_constant,
-    read_pair,
-    row_blocks,
-)
+from fairerclip.metrics.dependence.attribute import KernelAttribute, centred, read_pair, row_blocks, trivial
 from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
+    MeasureOptions,
     centred_gram,
     cholesky_factor,
     correlation_of_features,
@@ -34,8 +29,8 @@ from fairerclip.metrics.dependence.measures import (
     root_of_top,
     whitened,
 )
-from fairerclip.metrics.dependence.permutation import permute_attribute
-from fairerclip.metrics.estimate import Estimate, finite_or_none
+from fairerclip.metrics.dependence.permutation import check_permutations, permute_attribute
+from fairerclip.metrics.intervals import Estimate, finite_or_none
 from fairerclip.metrics.label_codes import FloatArray, IntArray
 from fairerclip.metrics.retrieval.top_rows import as_generator
 
@@ -104,7 +99,7 @@ def dependence_interval(
     X : array, shape (n, p) or (n,)
         Representation.
     S : array, shape (n,) or (n, m)
-        KernelAttribute.
+        Attribute.
     measure : "dep", "hsic" or "kcc", default="dep"
         What is measured.
     confidence : float, default=0.95
@@ -136,11 +131,10 @@ def dependence_interval(
     True
     """
     check_choice("measure", measure, ("dep", "hsic", "kcc"))
-    check_positive("regularization", regularization)
+    options = MeasureOptions(bandwidth, regularization, n_features)
     check_confidence(confidence)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
-    options = _Options(bandwidth, regularization, n_features)
     return _interval(rows, attribute, measure, confidence, options, rng)
 
 
@@ -164,18 +158,12 @@ def dependence_test(
 
     Parameters
     ----------
-    X : array, shape (n, p) or (n,)
-        Representation.
-    S : array, shape (n,) or (n, m)
-        KernelAttribute.
-    measure : "dep", "hsic" or "kcc", default="dep"
-        What is measured.
+    X, S, measure, confidence, kind, bandwidth, regularization, n_features, max_rows
+        As in `dependence_interval`.
     n_permutations : int, default=199
         The smallest p-value is one over one more.
     random_state : None, int, RandomState or Generator
         Draws rows, permutations, folds, and what the measure draws.
-    confidence, kind, bandwidth, regularization, n_features, max_rows
-        As in `dependence_interval`.
 
     Returns
     -------
@@ -190,26 +178,16 @@ def dependence_test(
     (0.01, 100, True)
     """
     check_choice("measure", measure, ("dep", "hsic", "kcc"))
-    check_positive("regularization", regularization)
+    options = MeasureOptions(bandwidth, regularization, n_features)
     check_confidence(confidence)
-    B = index(n_permutations)
-    if B < 1:
-        raise ParameterError(f"n_permutations must be at least 1; got {B}")
+    B = check_permutations(n_permutations)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
-    options = _Options(bandwidth, regularization, n_features)
     # A generator of its own for each, from one seed: both then find the same bandwidth and features.
     seed = int(as_generator(rng).integers(2**31))
     found = _interval(rows, attribute, measure, confidence, options, np.random.default_rng(seed))
-    test = permute_attribute(rows, attribute, measure, B, vars(options), np.random.default_rng(seed))
+    test = permute_attribute(rows, attribute, measure, B, options, np.random.default_rng(seed))
     return DependenceResult(measure, found.value, found.low, found.high, test.p_value, B, len(rows))
-
-
-@dataclass(frozen=True)
-class _Options:
-    bandwidth: float | str
-    regularization: float
-    n_features: int
 
 
 def _drawn(
@@ -225,7 +203,12 @@ def _drawn(
 
 
 def _interval(
-    rows: FloatArray, attribute: KernelAttribute, measure: str, confidence: float, options: _Options, rng: Rng
+    rows: FloatArray,
+    attribute: KernelAttribute,
+    measure: str,
+    confidence: float,
+    options: MeasureOptions,
+    rng: Rng,
 ) -> Estimate:
     """Delete-a-part jackknife: the spread of the values without each part gives bias and standard error.
 
@@ -233,7 +216,7 @@ def _interval(
     the estimate is so many standard errors away as *that value* would have; docs/math.md#dependence-intervals.
     """
     n = len(rows)
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return Estimate(0.0, 0.0, 0.0)
     whole, without = _LEAVERS[measure](rows, attribute, options, rng)
     if n < _LEAST:
@@ -316,7 +299,7 @@ def _trace_leaver(
 
 
 def _dep_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     """Dep is HSIC with the inner product as kernel of the rows."""
     Zc = centred(rows)
@@ -325,7 +308,7 @@ def _dep_leaver(
 
 
 def _hsic_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     sigma = resolve_bandwidth(options.bandwidth, rows, random_state=rng)
     attribute = attribute.resolved(options.bandwidth, rng)
@@ -333,7 +316,7 @@ def _hsic_leaver(
 
 
 def _kcc_leaver(
-    rows: FloatArray, attribute: KernelAttribute, options: _Options, rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
     n, kappa = len(rows), options.regularization
     if n <= EXACT_ROWS:

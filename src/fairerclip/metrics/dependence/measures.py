@@ -5,6 +5,7 @@ All are 0 for a constant attribute, and their estimates are above 0 for an indep
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from fairerclip.metrics.dependence.attribute import (
     BLOCK,
     KernelAttribute,
     centred,
-    is_constant,
     read_pair,
     row_blocks,
+    trivial,
 )
 from fairerclip.metrics.label_codes import FloatArray
 
@@ -32,6 +33,18 @@ DEP_SEED = 0
 """Draws the rows of a median bandwidth in `dep`, which takes no seed."""
 
 Features = Callable[[slice], FloatArray]
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What the measures are told: as the parameters of `kcc`, of which `dep` and `hsic` use the bandwidth alone."""
+
+    bandwidth: float | str
+    regularization: float
+    n_features: int
+
+    def __post_init__(self) -> None:
+        check_positive("regularization", self.regularization)
 
 
 def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "median") -> float:
@@ -45,7 +58,7 @@ def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "m
     Z : array, shape (n, r) or (n,)
         Representation. The value scales with the square of Z: compare like with like.
     S : array, shape (n,) or (n, m)
-        KernelAttribute. Several categorical columns are intersected.
+        Attribute. Several categorical columns are intersected.
     kind : "auto", "categorical" or "continuous"
         "auto" takes floats of which at least one is not an integer as continuous, all else as categories.
     bandwidth : float, "median" or "3*median"
@@ -69,7 +82,7 @@ def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "m
     0.0
     """
     rows, attribute = read_pair(Z, S, kind, ("Z", "S"))
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     Zc, n = centred(rows), len(rows)  # (n, r)
     if attribute.categorical:
@@ -100,7 +113,7 @@ def hsic(
     X : array, shape (n, p) or (n,)
         Rows under an RBF kernel.
     Y : array, shape (n,) or (n, m)
-        KernelAttribute: delta kernel on categories (several columns are intersected), RBF on quantities.
+        Attribute: delta kernel on categories (several columns are intersected), RBF on quantities.
     kind : "auto", "categorical" or "continuous"
         As in `dep`.
     bandwidth : float, "median" or "3*median"
@@ -120,7 +133,7 @@ def hsic(
     True
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     n, rng = len(rows), as_rng(random_state)
     sigma = resolve_bandwidth(bandwidth, rows, random_state=rng)
@@ -188,7 +201,7 @@ def kcc(
     X : array, shape (n, p) or (n,)
         Rows under an RBF kernel.
     Y : array, shape (n,) or (n, m)
-        KernelAttribute: one-hot categories, or quantities under an RBF kernel.
+        Attribute: one-hot categories, or quantities under an RBF kernel.
     kind : "auto", "categorical" or "continuous"
         As in `dep`.
     regularization : float, default=1e-2
@@ -222,7 +235,7 @@ def kcc(
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
     check_positive("regularization", regularization)
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return 0.0
     rng = as_rng(random_state)
     if len(rows) <= EXACT_ROWS:

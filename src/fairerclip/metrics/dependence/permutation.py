@@ -1,26 +1,21 @@
 """Is a dependence more than chance? A permutation test with any of the measures."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from fairerclip._util.checks import check_choice, check_positive
+from fairerclip._util.checks import check_choice
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
-from fairerclip.metrics.dependence.attribute import (
-    KernelAttribute,
-    centred,
-    is_constant,
-    read_pair,
-    row_blocks,
-)
+from fairerclip.metrics.dependence.attribute import KernelAttribute, centred, read_pair, row_blocks, trivial
 from fairerclip.metrics.dependence.measures import (
     DEP_SEED,
     EXACT_ROWS,
+    MeasureOptions,
     centred_gram,
     feature_maps,
     smooth,
@@ -70,7 +65,7 @@ def permutation_test(
     X : array, shape (n, d) or (n,)
         Representation, or whatever a callable takes.
     S : array, shape (n,) or (n, m)
-        KernelAttribute; its rows are permuted.
+        Attribute; its rows are permuted.
     statistic : "dep", "hsic", "kcc" or callable, default="dep"
         A callable takes (X, permuted S) and returns a float that grows with dependence.
     n_permutations : int, default=999
@@ -98,27 +93,32 @@ def permutation_test(
     >>> result.p_value < 0.06 and result.null.shape == (199,)
     True
     """
-    B = index(n_permutations)
-    if B < 1:
-        raise ParameterError(f"n_permutations must be at least 1; got {B}")
+    B = check_permutations(n_permutations)
     rng = as_rng(random_state)
     if callable(statistic):
         scorer, n, batch = _callable_scorer(statistic, X, S)
         return _run(scorer, n, B, batch, rng)
     check_choice("statistic", statistic, tuple(_SCORERS))
-    check_positive("regularization", regularization)
+    options = MeasureOptions(bandwidth, regularization, n_features)
     rows, attribute = read_pair(X, S, kind, ("X", "S"))
-    options = {"bandwidth": bandwidth, "regularization": regularization, "n_features": n_features}
     return permute_attribute(rows, attribute, statistic, B, options, rng)
 
 
+def check_permutations(n_permutations: int) -> int:
+    """The number of permutations, at least 1."""
+    B = index(n_permutations)
+    if B < 1:
+        raise ParameterError(f"n_permutations must be at least 1; got {B}")
+    return B
+
+
 def permute_attribute(
-    rows: FloatArray, attribute: KernelAttribute, statistic: str, B: int, options: Mapping[str, Any], rng: Rng
+    rows: FloatArray, attribute: KernelAttribute, statistic: str, B: int, options: MeasureOptions, rng: Rng
 ) -> PermutationResult:
     """`permutation_test` of rows and an attribute that have been read."""
-    if attribute.constant or is_constant(rows):
+    if trivial(rows, attribute):
         return PermutationResult(0.0, 1.0, np.zeros(B))
-    scorer, width = _SCORERS[statistic](rows, attribute, rng, **options)
+    scorer, width = _SCORERS[statistic](rows, attribute, options, rng)
     return _run(scorer, len(rows), B, max(1, _BATCH // width), rng)
 
 
@@ -154,11 +154,11 @@ def _permuted(F: FloatArray, orders: IntArray) -> FloatArray:
 
 
 def _dep_scorer(
-    rows: FloatArray, attribute: KernelAttribute, rng: Rng, *, bandwidth: float | str, **_: Any
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
     """‖Z_cᵀF‖²/n² (r, b·k) with FFᵀ = HK_SH: only the rows of F move."""
     Zt = centred(rows).T
-    F = attribute.resolved(bandwidth, DEP_SEED).factor()
+    F = attribute.resolved(options.bandwidth, DEP_SEED).factor()
     n, k = F.shape
 
     def score(orders: IntArray) -> FloatArray:
@@ -169,11 +169,11 @@ def _dep_scorer(
 
 
 def _hsic_scorer(
-    rows: FloatArray, attribute: KernelAttribute, rng: Rng, *, bandwidth: float | str, **_: Any
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
     """tr(FᵀKF)/n² with FFᵀ = HLH; K by row blocks, once for a whole batch of permutations."""
-    sigma = resolve_bandwidth(bandwidth, rows, random_state=rng)
-    F = attribute.resolved(bandwidth, rng).factor()
+    sigma = resolve_bandwidth(options.bandwidth, rows, random_state=rng)
+    F = attribute.resolved(options.bandwidth, rng).factor()
     n, k = F.shape
 
     def score(orders: IntArray) -> FloatArray:
@@ -187,26 +187,21 @@ def _hsic_scorer(
 
 
 def _kcc_scorer(
-    rows: FloatArray,
-    attribute: KernelAttribute,
-    rng: Rng,
-    *,
-    bandwidth: float | str,
-    regularization: float,
-    n_features: int,
+    rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
     """Both sides whitened once: (C + κI)^(-1/2) does not change when rows are permuted."""
     n = len(rows)
     if n <= EXACT_ROWS:
-        K = centred_gram(rows, resolve_bandwidth(bandwidth, rows, random_state=rng))
-        W = whitened(attribute.resolved(bandwidth, rng).factor(), regularization)
-        A = smooth(K, K, regularization)  # (n, n)
+        K = centred_gram(rows, resolve_bandwidth(options.bandwidth, rows, random_state=rng))
+        W = whitened(attribute.resolved(options.bandwidth, rng).factor(), options.regularization)
+        A = smooth(K, K, options.regularization)  # (n, n)
     else:
         x, y = (
-            features(slice(0, n)) for features in feature_maps(rows, attribute, n_features, bandwidth, rng)
+            features(slice(0, n))
+            for features in feature_maps(rows, attribute, options.n_features, options.bandwidth, rng)
         )
-        A = whitened(centred(x), regularization).T  # (D, n)
-        W = whitened(centred(y), regularization)
+        A = whitened(centred(x), options.regularization).T  # (D, n)
+        W = whitened(centred(y), options.regularization)
     k = W.shape[1]
 
     def score(orders: IntArray) -> FloatArray:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from fairerclip._util.checks import check_confidence
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.encode import sort_labels
-from fairerclip.metrics.groups.bootstrap import resample
 from fairerclip.metrics.groups.bounds import Differences, group_intervals
-from fairerclip.metrics.groups.cells import Counts, confusion_counts
+from fairerclip.metrics.groups.cells import Counts, confusion_counts, resample
 from fairerclip.metrics.groups.group_figures import Rates, evaluate, positive_class, positive_code
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.metrics.label_codes import (

@@ -77,22 +77,15 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class PairedReport:
-    """Two predictions on the same rows; made by `paired_report`.
-
-    Attributes
-    ----------
-    before, after : GroupReport
-        Each on its own.
-    changes : tuple of Change
-        After − before, of every figure that both have.
-    groups : tuple of GroupChange
-        After − before, of every group's accuracy.
-    """
+    """Two predictions on the same rows; made by `paired_report`."""
 
     before: GroupReport
     after: GroupReport
+    """Each on its own."""
     changes: tuple[Change, ...]
+    """After − before, of every figure that both have."""
     groups: tuple[GroupChange, ...]
+    """After − before, of every group's accuracy."""
 
     def change(self, name: str) -> Change:
         """The change of one figure by name."""
@@ -203,12 +196,6 @@ class PairCounts:
         cells, rows = np.unique(np.column_stack(codes), axis=0, return_counts=True)
         y, s, before, after = cells.T
         return cls(s, y, (before, after), rows.astype(np.float64), n_classes, n_sensitive)
-
-    @classmethod
-    def of_table(cls, J: NDArray[Any]) -> PairCounts:
-        """From counts (|S|, c, c, c)."""
-        s, y, before, after = (axis.astype(np.int64) for axis in np.nonzero(J))
-        return cls(s, y, (before, after), J[s, y, before, after].astype(np.float64), J.shape[1], J.shape[0])
 
     def pooled(self) -> PairCounts:
         """All rows as one cell, by right and wrong before and after: two classes, the second without rows."""

@@ -11,10 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from fairerclip._util.checks import check_confidence
-from fairerclip.errors import LabelError, ParameterError, ShapeError
+from fairerclip.errors import LabelError, ShapeError
 from fairerclip.features.feature_map import RandomState
-from fairerclip.metrics.estimate import Estimate
-from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, encode, matrix, same_length
+from fairerclip.metrics.intervals import Estimate
+from fairerclip.metrics.label_codes import (
+    FloatArray,
+    IntArray,
+    as_labels,
+    check_replicates,
+    encode,
+    matrix,
+    same_length,
+)
 from fairerclip.metrics.retrieval.extremes import Proportions
 from fairerclip.metrics.retrieval.top_rows import TopRows, as_generator, checked_cut, rankings, row_weights
 
@@ -56,16 +64,10 @@ def precision_at_k(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
+    scores, k, ties, random_state
+        As in `max_skew`.
     relevant : array of bool, shape (n,) or (n, q)
         Rows that are right for a query; one column serves all queries.
-    k : int
-        The cut, at most n.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut, as in `max_skew`.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
 
     Returns
     -------
@@ -87,16 +89,8 @@ def recall_at_k(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
-    relevant : array of bool, shape (n,) or (n, q)
-        Rows that are right for a query; one column serves all queries.
-    k : int
-        The cut, at most n.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut, as in `max_skew`.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
+    scores, relevant, k, ties, random_state
+        As in `precision_at_k`.
 
     Returns
     -------
@@ -123,25 +117,17 @@ class GroupDrift:
 
 @dataclass(frozen=True)
 class RankingDrift:
-    """How far a ranking is from the original one; made by `ranking_drift`.
-
-    Attributes
-    ----------
-    spearman : Estimate
-        Rank correlation over all rows; 1 is the same ranking.
-    groups : tuple of GroupDrift
-        Inside each group of at least 3 rows that are not all tied.
-    spearman_within : Estimate or None
-        Their plain mean: every group counts alike. Between groups a mitigation must move rows; what it
-        moves inside them is its price.
-    overlap : Estimate or None
-        Share of the top k that is kept; under ties the expected one, of independent random orders.
-    """
+    """How far a ranking is from the original one; made by `ranking_drift`."""
 
     spearman: Estimate
+    """Rank correlation over all rows; 1 is the same ranking."""
     groups: tuple[GroupDrift, ...]
+    """Inside each group of at least 3 rows that are not all tied."""
     spearman_within: Estimate | None
+    """Their plain mean: every group counts alike. Between groups a mitigation must move rows; what it moves inside
+    them is its price."""
     overlap: Estimate | None
+    """Share of the top k that is kept; under ties the expected one, of independent random orders."""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready copy without the single groups: what is not finite is None."""
@@ -196,8 +182,7 @@ def ranking_drift(
     if tables[0].shape != tables[1].shape:
         raise ShapeError(f"before and after must have one shape; got {tables[0].shape} and {tables[1].shape}")
     check_confidence(confidence)
-    if n_replicates < 100:
-        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
+    check_replicates(n_replicates)
     n = len(tables[0])
     checked_cut(k, n)
     coded = None if groups is None else encode(groups, "groups")

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairerclip._util.checks import check_confidence
-from fairerclip.errors import ParameterError, ShapeError
+from fairerclip.errors import ShapeError
 from fairerclip.features.feature_map import RandomState
-from fairerclip.metrics.estimate import Estimate, PairedEstimate
-from fairerclip.metrics.label_codes import matrix
+from fairerclip.metrics.intervals import Estimate, PairedEstimate
+from fairerclip.metrics.label_codes import check_replicates, matrix
 from fairerclip.metrics.retrieval.gallery import (
     FIGURES,
     Gallery,
@@ -227,7 +227,8 @@ def retrieval_report(
     (0.405, 0.0, (3.0, 1.0))
     """
     gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference)
-    _check(confidence, n_replicates)
+    check_confidence(confidence)
+    check_replicates(n_replicates)
     rng = as_generator(random_state)
     ranked = rankings(gallery.table, ties, rng)
     return _report(gallery, sample_rows(gallery, [ranked], n_replicates, rng)[0], ties, confidence)
@@ -248,29 +249,15 @@ def retrieval_changes(
 ) -> RetrievalChanges:
     """What a change of scores does to who is shown, with paired intervals: both see the same resampled rows.
 
-    Parameters, complexity and the kinds of interval are those of `retrieval_report`. Where a query's scores
+    Complexity and the kinds of interval are those of `retrieval_report`. Where a query's scores
     did not change at all, its change is 0 without error. See docs/math.md#retrieval-intervals.
 
     Parameters
     ----------
     before_scores, after_scores : array, shape (n,) or (n, q)
         Higher is ranked first; the same rows and queries in both.
-    groups : array of labels, shape (n,) or (n, m)
-        Several columns are intersected.
-    k : int
-        The cut, at most n.
-    relevant : array of bool, shape (n,) or (n, q), optional
-        Rows that are right for a query.
-    reference : "population", "uniform" or mapping, default="population"
-        The share a group should have.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score.
-    confidence : float, default=0.95
-        Of every interval on its own.
-    n_replicates : int, default=1000
-        Galleries resampled from the rows.
-    random_state : None, int, RandomState or Generator
-        Draws "random" ties, then the resampled galleries.
+    groups, k, relevant, reference, ties, confidence, n_replicates, random_state
+        As in `retrieval_report`.
 
     Returns
     -------
@@ -290,7 +277,8 @@ def retrieval_changes(
             f"before_scores and after_scores must have one shape; got {before.shape} and {after.shape}"
         )
     gallery = Gallery.read(before, groups, k, relevant, reference)
-    _check(confidence, n_replicates)
+    check_confidence(confidence)
+    check_replicates(n_replicates)
     rng = as_generator(random_state)
     ranked = [rankings(before, ties, rng), rankings(after, ties, rng)]
     samples = sample_rows(gallery, ranked, n_replicates, rng)
@@ -305,12 +293,6 @@ def retrieval_changes(
     )
     means = _paired(reports[0].mean, reports[1].mean, mean)
     return RetrievalChanges(reports[0], reports[1], changes, means, drift, clear)
-
-
-def _check(confidence: float, n_replicates: int) -> None:
-    check_confidence(confidence)
-    if n_replicates < 100:
-        raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
 
 
 def _figures(intervals: Mapping[str, Any]) -> QueryFigures:

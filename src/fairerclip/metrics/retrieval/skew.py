@@ -76,6 +76,14 @@ def _skews(shares: FloatArray, desired: FloatArray) -> FloatArray:
         return np.asarray(np.log(shares[0] / desired))
 
 
+def _max_skew(shares: FloatArray, desired: FloatArray, _: FloatArray) -> float:
+    return float(_skews(shares, desired).max())
+
+
+def _min_skew(shares: FloatArray, desired: FloatArray, _: FloatArray) -> float:
+    return float(_skews(shares, desired).min())
+
+
 def max_skew(
     scores: ArrayLike,
     groups: Any,
@@ -121,15 +129,7 @@ def max_skew(
     >>> max_skew([1, 1, 1, 1], ["f", "f", "m", "m"], k=2)  # all tied
     0.0
     """
-    return _per_query(
-        scores,
-        groups,
-        k,
-        reference,
-        (ties, random_state),
-        lambda p, q, _: float(_skews(p, q).max()),
-        prefixes=False,
-    )
+    return _per_query(scores, groups, k, reference, (ties, random_state), _max_skew, prefixes=False)
 
 
 def min_skew(
@@ -144,22 +144,12 @@ def min_skew(
     r"""Log-ratio by which the most under-represented group falls short of its reference share in the top k.
 
     :math:`\min_a \ln\big(p_a(\text{top-}k) / p_a(\text{reference})\big)`; ``-inf`` where a group is not shown
-    at all. Parameters and complexity are those of `max_skew`. See docs/math.md#retrieval.
+    at all. Complexity is that of `max_skew`. See docs/math.md#retrieval.
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first.
-    groups : array of labels, shape (n,) or (n, m)
-        Several columns are intersected.
-    k : int
-        The cut, at most n.
-    reference : "population", "uniform" or mapping, default="population"
-        The share a group should have.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score at the cut.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
+    scores, groups, k, reference, ties, random_state
+        As in `max_skew`.
 
     Returns
     -------
@@ -170,15 +160,7 @@ def min_skew(
     >>> round(min_skew([9, 8, 7, 6, 5, 4], ["f", "f", "m", "f", "m", "m"], k=3), 4)  # ln(1/3 / 1/2)
     -0.4055
     """
-    return _per_query(
-        scores,
-        groups,
-        k,
-        reference,
-        (ties, random_state),
-        lambda p, q, _: float(_skews(p, q).min()),
-        prefixes=False,
-    )
+    return _per_query(scores, groups, k, reference, (ties, random_state), _min_skew, prefixes=False)
 
 
 def discounted_kl(shares: FloatArray, desired: FloatArray, cuts: FloatArray) -> float:
@@ -208,18 +190,10 @@ def ndkl(
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first.
-    groups : array of labels, shape (n,) or (n, m)
-        Several columns are intersected.
-    reference : "population", "uniform" or mapping, default="population"
-        The share a group should have.
+    scores, groups, reference, ties, random_state
+        As in `max_skew`.
     k : int, optional
         Only the prefixes up to k; all n unless given.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score.
-    random_state : None, int, RandomState or Generator
-        Draws the order of "random" ties.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairerclip._util.numbers import setting
 from fairerclip.experiment import Experiment
-from fairerclip.report.document import DocumentTable
+from fairerclip.report.result_table import Content, ResultTable
 from fairerclip.study.paper.accuracy import (
     COLUMNS,
     MANY_FITS,
@@ -17,7 +17,8 @@ from fairerclip.study.paper.accuracy import (
     paper_parameters,
     published_table,
 )
-from fairerclip.study.paper.context import Context, Outcome, job
+from fairerclip.study.paper.answers import FitAnswer, VariantResult
+from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import fit_tuned
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
@@ -62,7 +63,7 @@ def _ablation(
         rows, results = _rows(context, one, table, labels, chosen)
         columns = ["variant", *COLUMNS, "τ, τ_z chosen", "seeds", "published, CLIP ViT-L/14"]
         title = f"{one.title}, {'labels' if labels == 'target' else 'no labels'}"
-        outcome.tables.append(DocumentTable(title, columns, rows, NOTE))
+        outcome.tables.append(ResultTable(title, columns, rows, NOTE))
         outcome.results[f"{one.dataset} {one.encoder}"] = results
     outcome.tables.append(published_table(table))
     return outcome
@@ -82,7 +83,7 @@ NOTE = (
 
 def _rows(
     context: Context, one: SourceTask, table: str, labels: str, variants: Sequence[Variant]
-) -> tuple[list[list[Any]], dict[str, Any]]:
+) -> tuple[list[list[Content]], dict[str, VariantResult]]:
     experiment = Experiment.of(one.task)
     paper = paper_parameters(context, one.dataset, MANY_FITS)
     wanted = [(variant, seed) for variant in variants for seed in range(context.seeds)]
@@ -90,6 +91,7 @@ def _rows(
         job(
             experiment,
             fit_tuned,
+            FitAnswer,
             f"{one.dataset}, {title}",
             parameters={**paper, **changed},
             labels=labels,
@@ -100,20 +102,19 @@ def _rows(
         for (_, title, changed, taus, tau_zs), seed in wanted
     ]
     answers = context.run(jobs)
-    rows: list[list[Any]] = []
-    results: dict[str, Any] = {}
+    rows: list[list[Content]] = []
+    results: dict[str, VariantResult] = {}
     for variant in variants:
         key, title = variant[:2]
-        mine = [a for (v, _), a in zip(wanted, answers, strict=True) if v is variant]
-        good = [a for a in mine if "error" not in a]
+        good, errors = parted([a for (v, _), a in zip(wanted, answers, strict=True) if v is variant])
         beside = next((p.text(NAMES) for p in published(table, one.dataset, key)), None)
         if not good:
-            rows.append([title, f"failed: {mine[0]['error']}", *[None] * (len(COLUMNS) + 1), beside])
-            results[key] = {"error": mine[0]["error"]}
+            rows.append([title, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), beside])
+            results[key] = VariantResult(error=errors[0])
             continue
-        figures = mean_figures([a["report"] for a in good])
-        points = [a["chosen"] for a in good]
-        shown = "; ".join(dict.fromkeys(f"{setting(p['tau'])}, {setting(p['tau_z'])}" for p in points))
+        figures = mean_figures([answer.report for answer in good])
+        points = tuple(answer.chosen for answer in good)
+        shown = "; ".join(dict.fromkeys(f"{setting(p.tau)}, {setting(p.tau_z)}" for p in points))
         rows.append([title, *cells(figures), shown, str(len(good)), beside])
-        results[key] = {"figures": figures, "chosen": points}
+        results[key] = VariantResult(figures=figures, chosen=points)
     return rows, results

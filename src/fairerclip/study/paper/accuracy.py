@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip._util.numbers import with_spread
+from fairerclip.auditing.group_results import StageReport
 from fairerclip.experiment import Experiment
 from fairerclip.metrics.names import FIGURES
 from fairerclip.model.presets import preset
-from fairerclip.report.document import DocumentTable
+from fairerclip.report.result_table import Cell, Content, ResultTable
+from fairerclip.study.comparison import ComparisonRow, MethodRun, PublishedChoice
 from fairerclip.study.comparison_page import STOPPED
+from fairerclip.study.paper.answers import FitAnswer, MeanFigures, MethodRow
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import QUICK_FEATURES, fit_preset
 from fairerclip.study.paper.published import Published, published
 from fairerclip.study.paper.task_source import SourceTask
+from fairerclip.study.workers import Failure
 
 GRADIENT = ("probe-sgd", "adapter", "dfr-subsample", "dfr-upsample", "contrastive-adapter")
 WITHOUT = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip-none")
@@ -44,58 +47,48 @@ MANY_FITS = 3000
 """Most features in tables of many fits: CelebA's 8000 take ten times as long."""
 
 
-def group_figures(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of one report that tables show, with the negative class's difference in recall."""
-    ends = report["intervals"]
-    others = [c for c in report["classes"] if c != report["positive"]]
-    negative = [
-        abs(d["difference"])
-        for d in report["differences"]
-        if report["positive"] is not None and len(others) == 1 and d["y"] == others[0]
-    ]
-    return {
-        "average": report["average"],
-        "train_weighted": report["train_weighted_average"],
-        "worst_group": report["worst"]["accuracy"],
-        "worst_name": report["worst"]["name"],
-        "gap": report["gap"],
-        "eod": report["eod"],
-        "eod_negative": max(negative, default=None),
-        "worst_ends": ends.get("worst_group"),
-        "eod_ends": ends.get("eod"),
+def mean_figures(reports: Sequence[StageReport]) -> MeanFigures:
+    """Means over seeds of what tables show."""
+    figures: dict[str, list[float | None]] = {
+        "average": [report.average for report in reports],
+        "train_weighted": [report.train_weighted_average for report in reports],
+        "worst_group": [report.worst.accuracy for report in reports],
+        "gap": [report.gap for report in reports],
+        "eod": [report.eod for report in reports],
+        "eod_negative": [_negative_eod(report) for report in reports],
     }
+    found: dict[str, float | None] = {}
+    for name, values in figures.items():
+        known = [value for value in values if value is not None]
+        found[name] = float(np.mean(known)) if len(known) == len(values) else None
+        found[f"{name}_sd"] = float(np.std(known, ddof=1)) if len(known) > 1 else None
+    ends = {}
+    for name in ("worst_group", "eod"):
+        pairs = [report.intervals[name] for report in reports if name in report.intervals]
+        ends[name] = np.mean(pairs, axis=0).tolist() if pairs else None
+    return MeanFigures(seeds=len(reports), **found, worst_ends=ends["worst_group"], eod_ends=ends["eod"])
 
 
-def mean_figures(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over seeds, with the spread; intervals are means of the seeds' own, and are about the rows."""
-    all_figures = [group_figures(report) for report in reports]
-    out: dict[str, Any] = {"seeds": len(reports)}
-    for name in ("average", "train_weighted", "worst_group", "gap", "eod", "eod_negative"):
-        values = [f[name] for f in all_figures if f[name] is not None]
-        out[name] = float(np.mean(values)) if len(values) == len(all_figures) else None
-        out[f"{name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    for name in ("worst_ends", "eod_ends"):
-        ends = [f[name] for f in all_figures if f[name] is not None]
-        out[name] = np.mean(ends, axis=0).tolist() if ends else None
-    return out
+def _negative_eod(report: StageReport) -> float | None:
+    """The largest difference in recall of the other class than the positive one, where there are two."""
+    others = [name for name in report.classes if name != report.positive]
+    if report.positive is None or len(others) != 1:
+        return None
+    found = [d.difference for d in report.differences if d.y == others[0]]
+    return max((abs(difference) for difference in found if difference is not None), default=None)
 
 
-def cell(value: float | None, sd: float | None = None, ends: Sequence[float] | None = None) -> str | None:
-    """A share in per cent, with the spread over seeds and the interval where they are known."""
-    return None if value is None else with_spread(value, sd, ends)
-
-
-def cells(figures: Mapping[str, Any]) -> list[str | None]:
-    """Cells of `COLUMNS`."""
-    sd = {
-        name: figures.get(f"{name}_sd") for name in ("average", "train_weighted", "worst_group", "gap", "eod")
-    }
+def cells(figures: MeanFigures) -> list[Content]:
+    """Cells of `COLUMNS`: shares in per cent, with the spread over seeds and the interval where they are known."""
+    (worst_low, worst_high), (low, high) = (
+        ends or (None, None) for ends in (figures.worst_ends, figures.eod_ends)
+    )
     return [
-        cell(figures["average"], sd["average"]),
-        cell(figures["train_weighted"], sd["train_weighted"]),
-        cell(figures["worst_group"], sd["worst_group"], figures["worst_ends"]),
-        cell(figures["gap"], sd["gap"]),
-        cell(figures["eod"], sd["eod"], figures["eod_ends"]),
+        Cell(figures.average, "bare", sd=figures.average_sd),
+        Cell(figures.train_weighted, "bare", sd=figures.train_weighted_sd),
+        Cell(figures.worst_group, "bare", worst_low, worst_high, figures.worst_group_sd),
+        Cell(figures.gap, "bare", sd=figures.gap_sd),
+        Cell(figures.eod, "bare", low, high, figures.eod_sd),
     ]
 
 
@@ -106,97 +99,95 @@ def paper_parameters(context: Context, dataset: str, most: int | None = None) ->
     return {**parameters, "n_features": min([parameters["n_features"], *limits])}
 
 
-def preset_jobs(
+def preset_rows(
     context: Context, experiment: Experiment, dataset: str, labels: Sequence[str]
-) -> list[dict[str, Any]]:
+) -> list[MethodRow]:
     """Rows of the published parameters, fixed and untuned."""
     name, kinds = PRESETS[dataset]
-    quick = context.options.quick
     wanted = [(origin, backbone, told) for origin, backbone in kinds for told in labels]
     jobs = [
         job(
             experiment,
             fit_preset,
+            FitAnswer,
             f"preset {name}/{origin}/{backbone}",
             dataset=name,
             origin=origin,
             backbone=backbone or "ViT-L/14",
             labels=told,
-            quick=quick,
+            quick=context.options.quick,
         )
         for origin, backbone, told in wanted
     ]
     rows = []
     for (origin, backbone, told), answer in zip(wanted, context.run(jobs), strict=True):
         title = f"FairerCLIP as in the {'paper' if origin == 'paper' else 'released code'}"
-        title += f", {backbone}'s settings" if backbone else ""
-        rows.append({"title": f"{title} (fixed)", "labels": told, **_answered(answer)})
+        title += f", {backbone}'s settings (fixed)" if backbone else " (fixed)"
+        if isinstance(answer, Failure):
+            rows.append(MethodRow(title=title, labels=told, error=answer.error))
+            continue
+        figures = mean_figures([answer.report])
+        rows.append(
+            MethodRow(title=title, labels=told, seconds=answer.seconds, figures=figures, notes=answer.notes)
+        )
     return rows
 
 
-def _answered(answer: Mapping[str, Any]) -> dict[str, Any]:
-    if "error" in answer:
-        return {"error": answer["error"]}
-    return {
-        "figures": mean_figures([answer["report"]]),
-        "seconds": answer["seconds"],
-        "notes": answer["notes"],
-    }
-
-
-def compared_rows(context: Context, experiment: Experiment, methods: Sequence[str]) -> list[dict[str, Any]]:
+def compared_rows(context: Context, experiment: Experiment, methods: Sequence[str]) -> list[MethodRow]:
     """Rows of methods as their authors choose, and again as all are chosen alike, with offsets.
 
     The first is what published figures are of; the second is what a row of FairerCLIP is to be compared with.
     """
     rows = []
     for key, row in context.compare(experiment, methods).items():
-        good = [run for run in row["runs"] if "error" not in run]
-        entry: dict[str, Any] = {"method": key, "title": row["title"], "labels": row["labels"]}
+        good = row.good_runs
         if not good:
-            rows.append({**entry, "error": "; ".join(row["errors"])})
+            error = "; ".join(row.errors)
+            rows.append(MethodRow(method=key, title=row.title, labels=row.labels, error=error))
             continue
-        if any(note == STOPPED for run in good for note in run.get("notes", ())):
-            entry["title"] += " (stopped by the cap)"
-        entry |= {name: row[name] for name in ("seconds", "seconds_in_all", "parameters", "peak_mb")}
-        published = [run["as_published"] for run in good if run["as_published"] is not None]
+        title = row.title + (" (stopped by the cap)" if STOPPED in row.notes else "")
+        published = [run.as_published for run in good if run.as_published is not None]
         if published:
-            rows.append({**entry, **_of(published)})
-            entry |= {"method": f"{key}{ALIKE}", "title": f"{entry['title']}, chosen by our rule"}
-        rows.append({**entry, **_of(good)})
+            rows.append(_method_row(row, key, title, published))
+            key, title = f"{key}{ALIKE}", f"{title}, chosen by our rule"
+        rows.append(_method_row(row, key, title, good))
     return rows
 
 
-def _of(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "figures": mean_figures([run["report"] for run in runs]),
-        "chosen": [run["chosen"] for run in runs],
-    }
+def _method_row(
+    row: ComparisonRow, key: str, title: str, chosen: Sequence[MethodRun | PublishedChoice]
+) -> MethodRow:
+    return MethodRow(
+        method=key,
+        title=title,
+        labels=row.labels,
+        **{name: getattr(row, name) for name in ("seconds", "seconds_in_all", "parameters", "peak_mb")},
+        figures=mean_figures([one.report for one in chosen]),
+        chosen=tuple(one.chosen for one in chosen),
+    )
 
 
 def accuracy_table(
     table: str,
     one: SourceTask,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[MethodRow],
     backbones: Sequence[str],
     *,
     released: bool = False,
-) -> DocumentTable:
+) -> ResultTable:
     """Our figures on one task, with those published for the same method and labels at the side."""
     columns = ["method", "labels", *COLUMNS, *([AS_RELEASED] if released else []), "seeds"]
     columns += [f"published, CLIP {backbone}" for backbone in backbones]
-    lines = []
+    lines: list[list[Content]] = []
     for row in rows:
+        head, figures = (row.title, LABELS[row.labels]), row.figures
         beside = [_beside(table, one.dataset, row, backbone) for backbone in backbones]
-        if "error" in row:
-            blank = [None] * (len(COLUMNS) - 1 + released + 1)
-            lines.append([row["title"], LABELS[row["labels"]], f"failed: {row['error']}", *blank, *beside])
+        if figures is None:
+            blank = [None] * (len(COLUMNS) + released)
+            lines.append([*head, f"failed: {row.error}", *blank, *beside])
             continue
-        figures = row["figures"]
-        extra = [cell(figures["eod_negative"], figures["eod_negative_sd"])] if released else []
-        lines.append(
-            [row["title"], LABELS[row["labels"]], *cells(figures), *extra, str(figures["seeds"]), *beside]
-        )
+        extra = [Cell(figures.eod_negative, "bare", sd=figures.eod_negative_sd)] if released else []
+        lines.append([*head, *cells(figures), *extra, str(figures.seeds), *beside])
     note = (
         "Per cent. ± is over seeds, [ ] over rows. The average is that of test rows; train-weighted is that of groups "
         "by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the raw "
@@ -204,16 +195,16 @@ def accuracy_table(
         "with offsets of the class scores, of as many candidates each. Prompts: "
         f"{' / '.join(one.task.target_prompts)}"
     )
-    return DocumentTable(f"{one.title}{f' ({one.note})' if one.note else ''}", columns, lines, note, 2)
+    return ResultTable(f"{one.title}{f' ({one.note})' if one.note else ''}", columns, lines, note, 2)
 
 
-def _beside(table: str, dataset: str, row: Mapping[str, Any], backbone: str) -> str | None:
-    method = str(row.get("method", "fairerclip"))
+def _beside(table: str, dataset: str, row: MethodRow, backbone: str) -> str | None:
+    method = row.method or "fairerclip"
     key = "fairerclip" if method.startswith("fairerclip") else method
     found = [
         p
         for p in published(table, dataset, key)
-        if p.backbone == backbone and p.labels == row["labels"] and p.source == "paper"
+        if p.backbone == backbone and p.labels == row.labels and p.source == "paper"
     ]
     if not found:
         return None
@@ -223,14 +214,14 @@ def _beside(table: str, dataset: str, row: Mapping[str, Any], backbone: str) -> 
     )
 
 
-def published_table(table: str, names: Mapping[str, str] = NAMES) -> DocumentTable:
+def published_table(table: str, names: Mapping[str, str] = NAMES) -> ResultTable:
     """Everything published for a table, with where it stands."""
-    rows: list[list[Any]] = [
+    rows: list[list[Content]] = [
         [p.title, p.dataset, p.backbone, LABELS.get(p.labels or ""), p.text(names), _kind(p), _where(p)]
         for p in published(table)
     ]
     columns = ["method", "dataset", "backbone", "labels", "figures", "kind of average", "source"]
-    return DocumentTable("Published figures", columns, rows, left=len(columns))
+    return ResultTable("Published figures", columns, rows, left=len(columns))
 
 
 def _kind(row: Published) -> str | None:
@@ -256,7 +247,7 @@ def accuracy_entry(
     for one in context.tasks(*datasets):
         experiment = Experiment.of(one.task)
         rows = compared_rows(context, experiment, methods)
-        rows += preset_jobs(context, experiment, one.dataset, labels)
+        rows += preset_rows(context, experiment, one.dataset, labels)
         outcome.tables.append(accuracy_table(table, one, rows, backbones, released=released))
         outcome.results[f"{one.dataset} {one.encoder}"] = rows
     outcome.tables.append(published_table(table))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairerclip import __version__
 from fairerclip.auditing.run import digest
 from fairerclip.errors import FairerClipError
 from fairerclip.experiment import Experiment
-from fairerclip.report.document import Curves, DocumentTable, Heatmap
+from fairerclip.report.document_charts import Curves, Heatmap
+from fairerclip.report.result_table import ResultTable
 from fairerclip.study.compare import CHOSEN_BY, CompareOptions, compare
-from fairerclip.study.jobs import Job, run_jobs
+from fairerclip.study.comparison import ComparisonRow
+from fairerclip.study.jobs import A, Job, run_jobs
 from fairerclip.study.methods import METHODS
+from fairerclip.study.paper.entry_result import EntrySettings, Found
 from fairerclip.study.paper.task_source import SourceTask, TaskSource
+from fairerclip.study.workers import Failure
 
 MAX_STEPS = {"data": 20_000, "suite": 3000, "simulated": 500}
 """Cap on the training of one setting of a method trained by gradient, in batches, unless told."""
@@ -39,11 +46,11 @@ class ReproduceOptions:
 class Outcome:
     """What an entry found: tables and charts to show, and the numbers behind them."""
 
-    tables: list[DocumentTable] = field(default_factory=list)
+    tables: list[ResultTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     heatmaps: list[Heatmap] = field(default_factory=list)
     curves: list[Curves] = field(default_factory=list)
-    results: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Found] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,15 +91,15 @@ class Context:
         """Cap for methods trained by gradient, in batches."""
         return self.options.max_steps or (200 if self.options.quick else MAX_STEPS[self.source.kind])
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> EntrySettings:
         """What it takes to run it again, besides the data."""
-        return {
-            "seeds": self.seeds,
-            "gradient_seeds": self.gradient_seeds,
-            "max_steps": self.max_steps,
-            "quick": self.options.quick,
-            "chosen_by": CHOSEN_BY,
-        }
+        return EntrySettings(
+            seeds=self.seeds,
+            gradient_seeds=self.gradient_seeds,
+            max_steps=self.max_steps,
+            quick=self.options.quick,
+            chosen_by=CHOSEN_BY,
+        )
 
     def tasks(self, *datasets: str) -> list[SourceTask]:
         """The tasks of some datasets that the source has; what is missing is a failure that is told."""
@@ -107,11 +114,11 @@ class Context:
             self.used |= {f"{dataset} {one.encoder}": one for one in made}
         return found
 
-    def compare(self, experiment: Experiment, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def compare(self, experiment: Experiment, methods: Sequence[str]) -> dict[str, ComparisonRow]:
         """Rows of a comparison by method; methods that cannot be had are told as failures."""
         keys = [m for m in methods if self._wanted(m)]
         known = {m.key: m for m in METHODS}
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, ComparisonRow] = {}
         for gradient in (False, True):
             chosen = tuple(key for key in keys if known[key].gradient is gradient)
             possible = [key for key in chosen if known[key].why_not(experiment) is None]
@@ -126,31 +133,40 @@ class Context:
             options = CompareOptions(tuple(possible), seeds, self.options.jobs, self.max_steps)
             work = self.work / f"compare-{digest(experiment.task).rpartition(':')[2][:16]}"
             done = compare(experiment, options, work=work, progress=self.progress)
-            rows |= {row["method"]: row for row in done["rows"]}
+            rows |= {row.method: row for row in done.rows}
         self.asked += len(rows)
-        self.answered += sum(row["figures"] is not None for row in rows.values())
+        self.answered += sum(row.figures is not None for row in rows.values())
         self.failures += [
-            f"{experiment.task.name}: {row['title']}: {error}"
-            for row in rows.values()
-            for error in row["errors"]
+            f"{experiment.task.name}: {row.title}: {error}" for row in rows.values() for error in row.errors
         ]
         return {key: rows[key] for key in keys if key in rows}
 
     def _wanted(self, method: str) -> bool:
         return not self.options.quick or method.startswith("fairerclip") or method in QUICK_METHODS
 
-    def run(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
-        """Answers of jobs; what failed is told, and its answer holds ``error``."""
-        answers = run_jobs(jobs, self.work / "jobs", self.options.jobs, self.progress)
+    def run(self, jobs: Sequence[Job[A]]) -> list[A | Failure]:
+        """Answers of jobs; what failed is told."""
+        answers = run_jobs(jobs, self.work / "jobs", processes=self.options.jobs, progress=self.progress)
+        failed = [
+            f"{job.title}: {answer.error}"
+            for job, answer in zip(jobs, answers, strict=True)
+            if isinstance(answer, Failure)
+        ]
         self.asked += len(answers)
-        self.answered += sum("error" not in answer for answer in answers)
-        for job, answer in zip(jobs, answers, strict=True):
-            if "error" in answer:
-                self.failures.append(f"{job.key.get('title', job.call.__name__)}: {answer['error']}")
+        self.answered += len(answers) - len(failed)
+        self.failures += failed
         return answers
 
 
-def job(experiment: Experiment, call: Callable[..., dict[str, Any]], title: str, **arguments: Any) -> Job:
+def parted(answers: Sequence[A | Failure]) -> tuple[list[A], list[str]]:
+    """Answers, and the errors of those that failed."""
+    good = [answer for answer in answers if not isinstance(answer, Failure)]
+    return good, [answer.error for answer in answers if isinstance(answer, Failure)]
+
+
+def job(
+    experiment: Experiment, call: Callable[..., A], answer: type[A], title: str, **arguments: Any
+) -> Job[A]:
     """A job on an experiment: its answer depends on the data, on what is chosen of them and on the arguments."""
     key = {
         "title": title,
@@ -158,5 +174,9 @@ def job(experiment: Experiment, call: Callable[..., dict[str, Any]], title: str,
         "classes": list(experiment.classes),
         "sensitive": list(experiment.sensitive),
         **arguments,
+        "call": call.__name__,
+        "version": __version__,
     }
-    return Job(key, call, {"experiment": experiment, **arguments})
+    content = json.dumps(key, sort_keys=True, default=str)
+    file = f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.json"
+    return Job(title, key, file, answer, call, {"experiment": experiment, **arguments})

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fairerclip.errors import ParameterError
-from fairerclip.study.paper import ablation
-from fairerclip.study.paper import fairface_skew as fairface
-from fairerclip.study.paper import paper_figures as figures
-from fairerclip.study.paper import timing as retold
+from fairerclip.study.paper import ablation, fairface_skew
 from fairerclip.study.paper.accuracy import WITH, WITHOUT, accuracy_entry
+from fairerclip.study.paper.cfd_front import cfd
 from fairerclip.study.paper.context import Context, Outcome
+from fairerclip.study.paper.data_size import data_size
+from fairerclip.study.paper.heatmaps import heatmaps
+from fairerclip.study.paper.implementation import implementation
+from fairerclip.study.paper.information import information
+from fairerclip.study.paper.models_by_group import models
 from fairerclip.study.paper.task_source import TaskSource
+from fairerclip.study.paper.training_time import training_time
 
 
 @dataclass(frozen=True)
@@ -98,16 +102,10 @@ ENTRIES = (
         "tab:comp-fairness",
         "FairFace: MaxSkew@1000 of five opposite pairs of prompts, by sex and by race",
         ("fairface",),
-        fairface.run,
+        fairface_skew.run,
     ),
-    Entry("cfd", "fig:cfd", "CFD, few training rows: worst group against average", ("cfd",), figures.cfd),
-    Entry(
-        "training-time",
-        "tab:runtime",
-        "Seconds of training",
-        ("waterbirds", "blond"),
-        retold.training_time,
-    ),
+    Entry("cfd", "fig:cfd", "CFD, few training rows: worst group against average", ("cfd",), cfd),
+    Entry("training-time", "tab:runtime", "Seconds of training", ("waterbirds", "blond"), training_time),
     Entry(
         "ablation-labels",
         "tab:ablation, left",
@@ -127,35 +125,35 @@ ENTRIES = (
         "tab:implementation-details",
         "Settings: the paper's table, the released code's, and our defaults",
         (),
-        retold.implementation,
+        implementation,
     ),
     Entry(
         "data-size",
         "tab:data-size",
         "From 5 to 100 % of the training rows",
         ("blond", "waterbirds"),
-        figures.data_size,
+        data_size,
     ),
     Entry(
         "heatmaps",
         "fig:heatmap",
         "Average and worst group over the (τ, τ_z) plane",
         ("blond", "waterbirds"),
-        figures.heatmaps,
+        heatmaps,
     ),
     Entry(
         "information",
         "tab:information",
         "HSIC and KCC of representations with Y and S",
         ("waterbirds", "blond", "cheekbones"),
-        retold.information,
+        information,
     ),
     Entry(
         "models",
         "fig:clip-cfd",
         "Zero-shot of CLIP models by group",
         ("cfd", "waterbirds", "blond", "cheekbones", "attractive", "pacs"),
-        retold.models,
+        models,
     ),
 )
 """In the order of the paper; its other figures are drawings, with nothing to run."""

@@ -12,14 +12,16 @@ from fairerclip._util.numbers import number
 from fairerclip.experiment import UNKNOWN, Experiment, default_cut
 from fairerclip.metrics import max_skew, min_skew, ranking_drift
 from fairerclip.metrics.names import DRIFT, RETRIEVAL
-from fairerclip.report.document import DocumentTable
+from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.methods import chosen_methods, make
 from fairerclip.study.paper.accuracy import published_table
-from fairerclip.study.paper.context import Context, Outcome, job
+from fairerclip.study.paper.answers import SkewAnswer
+from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.run_method import fit_arguments
+from fairerclip.study.workers import Failure
 
 ATTRIBUTES = ("sex", "race")
 METHODS = ("zero-shot", "orth-proj", "orth-cali", "leace", "fairerclip", "fairerclip-paper")
@@ -38,10 +40,12 @@ CONVENTIONS = {
     "absolute_uniform": "uniform, |log|",
 }
 REPLICATES = 100
+Skews = dict[str, list[SkewAnswer | Failure]]
+"""Answers by method."""
 NAMES = {"max_skew_sex": "sex", "max_skew_race": "race"}
 
 
-def pair_skews(experiment: Experiment, method: str, quick: bool) -> dict[str, Any]:
+def pair_skews(experiment: Experiment, method: str, quick: bool) -> SkewAnswer:
     """Skews of both prompts of a pair, and rank correlations inside groups with zero-shot."""
     name = experiment.ranked_split()
     if name is None:
@@ -54,13 +58,13 @@ def pair_skews(experiment: Experiment, method: str, quick: bool) -> dict[str, An
     k = default_cut(len(X))
     drift = ranking_drift(before, after, s, k, n_replicates=REPLICATES, random_state=0)
     within = [d.spearman_within for d in (drift if isinstance(drift, tuple) else (drift,))]
-    return {
-        "k": k,
-        "split": name,
-        "prompts": list(experiment.classes),
-        "skews": {kind: _skews(after, s, k, kind) for kind in CONVENTIONS},
-        "spearman_within": [None if e is None else float(e.value) for e in within],
-    }
+    return SkewAnswer(
+        k=k,
+        split=name,
+        prompts=tuple(experiment.classes),
+        skews={kind: _skews(after, s, k, kind) for kind in CONVENTIONS},
+        spearman_within=tuple(None if e is None else float(e.value) for e in within),
+    )
 
 
 def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -> NDArray[Any]:
@@ -84,15 +88,15 @@ def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -
     return np.asarray(model.scores(X)[:, [order.index(name) for name in experiment.classes]])
 
 
-def _skews(scores: NDArray[Any], groups: NDArray[Any], k: int, kind: str) -> list[float | None]:
+def _skews(scores: NDArray[Any], groups: NDArray[Any], k: int, kind: str) -> tuple[float | None, ...]:
     """One value per prompt; None where |log| is unbounded because a group is not shown at all."""
     reference = "uniform" if kind.endswith("uniform") else "population"
     top = np.atleast_1d(max_skew(scores, groups, k, reference=reference))
     if not kind.startswith("absolute"):
-        return [float(v) for v in top]
+        return tuple(float(v) for v in top)
     low = np.atleast_1d(min_skew(scores, groups, k, reference=reference))
     both = np.maximum(top, -low)
-    return [float(v) if np.isfinite(v) else None for v in both]
+    return tuple(float(v) if np.isfinite(v) else None for v in both)
 
 
 def run(context: Context) -> Outcome:
@@ -120,7 +124,7 @@ RANKED = (
 )
 
 
-def _measured(context: Context, one: SourceTask) -> dict[str, dict[str, Any]]:
+def _measured(context: Context, one: SourceTask) -> dict[str, Skews]:
     names = one.task.class_names
     pairs = list(zip(names[::2], names[1::2], strict=True))
     methods = [
@@ -138,57 +142,51 @@ def _measured(context: Context, one: SourceTask) -> dict[str, dict[str, Any]]:
         job(
             Experiment.of(one.task, [attribute], pair),
             pair_skews,
+            SkewAnswer,
             f"{TITLES[method]}, {attribute}, {' / '.join(pair)}",
             method=method,
             quick=context.options.quick,
         )
         for attribute, method, pair in wanted
     ]
-    out: dict[str, dict[str, Any]] = {}
+    out: dict[str, Skews] = {}
     for (attribute, method, _), answer in zip(wanted, context.run(jobs), strict=True):
         out.setdefault(attribute, {}).setdefault(method, []).append(answer)
     return out
 
 
-def _mean(answers: Sequence[Mapping[str, Any]], kind: str) -> float | None:
+def _mean(answers: Sequence[SkewAnswer], kind: str) -> float | None:
     """Mean over the prompts of all pairs; None where one is unbounded."""
-    values = [v for answer in answers for v in answer["skews"][kind]]
-    return None if any(v is None for v in values) else float(np.mean(values))
+    values = [v for answer in answers for v in answer.skews[kind]]
+    known = [v for v in values if v is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None
 
 
-def _table(one: SourceTask, attribute: str, methods: Mapping[str, Any]) -> DocumentTable:
+def _table(one: SourceTask, attribute: str, methods: Skews) -> ResultTable:
     backbones = ("ViT-B/32", "ViT-L/14")
     columns = ["method", *CONVENTIONS.values(), DRIFT["spearman_within"].label]
     columns += [f"published, CLIP {b}" for b in backbones]
-    rows: list[list[Any]] = []
-    k, prompts = None, []
+    rows: list[list[Content]] = []
+    k, prompts = None, list[str]()
     for method, answers in methods.items():
-        good = [answer for answer in answers if "error" not in answer]
-        told = [_beside(method, attribute, backbone) for backbone in backbones]
-        beside = [None if figure is None else number(figure) for figure in told]
+        good, errors = parted(answers)
+        beside = [Cell(_beside(method, attribute, backbone), "number") for backbone in backbones]
         if not good:
-            rows.append([TITLES[method], f"failed: {answers[0]['error']}", *[None] * 4, *beside])
+            rows.append([TITLES[method], f"failed: {errors[0]}", *[None] * 4, *beside])
             continue
-        k, prompts = good[0]["k"], [p for answer in good for p in answer["prompts"]]
+        k, prompts = good[0].k, [p for answer in good for p in answer.prompts]
         means = [_mean(good, kind) for kind in CONVENTIONS]
-        within = [v for answer in good for v in answer["spearman_within"] if v is not None]
-        shown = ["unbounded" if m is None else number(m) for m in means]
-        failed = (
-            f" ({len(answers) - len(good)} of {len(answers)} pairs failed)"
-            if len(good) < len(answers)
-            else ""
-        )
-        rows.append(
-            [TITLES[method] + failed, *shown, number(float(np.mean(within))) if within else None, *beside]
-        )
+        within = [v for answer in good for v in answer.spearman_within if v is not None]
+        shown = ["unbounded" if m is None else Cell(m, "number") for m in means]
+        failed = f" ({len(errors)} of {len(answers)} pairs failed)" if errors else ""
+        kept = Cell(float(np.mean(within)) if within else None, "number")
+        rows.append([TITLES[method] + failed, *shown, kept, *beside])
     note = (
         f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| counts a group that is shown too seldom; it is "
         "unbounded where a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
         "order. " + " / ".join(one.task.target_prompts[:2]) + " …"
     )
-    return DocumentTable(
-        f"{one.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note
-    )
+    return ResultTable(f"{one.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note)
 
 
 def _beside(method: str, attribute: str, backbone: str) -> float | None:
@@ -197,12 +195,12 @@ def _beside(method: str, attribute: str, backbone: str) -> float | None:
     return found[0].figures[f"max_skew_{attribute}"] if found else None
 
 
-def _identified(one: SourceTask, summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _identified(one: SourceTask, summary: Mapping[str, Skews]) -> list[str]:
     """Which convention comes nearest to the published zero-shot figures."""
     told = []
     for attribute, methods in summary.items():
         target = _beside("zero-shot", attribute, one.backbone or "")
-        answers = [a for a in methods.get("zero-shot", ()) if "error" not in a]
+        answers, _ = parted(methods.get("zero-shot", ()))
         means = {kind: _mean(answers, kind) for kind in CONVENTIONS} if answers else {}
         there = {kind: mean for kind, mean in means.items() if mean is not None}
         if target is None or not there:

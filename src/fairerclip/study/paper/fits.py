@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.auditing.group_results import Stage, StageReport
 from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import hsic_bound
 from fairerclip.model.estimator import FairerCLIP
+from fairerclip.study.paper.answers import FitAnswer, InformationAnswer, PlaneAnswer, PlaneFigures, Strengths
 from fairerclip.study.run_method import count_parameters, peak_memory
 
 QUICK_FEATURES = 300
 """Most features with ``quick``."""
+BEYOND = (1.0, 1.5, 2.0, 3.0, 5.0)
+"""Strengths above the published ones: weights as the paper prints them have no upper end."""
+TAUS = [*(round(0.05 * i, 2) for i in range(20)), *BEYOND]
 SHOWN = (
     "tau",
     "tau_z",
@@ -39,10 +44,12 @@ def preset_model(dataset: str, origin: str, backbone: str, *, quick: bool) -> Fa
 
 def fit_preset(
     experiment: Experiment, dataset: str, origin: str, backbone: str, labels: str, quick: bool
-) -> dict[str, Any]:
+) -> FitAnswer:
     """Fit as published, fixed and untuned; report on the test rows."""
     model = preset_model(dataset, origin, backbone, quick=quick)
-    return {**fitted(experiment, model, labels), "parameters": _shown(model)}
+    given = {name: getattr(model, name) for name in SHOWN}
+    parameters = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    return fitted(experiment, model, labels).model_copy(update={"parameters": parameters})
 
 
 def fit_tuned(
@@ -52,7 +59,7 @@ def fit_tuned(
     seed: int,
     taus: Sequence[float] | None,
     tau_zs: Sequence[float] | None,
-) -> dict[str, Any]:
+) -> FitAnswer:
     """Fit, choose (τ, τ_z) of the given ones on the validation rows, report on the test rows.
 
     Without a validation split, or with one point, nothing is chosen. Guessed labels are refined anew at each point
@@ -69,7 +76,7 @@ def fitted(
     *,
     taus: Sequence[float] | None = None,
     tau_zs: Sequence[float] | None = None,
-) -> dict[str, Any]:
+) -> FitAnswer:
     """Report of a model on the evaluation split, with the seconds and the memory that its fit took."""
     name = evaluation(experiment)
     before, start = peak_memory(), time.perf_counter()
@@ -81,19 +88,15 @@ def fitted(
         model = plane.best(by="shrunken_worst_group")
     rows = experiment.task.split(name)
     report = experiment.report(rows, model.predict(rows.X)).as_dict()
-    return {
-        "report": report,
-        "chosen": {"tau": float(model.tau), "tau_z": float(model.tau_z)},
-        "seconds": seconds,
-        "peak_mb": None if before is None or after is None else max(0.0, after - before),
-        "learned": count_parameters(model),
-        "n_features": model.n_features,
-        "split": name,
-    }
-
-
-def _shown(model: FairerCLIP) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in SHOWN}
+    return FitAnswer(
+        report=StageReport.model_validate(report),
+        chosen=Strengths(tau=float(model.tau), tau_z=float(model.tau_z)),
+        seconds=seconds,
+        peak_mb=None if before is None or after is None else max(0.0, after - before),
+        learned=count_parameters(model),
+        n_features=model.n_features,
+        split=name,
+    )
 
 
 def evaluation(experiment: Experiment) -> str:
@@ -106,11 +109,11 @@ def evaluation(experiment: Experiment) -> str:
 
 def fit_share(
     experiment: Experiment, share: float, parameters: Mapping[str, Any], seed: int, taus: Sequence[float]
-) -> dict[str, Any]:
+) -> FitAnswer:
     """`fit_tuned` with labels on a share of the training rows, drawn inside each class × sensitive value."""
     fewer = subsample(experiment, share, seed)
     answer = fit_tuned(fewer, parameters, "target", seed, taus, None)
-    return {**answer, "rows": len(fewer.task.train)}
+    return answer.model_copy(update={"rows": len(fewer.task.train)})
 
 
 def subsample(experiment: Experiment, share: float, seed: int) -> Experiment:
@@ -143,7 +146,7 @@ def plane(
     seed: int,
     taus: Sequence[float],
     tau_zs: Sequence[float] | None,
-) -> dict[str, Any]:
+) -> PlaneAnswer:
     """Average and worst group of every (τ, τ_z) on the evaluation split, from one factorisation.
 
     ``rescale`` is what τ_z counts for in τ_eff = τ / (1 + rescale·τ_z); docs/math.md#one-step.
@@ -151,8 +154,8 @@ def plane(
     name = evaluation(experiment)
     model = experiment.fit(FairerCLIP(**{**parameters, "random_state": seed}), labels)
     table = experiment.evaluate_path(model.path(taus, tau_zs), name)
-    points = [{k: row[k] for k in ("tau", "tau_z", "average", "worst_group", "gap", "eod")} for row in table]
-    return {"split": name, "points": points, "rescale": rescale(experiment, model)}
+    points = [PlaneFigures(**{figure: row[figure] for figure in PlaneFigures.model_fields}) for row in table]
+    return PlaneAnswer(split=name, points=tuple(points), rescale=rescale(experiment, model))
 
 
 def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
@@ -165,19 +168,19 @@ def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
 
 def measure(
     experiment: Experiment, permutations: int, max_rows: int, parameters: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> InformationAnswer:
     """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S; and how large HSIC can be."""
-    from fairerclip.auditing.sections.representation import audit_representation
+    from fairerclip.auditing.sections.dependence import audit_representation
 
     rows = experiment.task.split(evaluation(experiment))
     model = experiment.fit(FairerCLIP(**parameters), "target")
-    stages = {"before": rows.X, "after": model.transform(rows.X)}
+    stages: dict[Stage, NDArray[Any]] = {"before": rows.X, "after": model.transform(rows.X)}
     found = audit_representation(
         experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
     )
     y, s = experiment.labels(rows)
     known = (y != UNKNOWN) & (s != UNKNOWN)
-    return {
-        "stages": found or [],
-        "bounds": {"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
-    }
+    return InformationAnswer(
+        stages=found or (),
+        bounds={"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
+    )

@@ -15,13 +15,7 @@ from fairerclip.data.datasets.fairface import MARGINS
 from fairerclip.data.prompts import PromptSet, load_prompts
 from fairerclip.encoders.choice import ModelChoice
 from fairerclip.encoders.encoder import Encoder
-from fairerclip.errors import (
-    DatasetAbsentError,
-    DatasetError,
-    FairerClipError,
-    ParameterError,
-    PromptError,
-)
+from fairerclip.errors import DatasetAbsentError, DatasetError, FairerClipError, ParameterError, PromptError
 
 DATA: dict[str, tuple[str, dict[str, Any]]] = {
     "waterbirds": ("waterbirds", {}),

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from fairerclip._util.checks import check_range
 from fairerclip._util.files import check_folder, check_free, sole_use, write_folder
-from fairerclip._util.numbers import significant
-from fairerclip.auditing.software import made
-from fairerclip.data.io.strict_json import read_strict_json
+from fairerclip._util.numbers import NOTHING, significant
 from fairerclip.errors import ResultsFileError
-from fairerclip.report.document import Document, DocumentTable
+from fairerclip.report.document import Document
+from fairerclip.report.result_table import Content, ResultTable
+from fairerclip.study.comparison import StudySoftware
+from fairerclip.study.jobs import read_stored
 from fairerclip.study.paper.context import Context, Outcome, ReproduceOptions
-from fairerclip.study.paper.entries import Entry
+from fairerclip.study.paper.entries import ENTRIES, Entry
+from fairerclip.study.paper.entry_result import FORMAT, VERSION, EntryResult, plain
 from fairerclip.study.paper.task_source import TaskSource
 
-FORMAT, VERSION = "fairerclip-reproduction", 1
 FORMS = ("md", "html", "json")
-MAX_BYTES = 64 << 20
 
 
 def reproduce(
@@ -36,7 +30,7 @@ def reproduce(
     command: str = "",
     overwrite: bool = False,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[EntryResult]:
     """Run entries one after the other, writing each as it is done; single runs are kept in ``output/runs``.
 
     An entry without a measured figure writes nothing: a page of published figures alone would read as a result.
@@ -53,9 +47,8 @@ def reproduce(
 
     Returns
     -------
-    list of dict
-        What was written as JSON, per entry. ``failed`` says that it has no measured figure, and nothing was written;
-        ``absent`` that the source has none of its datasets.
+    list of EntryResult
+        What was written as JSON, per entry; of one that ``failed`` nothing was.
     """
     options = options or ReproduceOptions()
     for name in ("seeds", "jobs", "max_steps"):
@@ -87,7 +80,7 @@ def run_entry(
     work: Path,
     command: str,
     progress: Callable[[int, int], None],
-) -> dict[str, Any]:
+) -> EntryResult:
     """Run one entry; what fails is told in the result, as is whether no part has a figure (``failed``)."""
     context = Context(source, options, work, progress)
     reason = entry.why_not(source)
@@ -103,41 +96,24 @@ def run_entry(
     failures = list(dict.fromkeys(context.failures))
     failed = not any(outcome.results.values()) or 0 == context.answered < context.asked
     page = _document(entry, context, outcome, failures)
-    return {
-        "source": source.sentence,
-        "format": FORMAT,
-        "version": VERSION,
-        "name": entry.name,
-        "title": entry.title,
-        "where": entry.where,
-        "kind": source.kind,
-        "command": command,
-        "settings": context.settings(),
-        "tasks": [one.about() for one in context.used.values()],
-        "made": made(cores=os.cpu_count()),
-        "failed": failed,
-        "absent": entry.absent(source),
-        "failures": failures,
-        "results": plain(outcome.results),
-        "document": plain(page.as_dict()),
-    }
-
-
-def plain(value: Any) -> Any:
-    """A copy that JSON can hold: numbers of numpy become Python's, what is not finite becomes None.
-
-    Examples
-    --------
-    >>> plain({"a": (float("nan"), 1.5)})
-    {'a': [None, 1.5]}
-    """
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return EntryResult(
+        source=source.sentence,
+        format=FORMAT,
+        version=VERSION,
+        name=entry.name,
+        title=entry.title,
+        where=entry.where,
+        kind=source.kind,
+        command=command,
+        settings=context.settings(),
+        tasks=tuple(one.about() for one in context.used.values()),
+        made=StudySoftware.now(),
+        failed=failed,
+        absent=entry.absent(source),
+        failures=tuple(failures),
+        results={name: plain(found) for name, found in outcome.results.items()},
+        document=page,
+    )
 
 
 def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[str]) -> Document:
@@ -145,91 +121,62 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
     notes = [
         f"{entry.where} of Dehdashtian et al. 2024 (arXiv:2403.15593).",
         *outcome.notes,
-        f"Seeds: {settings['seeds']}; {settings['gradient_seeds']} for methods trained by gradient, whose training is "
-        f"capped at {significant(settings['max_steps'], 6)} batches per setting."
-        + (" Quick: few methods and settings." if settings["quick"] else ""),
+        f"Seeds: {settings.seeds}; {settings.gradient_seeds} for methods trained by gradient, whose training is "
+        f"capped at {significant(settings.max_steps, 6)} batches per setting."
+        + (" Quick: few methods and settings." if settings.quick else ""),
         *dict.fromkeys(f"{one.dataset}: {note}" for one in context.used.values() for note in one.notes),
     ]
     tables = list(outcome.tables)
     if failures:
-        tables.append(DocumentTable("What is missing or failed", ["what"], [[text] for text in failures]))
+        tables.append(ResultTable("What is missing or failed", ["what"], [[text] for text in failures]))
     if context.used:
         tables.append(_data_table(context))
     title = f"{entry.name}: {entry.title}"
     return Document(title, context.source.sentence, notes, tables, outcome.heatmaps, outcome.curves)
 
 
-def _data_table(context: Context) -> DocumentTable:
+def _data_table(context: Context) -> ResultTable:
     rows = []
     for one in context.used.values():
         about = one.about()
-        counts = " / ".join(str(about["rows"].get(name, "–")) for name in ("train", "val", "test"))
-        prompts = " | ".join(about["prompts"])
-        rows.append(
-            [
-                about["name"],
-                about["encoder"],
-                counts,
-                prompts,
-                about["digest"].rpartition(":")[2][:16],
-                one.note,
-            ]
-        )
+        counts = " / ".join(str(about.rows.get(name, NOTHING)) for name in ("train", "val", "test"))
+        digest = about.digest.rpartition(":")[2][:16]
+        rows.append([about.name, about.encoder, counts, " | ".join(about.prompts), digest, one.note])
     columns = ["task", "encoder", "train / val / test", "prompts", "digest", "note"]
-    return DocumentTable("Data", columns, rows, left=len(columns))
+    return ResultTable("Data", columns, rows, left=len(columns))
 
 
-def write(results: Sequence[Mapping[str, Any]], source: TaskSource, output: Path) -> None:
-    """The last of the results in its three forms, with the index, in one step.
+def write(results: Sequence[EntryResult], source: TaskSource, output: Path) -> None:
+    """Write the last of the results in its three forms, with the index, in one step.
 
     Of one that failed there is none, as a page of an earlier run would read as this one's.
     """
     result, index = results[-1], index_page(output, source, results)
     texts = {"index.md": index.to_markdown(), "index.html": index.to_html()}
-    names = [f"{result['name']}.{form}" for form in FORMS]
-    if not result["failed"]:
-        page = Document.from_dict(result["document"])
-        content = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        texts |= zip(names, (page.to_markdown(), page.to_html(), content), strict=True)
+    names = [f"{result.name}.{form}" for form in FORMS]
+    if not result.failed:
+        page = result.document
+        texts |= zip(names, (page.to_markdown(), page.to_html(), result.as_json()), strict=True)
     contents = {name: text.encode("utf-8", errors="replace") for name, text in texts.items()}
     write_folder(output, contents, overwrite=True, ours=names)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A result that `reproduce` wrote."""
-    found = read_strict_json(path, ResultsFileError, limit=MAX_BYTES)
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("version") != VERSION:
-        raise ResultsFileError(f"{path} is not a {FORMAT} of version {VERSION}")
-    for name, kind in {"failures": list, "made": dict, "document": dict}.items():
-        if not isinstance(found.get(name), kind):
-            raise ResultsFileError(f"{path}: expected {name!r} as this program writes it")
-    return found
-
-
-def first_reason(result: Mapping[str, Any]) -> str:
-    """Why an entry has no measured figure, in a line; what a dataset should look like is left out."""
-    lines = str(next(iter(result["failures"]), "nothing was measured")).splitlines()
-    return lines[0] if lines else ""
-
-
-def index_page(output: Path, source: TaskSource, results: Sequence[Mapping[str, Any]]) -> Document:
+def index_page(output: Path, source: TaskSource, results: Sequence[EntryResult]) -> Document:
     """Which entries there are, with these results and in a folder from earlier, and which failed now."""
-    from fairerclip.study.paper.entries import ENTRIES
-
-    rows, now = [], {result["name"]: result for result in results}
+    rows: list[list[Content]] = []
+    now = {result.name: result for result in results}
     for entry in ENTRIES:
         file = output / f"{entry.name}.json"
-        if now[entry.name]["failed"] if entry.name in now else not file.is_file():
+        if now[entry.name].failed if entry.name in now else not file.is_file():
             continue
         try:
-            found = now.get(entry.name) or read(file)
+            found = now.get(entry.name) or read_stored(file, EntryResult)
         except ResultsFileError as error:
             rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
             continue
-        kind, failures = str(found.get("kind")), len(found["failures"])
-        date = str(found["made"].get("date"))
-        rows.append([entry.name, entry.title, entry.where, kind, str(failures), date])
-    lost = [[result["name"], first_reason(result)] for result in results if result["failed"]]
+        made = [found.kind, str(len(found.failures)), found.made.date]
+        rows.append([entry.name, entry.title, entry.where, *made])
+    lost = [[result.name, result.first_reason] for result in results if result.failed]
     columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
     notes = ["Each is NAME.json (all numbers), NAME.md and NAME.html in this folder."]
     return Document(
@@ -237,7 +184,7 @@ def index_page(output: Path, source: TaskSource, results: Sequence[Mapping[str, 
         source.sentence,
         notes,
         [
-            DocumentTable("What was run", columns, rows, left=len(columns)),
-            *([DocumentTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
+            ResultTable("What was run", columns, rows, left=len(columns)),
+            *([ResultTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
         ],
     )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from fairerclip.auditing.many_models import TASK_ENDINGS
 from fairerclip.data import Task
 from fairerclip.data.datasets import celeba, cfd, common, fairface
 from fairerclip.data.simulate import WATERBIRDS_ROWS
+from fairerclip.data.task_files import WRITTEN
 from fairerclip.errors import ParameterError
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -82,7 +82,7 @@ def row_notes(dataset: str, task: Task) -> tuple[str, ...]:
 
 
 def _is_task(path: Path) -> bool:
-    return (path.suffix.lower() in TASK_ENDINGS and path.is_file()) or (path / "task.toml").is_file()
+    return (path.suffix.lower() in WRITTEN and path.is_file()) or (path / "task.toml").is_file()
 
 
 def _stem(path: Path) -> str:

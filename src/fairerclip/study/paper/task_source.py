@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from fairerclip.auditing.run import digest
 from fairerclip.data import Task, load_task, simulate
 from fairerclip.encoders.choice import ModelChoice
 from fairerclip.errors import DatasetAbsentError, FairerClipError, ParameterError, TaskFileError
+from fairerclip.study.paper.entry_result import EntryTask, PromptedValues
 from fairerclip.study.paper.official_tasks import OfficialImages
 from fairerclip.study.paper.task_finder import NAMES, FoundTask, find_tasks, row_notes
 
@@ -53,23 +53,23 @@ class SourceTask:
         """For headings."""
         return f"{self.task.name}, {self.encoder}"
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> EntryTask:
         """What it takes to know the same data again."""
         task = self.task
-        return {
-            "dataset": self.dataset,
-            "name": task.name,
-            "encoder": self.encoder,
-            "digest": digest(task),
-            "rows": {name: len(split) for name, split in task.splits.items()},
-            "prompts": list(task.target_prompts),
-            "sensitive": {
-                name: {"values": list(s.names), "prompts": list(s.prompts)}
+        return EntryTask(
+            dataset=self.dataset,
+            name=task.name,
+            encoder=self.encoder,
+            digest=digest(task),
+            rows={name: len(split) for name, split in task.splits.items()},
+            prompts=tuple(task.target_prompts),
+            sensitive={
+                name: PromptedValues(values=tuple(s.names), prompts=tuple(s.prompts))
                 for name, s in task.sensitive.items()
             },
-            "note": self.note,
-            "notes": list(self.notes),
-        }
+            note=self.note,
+            notes=self.notes,
+        )
 
 
 @dataclass

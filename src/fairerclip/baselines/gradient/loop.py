@@ -1,0 +1,174 @@
+"""One loop for every method that is trained by gradient; the best epoch is kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from fairerclip.baselines.baseline import Training, Validation
+from fairerclip.baselines.gradient.nets import Tensor, floats
+from fairerclip.baselines.gradient.recipes import Recipe, labels_of
+from fairerclip.errors import NonFiniteError, ParameterError
+from fairerclip.metrics.groups.cells import cell_accuracies, shrunken_worst_group
+
+KEPT_BEST = "best validation worst group"
+KEPT_LAST = "last epoch: there are no validation rows"
+
+
+class Epoch(NamedTuple):
+    """What an epoch did."""
+
+    loss: float | None
+    """Mean over its rows; None if it had nothing to do."""
+    steps: int
+    """Batches that it learned from."""
+
+
+class Run:
+    """A net, its optimiser, and the rows that it learns from, on one device.
+
+    Attributes
+    ----------
+    net : a torch module from rows (n, p) to logits (n, c), with ``fitted()``: arrays by name, as the weights are now.
+    recipe : Recipe
+    sgd : gradient descent with momentum and weight decay.
+    X, y, weight : (n, p) rows times ``scale``, (n,) classes, (n,) weights of mean one.
+    """
+
+    def __init__(self, net: Any, data: Training, recipe: Recipe, scale: float = 1.0) -> None:
+        self.device = torch.device(_device(recipe))
+        self.net, self.recipe = net.to(self.device), recipe
+        self.sgd = torch.optim.SGD(
+            net.parameters(),
+            lr=float(recipe.lr),
+            momentum=float(recipe.momentum),
+            weight_decay=float(recipe.weight_decay),
+        )
+        self.X = floats(data.X * scale).to(self.device)
+        self.y = torch.as_tensor(labels_of(data), dtype=torch.int64, device=self.device)
+        self.weight = floats(data.weight / data.weight.mean()).to(self.device)
+
+    def step(self) -> None:
+        """Move the parameters against their gradients, and forget the gradients."""
+        self.sgd.step()
+        self.sgd.zero_grad()
+
+    def cross_entropy(self, order: NDArray[np.integer[Any]]) -> Epoch:
+        """One pass of weighted cross-entropy over the rows named by ``order``."""
+        total, steps = 0.0, 0
+        for batch in chunks(order, self.recipe.batch_size):
+            index = torch.as_tensor(batch, device=self.device)
+            losses = functional.cross_entropy(self.net(self.X[index]), self.y[index], reduction="none")
+            loss = (losses * self.weight[index]).mean()
+            loss.backward()
+            self.step()
+            total += float(loss.detach()) * len(batch)
+            steps += 1
+        return Epoch(total / len(order), steps)
+
+    def train(self, run_epoch: Callable[[int], Epoch], validation: Validation | None) -> dict[str, Any]:
+        """Run epochs, leave the net as it was after the kept one, and return diagnostics.
+
+        Kept is the epoch with the best worst-group accuracy on the validation rows, so their group labels are used;
+        among equals the better average, then the earlier epoch. Without validation rows it is the last epoch.
+
+        Parameters
+        ----------
+        run_epoch : takes the number of the epoch, from 1.
+        validation : rows with class and group, or None.
+
+        Returns
+        -------
+        dict with ``epoch`` (the one kept), ``epochs`` and ``steps`` (run), ``kept`` and ``stopped`` (why),
+        ``seconds``, ``device`` and ``history`` (one record per epoch).
+        """
+        net, recipe = self.net, self.recipe
+        rows = None if validation is None else floats(validation.X).to(self.device)
+        history: list[dict[str, Any]] = []
+        best, kept, stopped = (-1.0, -1.0), 0, "epochs"
+        snapshot: dict[str, Tensor] = {}
+        start, steps = time.monotonic(), 0
+        for epoch in range(1, recipe.epochs + 1):
+            net.train()
+            with torch.enable_grad(), one_thread():
+                loss, taken = run_epoch(epoch)
+            steps += taken
+            if loss is not None and not math.isfinite(loss):
+                raise NonFiniteError(
+                    f"training diverged in epoch {epoch} (loss {loss}); lower lr={recipe.lr}"
+                )
+            record: dict[str, Any] = {"epoch": epoch, "loss": loss}
+            if validation is not None:
+                found = _validate(net, rows, validation)
+                record.update(worst_group=found[0], average=found[1])
+                if found > best:
+                    best, kept, snapshot = found, epoch, copy.deepcopy(net.state_dict())
+            history.append(record)
+            if recipe.progress is not None:
+                recipe.progress({**record, "epochs": recipe.epochs, "fitted": net.fitted})
+            if recipe.max_steps is not None and steps >= recipe.max_steps:
+                stopped = "max_steps" if epoch < recipe.epochs else stopped
+                break
+        if validation is not None:
+            net.load_state_dict(snapshot)
+        return {
+            "epoch": kept if validation is not None else len(history),
+            "epochs": len(history),
+            "steps": steps,
+            "kept": KEPT_LAST if validation is None else KEPT_BEST,
+            "stopped": stopped,
+            "seconds": time.monotonic() - start,
+            "device": str(self.device),
+            "history": history,
+        }
+
+
+def chunks(rows: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
+    """Consecutive pieces of at most ``size``."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread inside, as many as before afterwards.
+
+    The matrices are small: on a busy machine two threads that wait for each other took ten times as long as one. It
+    also makes results independent of the number of cores.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _device(recipe: Recipe) -> str:
+    """The device to use: "cpu" or "cuda"."""
+    if recipe.device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if recipe.device == "cuda" and not torch.cuda.is_available():
+        raise ParameterError("device='cuda' was asked for, but torch sees no GPU; use 'auto' or 'cpu'")
+    return recipe.device
+
+
+def _validate(net: Any, rows: Tensor, validation: Validation) -> tuple[float, float]:
+    """Worst-group and average accuracy."""
+    net.eval()
+    with torch.no_grad(), one_thread():
+        logits = net(rows)
+    predicted = logits.argmax(dim=1).cpu().numpy()
+    hits, counts = cell_accuracies(
+        validation.y, predicted, validation.s, logits.shape[1], int(validation.s.max()) + 1
+    )
+    return float(shrunken_worst_group(hits, counts, prior=0)[0]), float(hits.sum() / counts.sum())

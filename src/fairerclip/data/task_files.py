@@ -1,0 +1,202 @@
+"""The files of a task: ``.npz``, ``.safetensors`` and a folder with ``task.toml``, all as arrays under keys.
+
+Only the form is checked here; what the arrays must be is checked in one place, by `load_task`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.files import atomic_folder
+from fairerclip.data import task_fields as fields
+from fairerclip.data.io.bounded_text import MAX_TOML_BYTES
+from fairerclip.data.io.npy import Limits
+from fairerclip.data.io.npz import read_npz, write_npz
+from fairerclip.data.io.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
+from fairerclip.data.task_fields import SPLITS, part_key, s_key
+from fairerclip.errors import OutputExistsError, TaskFileError
+
+Array = NDArray[Any]
+
+WRITTEN = (".npz", ".safetensors")
+TOML = "task.toml"
+STRINGS = (
+    *("class_names", "target_prompts", "target_templates"),
+    *("spurious_prompts", "counterfactual_prompts"),
+)
+"""Keys of a task that are lists of text in ``task.toml``."""
+TEXTS = ("text_target", "text_spurious", "text_counterfactual")
+"""Keys whose ``task.toml`` names a store of embeddings."""
+PLAIN = ("text_target_variants", "counterfactual_classes")
+"""Keys whose ``task.toml`` names an ``.npy``."""
+FORMAT = {"format": "fairerclip-task", "format_version": "1"}
+ORDER = "keys"
+"""Metadata that lists the keys in order: tensors lie widest first, and the order of attributes has a meaning."""
+
+
+def task_files(paths: Sequence[Path]) -> list[Path]:
+    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir() and not (path / TOML).is_file():
+            found = sorted(f for f in path.iterdir() if f.suffix in WRITTEN or (f / TOML).is_file())
+            if not found:
+                raise TaskFileError(
+                    f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
+                )
+            files += found
+        else:
+            files.append(path)
+    return files
+
+
+def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:
+    """Arrays of a task file or folder by key, as they came."""
+    if path.is_dir():
+        from fairerclip.data.task_folder import read_folder  # needs the stores, which a file does not
+
+        return read_folder(path)
+    if check_suffix(path, "or a folder with task.toml") == ".npz":
+        return read_npz(path, limits=limits)
+    return _read_tensors(path)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array], *, overwrite: bool, compress: bool) -> Path:
+    """Write arrays as the ending says, a folder where there is none; it appears whole or not at all."""
+    if not path.suffix:
+        return _write_folder(path, arrays)
+    if check_suffix(path, "to write to") == ".npz":
+        return write_npz(path, arrays, overwrite=overwrite, compress=compress)
+    if compress:
+        raise TaskFileError(f"{path}: .safetensors is not compressed; use .npz, or leave compress out")
+    return _write_tensors(path, arrays, overwrite=overwrite)
+
+
+def check_suffix(path: Path, more: str) -> str:
+    """The ending in lower case, if it is one of a task file."""
+    suffix = path.suffix.lower()
+    if suffix not in WRITTEN:
+        raise TaskFileError(
+            f"{path}: expected a task file ({', '.join(WRITTEN)}) {more}, got {path.suffix or 'no suffix'}"
+        )
+    return suffix
+
+
+def _read_tensors(path: Path) -> dict[str, Array]:
+    tensors, metadata = open_tensors(path, TaskFileError)
+    arrays: dict[str, Array] = {}
+    ours = metadata.get("format") == FORMAT["format"]
+    if ours and metadata.get("format_version") != FORMAT["format_version"]:
+        raise TaskFileError(
+            f"{path}: expected format_version {FORMAT['format_version']}, got {metadata.get('format_version')!r}"
+        )
+    for key, text in metadata.items():
+        if key not in FORMAT and key != ORDER:
+            arrays[key] = metadata_texts(text, f"{path}: metadata {key!r:.80}", TaskFileError)
+    for name, tensor in tensors.items():
+        if name in arrays:
+            raise TaskFileError(f"{path}: expected {name!r} once, it is both a tensor and metadata")
+        array = np.array(tensor.array())
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise TaskFileError(f"{path}: {name!r}: expected booleans of 0 or 1, got other bytes")
+        arrays[name] = widen_bfloat16(array) if tensor.kind == "BF16" else array
+    listed = _order(metadata, path)
+    return {key: arrays[key] for key in dict.fromkeys([*listed, *arrays]) if key in arrays}
+
+
+def _order(metadata: Mapping[str, str], path: Path) -> list[str]:
+    """Keys in the order that the file gives, if it does."""
+    if ORDER not in metadata:
+        return []
+    return list(metadata_texts(metadata[ORDER], f"{path}: metadata {ORDER!r}", TaskFileError).ravel())
+
+
+def _write_tensors(path: Path, arrays: Mapping[str, Array], *, overwrite: bool) -> Path:
+    """Numbers as tensors, text as JSON in the metadata."""
+    metadata, tensors = {**FORMAT, ORDER: json.dumps(list(arrays))}, {}
+    for key, array in arrays.items():
+        array = np.asarray(array)
+        if key in (*FORMAT, ORDER, "__metadata__"):
+            raise TaskFileError(f"{path}: {key!r} is a word of the format; give the array another name")
+        if array.dtype.kind == "U":
+            metadata[key] = json.dumps(array.tolist())
+        elif array.dtype.kind in "fiub":
+            tensors[key] = array
+        else:
+            raise TaskFileError(f"{path}: array {key!r}: expected numbers or text, got dtype {array.dtype}")
+    return write_tensors(path, tensors, metadata, overwrite=overwrite)
+
+
+def _write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
+    """Write ``task.toml`` and the parts that it names."""
+    if os.path.lexists(path):  # tables of the user's own may be in it
+        raise OutputExistsError(f"{path} exists; choose another name, or remove it first")
+    names = fields.attributes(arrays, str(path))
+    extra = fields.unknown_keys(arrays, names, str(path))
+    if extra:
+        raise TaskFileError(
+            f"{path}: a folder has no place for {', '.join(extra)}; write .npz or .safetensors"
+        )
+    with atomic_folder(path) as folder:
+        lines = [
+            f"name = {_toml(str(arrays['name']))}",
+            f"simulated = {str(bool(arrays['simulated'])).lower()}",
+        ]
+        lines += [f"{key} = {_strings(arrays[key])}" for key in STRINGS if key in arrays]
+        lines += [f"{key} = {_saved(folder, key, arrays[key])}" for key in (*TEXTS, *PLAIN) if key in arrays]
+        for name in names:
+            lines += ["", f"[sensitive.{_toml(name)}]", *_attribute(folder, name, arrays)]
+        for split in SPLITS:
+            if f"image_{split}" in arrays:
+                lines += ["", f"[splits.{split}]", *_split(folder, split, names, arrays)]
+        text = ("\n".join(lines) + "\n").encode()
+        if len(text) > MAX_TOML_BYTES:
+            raise TaskFileError(
+                f"{path}: names and prompts take {len(text):,} bytes, {TOML} has room for {MAX_TOML_BYTES:,}; write "
+                ".npz or .safetensors"
+            )
+        (folder / TOML).write_bytes(text)
+    return path
+
+
+def _attribute(folder: Path, name: str, arrays: Mapping[str, Array]) -> list[str]:
+    out = []
+    for key, part in (("names", "sensitive_names"), ("prompts", "sensitive_prompts")):
+        if part_key(part, name) in arrays:
+            out.append(f"{key} = {_strings(arrays[part_key(part, name)])}")
+    text = part_key("text_sensitive", name)
+    return [*out, f"text = {_saved(folder, text, arrays[text])}"] if text in arrays else out
+
+
+def _split(folder: Path, split: str, names: list[str], arrays: Mapping[str, Array]) -> list[str]:
+    rows = {"embeddings": arrays[f"image_{split}"]}
+    if f"ids_{split}" in arrays:
+        rows["ids"] = arrays[f"ids_{split}"]
+    write_npz(folder / f"{split}.npz", rows)
+    out = [f"store = {_toml(f'{split}.npz')}"]
+    if f"y_{split}" in arrays:
+        out.append(f"y = {_saved(folder, f'y_{split}', arrays[f'y_{split}'])}")
+    given = [name for name in names if s_key(name, split) in arrays]
+    labels = [f"{_toml(n)} = {_saved(folder, s_key(n, split), arrays[s_key(n, split)])}" for n in given]
+    return [*out, f"s = {{ {', '.join(labels)} }}"] if labels else out
+
+
+def _saved(folder: Path, name: str, array: Array) -> str:
+    np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    return _toml(f"{name}.npy")
+
+
+def _strings(array: Array) -> str:
+    return "[" + ", ".join(_toml(str(value)) for value in array) + "]"
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's, but for the delete character, which JSON leaves bare."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

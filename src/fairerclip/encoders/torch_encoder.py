@@ -1,0 +1,144 @@
+"""Encoders that torch runs: what those of open_clip and of transformers share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip._util.extras import require
+from fairerclip.data.provenance import Provenance
+from fairerclip.encoders.encoder import ClipEncoder, Tokenizer, one_line
+from fairerclip.encoders.preprocess import Preprocessing
+from fairerclip.encoders.weight_files import sha256_of
+from fairerclip.errors import EncoderError, FairerClipError
+
+_hub_switch = threading.RLock()
+
+
+@dataclass(frozen=True)
+class TorchTowers:
+    """Both towers of a model of torch.
+
+    Attributes
+    ----------
+    model : torch.nn.Module
+        In float32 and evaluation mode.
+    image, text : callable
+        Functions of one tensor, of images or of token ids, that return rows.
+    device : str
+    """
+
+    model: Any
+    image: Callable[[Any], Any]
+    text: Callable[[Any], Any]
+    device: str
+
+    def image_rows(self, pixels: np.ndarray) -> np.ndarray:
+        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+        return self._rows(self.image, pixels)
+
+    def text_rows(self, ids: np.ndarray) -> np.ndarray:
+        """Rows (m, p) of token ids (m, context) int64."""
+        return self._rows(self.text, ids)
+
+    def _rows(self, tower: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
+        torch = require("torch", "torch", "encoding images and prompts")
+        with torch.inference_mode():
+            rows: np.ndarray = tower(torch.from_numpy(values).to(self.device)).float().cpu().numpy()
+        return rows
+
+
+def torch_encoder(
+    name: str,
+    towers: TorchTowers,
+    tokenizer: Tokenizer,
+    settings: Preprocessing,
+    *,
+    label: str,
+    files: Sequence[Path],
+    library: str,
+) -> ClipEncoder:
+    """Try the towers on an image and a prompt, and make an encoder of them.
+
+    Parameters
+    ----------
+    name : str
+        The name it was loaded by.
+    towers, tokenizer, settings
+        Of the model.
+    label : str
+        Architecture, for the provenance.
+    files : sequence of Path
+        Its weights.
+    library : str
+        Library and version.
+    """
+    images = towers.image_rows(np.zeros((1, 3, *settings.output_size), np.float32))
+    texts = towers.text_rows(tokenizer.ids(["a"]))
+    if images.ndim != 2 or images.shape != texts.shape:
+        raise EncoderError(
+            f"expected an image and a prompt to become rows of one length, got {images.shape} and {texts.shape}"
+        )
+    provenance = Provenance(label, sha256_of(files), str(settings), library, True, images.shape[1])
+    return ClipEncoder(name, towers, tokenizer, settings, provenance)
+
+
+@contextmanager
+def loading(place: Path, kind: str) -> Iterator[None]:
+    """While open, an error of a library says that what is at ``place`` does not load as ``kind``."""
+    try:
+        yield
+    except FairerClipError:
+        raise
+    except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
+        raise EncoderError(
+            f"{place} does not load as {kind}: {type(error).__name__}: {one_line(error)}"
+        ) from error
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch cannot compute on here."""
+    torch = require("torch", "torch", "encoding images")
+    try:
+        torch.empty(1, device=device)
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
+        raise EncoderError(
+            f"torch cannot compute on device {device!r} here: {str(error)[:120]}; use device='cpu'"
+        ) from None
+
+
+@contextmanager
+def hub_access(allowed: bool) -> Iterator[None]:
+    """While open, the Hugging Face libraries read their cache only, unless a download is ``allowed``.
+
+    Their switch is one constant for the whole process; it is put back afterwards.
+    """
+    if allowed:
+        yield
+        return
+    constants = require("huggingface_hub.constants", "open-clip", "loading a CLIP model")
+    with _hub_switch:
+        before = constants.HF_HUB_OFFLINE
+        constants.HF_HUB_OFFLINE = True
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
+def fetching(missing: str) -> Iterator[Any]:
+    """Yield the library of the hub; where it does not have a file, the error is ``missing`` and how to allow it."""
+    hub = require("huggingface_hub", "open-clip", "finding a model in the cache")
+    try:
+        yield hub
+    except (OSError, ValueError) as error:
+        raise EncoderError(
+            f"{missing}, or allow it here by name: download=True (--download). ({type(error).__name__})"
+        ) from None

@@ -1,0 +1,148 @@
+"""Tables whose cells hold values with a kind, and the forms that they are shown in.
+
+A table is made once from results. Markdown, pages and the terminal each take it as it is: text is escaped and
+numbers are formatted here, through `fairerclip._util.numbers`, and nowhere before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from markupsafe import Markup
+from markupsafe import escape as escape_html
+from pydantic import ConfigDict, InstanceOf, PlainSerializer
+from pydantic.json_schema import SkipJsonSchema
+
+from fairerclip._util.numbers import NOTHING, Kind, interval, measured, significant
+from fairerclip.errors import ParameterError
+from fairerclip.report.clean_text import clean
+from fairerclip.report.markdown_text import escape
+from fairerclip.report.markdown_text import table as markdown_table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number, how it is written, and what is known of its accuracy.
+
+    Attributes
+    ----------
+    value : float or None
+        None is shown as a dash.
+    kind : how `fairerclip._util.numbers.measured` writes it.
+    low, high : ends of its interval; both None where there is none.
+    sd : standard deviation over seeds.
+
+    Examples
+    --------
+    >>> Cell(0.8125, "bare", 0.54, 0.96, sd=0.01).text
+    '81.3 ± 1.0 [54.0, 96.0]'
+    """
+
+    value: float | None
+    kind: Kind
+    low: float | None = None
+    high: float | None = None
+    sd: float | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The figure with its spread, and, where it has one, its interval."""
+        if self.value is None:
+            return (NOTHING,)
+        spread = "" if self.sd is None else f" ± {measured(self.sd, self.kind)}"
+        ends = interval(self.low, self.high, self.kind)
+        figure = measured(self.value, self.kind) + spread
+        return (figure, ends) if ends else (figure,)
+
+    @property
+    def text(self) -> str | None:
+        """All of it in one line; None where there is no value."""
+        return None if self.value is None else " ".join(self.lines)
+
+
+Content = Annotated[
+    SkipJsonSchema[InstanceOf[Cell]] | str | int | float | None,
+    PlainSerializer(lambda content: content.text if isinstance(content, Cell) else content),
+]
+"""Of a place in a table: a figure (in JSON as text), text, a number with four significant digits, or nothing."""
+_FIGURE = re.compile(r"(?:[0-9 \u00a0.,+−–±∞%\[\]]|points|e-)*")
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of cells in the order of the columns.
+
+    Attributes
+    ----------
+    title, note : str
+        Above and below it; the note may be left out.
+    columns : sequence of str
+    rows : sequence of sequences of `Content`
+    left : how many of the first columns are flushed left; the rest are numbers.
+
+    Examples
+    --------
+    >>> table = ResultTable("Accuracy", ["group", "%"], [["blond", Cell(0.5, "bare")], ["dark", None]])
+    >>> to_markdown(table)
+    ['| group | % |', '| :-- | --: |', '| blond | 50.0 |', '| dark | – |', '']
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Content]]
+    note: str | None = None
+    left: int = 1
+
+    def __post_init__(self) -> None:
+        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
+        if wrong:
+            raise ParameterError(
+                f"table {self.title!r} has {len(self.columns)} columns, but a row of {wrong[0]} cells"
+            )
+
+
+def text_of(content: Content) -> str:
+    """A place in a table as one line.
+
+    Examples
+    --------
+    >>> text_of(None), text_of(0.123456), text_of(12), text_of("x"), text_of(Cell(0.5, "bare", 0.4, 0.6))
+    ('–', '0.1235', '12', 'x', '50.0 [40.0, 60.0]')
+    """
+    content = content.text if isinstance(content, Cell) else content
+    if content is None:
+        return NOTHING
+    return significant(content, 4) if isinstance(content, float) else str(content)
+
+
+def to_markdown(table: ResultTable) -> list[str]:
+    """Lines of the table alone, with an empty one at the end; nothing in a figure needs to be escaped."""
+    texts = [[text_of(content) for content in row] for row in table.rows]
+    rows = [[text if _FIGURE.fullmatch(text) else escape(text) for text in row] for row in texts]
+    return markdown_table([escape(column) for column in table.columns], rows, table.left)
+
+
+def to_html(table: ResultTable) -> Markup:
+    """The ``table`` element: the first cell of a row is its head, numbers have the class ``n``."""
+
+    def element(place: int, text: str, scope: str | None = None) -> str:
+        tag, head = ("td", "") if scope is None else ("th", f' scope="{scope}"')
+        number = ' class="n"' if place >= table.left else ""
+        return f"<{tag}{head}{number}>{escape_html(clean(text))}</{tag}>"
+
+    lines = ["<table>", "<thead><tr>"]
+    lines += [element(place, column, "col") for place, column in enumerate(table.columns)]
+    lines += ["</tr></thead>", "<tbody>"]
+    for row in table.rows:
+        cells = [element(k, text_of(content), None if k else "row") for k, content in enumerate(row)]
+        lines += ["<tr>", *cells, "</tr>"]
+    return Markup("\n".join([*lines, "</tbody>", "</table>"]))  # noqa: S704 - our tags, and text that is escaped
+
+
+def to_terminal(table: ResultTable) -> list[list[tuple[str, ...]]]:
+    """Rows of cells in lines, a figure above its interval: what `fairerclip.cli.show.plain_table` takes."""
+    return [[c.lines if isinstance(c, Cell) else (text_of(c),) for c in row] for row in table.rows]

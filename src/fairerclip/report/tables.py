@@ -1,0 +1,419 @@
+"""The results of an audit as tables, made once: Markdown, the card and the terminal show these."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeVar
+
+from fairerclip._util.numbers import NOTHING, Kind
+from fairerclip.auditing.group_results import (
+    FigureChange,
+    GroupAccuracyChange,
+    GroupsSection,
+    Measured,
+    PlaneBaseline,
+    PlanePoint,
+    PlaneSection,
+    RecallGap,
+    ScoreHistogram,
+    SeedsSection,
+    Stage,
+    StageReport,
+    present_stages,
+)
+from fairerclip.auditing.results import (
+    AuditResults,
+    DependenceRow,
+    MeasuredChange,
+    ProbeRow,
+    RankedStage,
+    RetrievalMean,
+    RetrievalQuery,
+    SkewFigures,
+    Tested,
+)
+from fairerclip.metrics.names import (
+    CHANCE,
+    DEPENDENCE,
+    DRIFT,
+    FIGURES,
+    PROBE,
+    PROBES,
+    REPRESENTATION,
+    RETRIEVAL,
+    Figure,
+    figure_of,
+)
+from fairerclip.report.phrases import EMBEDDINGS, fewest_rows, how_chosen, stage_names
+from fairerclip.report.result_table import Cell, Content, ResultTable
+
+Change = FigureChange | GroupAccuracyChange | MeasuredChange | RecallGap
+SKEWS = ("max_skew", "ndkl")
+"""Figures of rankings that an overview has room for."""
+T = TypeVar("T")
+Tables = list[ResultTable]
+
+
+class GroupRow(NamedTuple):
+    """A group, matched by class and sensitive value: its accuracy at each stage, and its change."""
+
+    name: str
+    n: int
+    small: bool
+    stages: dict[Stage, Measured]
+    change: GroupAccuracyChange | None
+
+
+class FigureRow(NamedTuple):
+    """A figure of all groups at each stage that has it, and its change."""
+
+    name: str
+    figure: Figure
+    stages: dict[Stage, Measured]
+    change: FigureChange | None
+
+
+def group_rows(groups: GroupsSection | None) -> list[GroupRow]:
+    """Return each group that there is before or after, with the name that it has before."""
+    changes = {(change.y, change.s): change for change in (groups and groups.group_changes) or ()}
+    rows: dict[tuple[str, str], GroupRow] = {}
+    for stage, report in present_stages(groups).items():
+        for group in report.groups:
+            key = group.y, group.s
+            row = rows.setdefault(key, GroupRow(group.name, group.n, group.small, {}, changes.get(key)))
+            row.stages[stage] = Measured(value=group.accuracy, low=group.low, high=group.high)
+    return list(rows.values())
+
+
+def figure_rows(groups: GroupsSection | None) -> list[FigureRow]:
+    """Return every figure that there is before or after, with its change where that was measured."""
+    changes = {change.figure: change for change in (groups and groups.changes) or ()}
+    reports = present_stages(groups)
+    rows = []
+    for name, figure in FIGURES.items():
+        found = {stage: report.estimate(name) for stage, report in reports.items()}
+        known = {stage: estimate for stage, estimate in found.items() if estimate.value is not None}
+        if reports and (known or name in changes):
+            rows.append(FigureRow(name, figure, known, changes.get(name)))
+    return rows
+
+
+def worst_at(plane: PlaneSection, point: PlanePoint | PlaneBaseline) -> tuple[str | None, Measured]:
+    """Return the group with the lowest accuracy at a point, and its accuracy with the interval of its binomial."""
+    counted = list(zip(point.correct or (), plane.groups, plane.intervals, strict=False))
+    shares = [(correct / group.n, i) for i, (correct, group, _) in enumerate(counted) if group.n]
+    if not shares:
+        return None, Measured(value=point.worst_group)
+    correct, group, intervals = counted[min(shares)[1]]
+    low, high = intervals[str(correct)]
+    return group.name, Measured(value=point.worst_group, low=low, high=high)
+
+
+def _cell(found: Measured | Tested | ProbeRow | DependenceRow | None, kind: Kind) -> Content:
+    return None if found is None else Cell(found.value, kind, found.low, found.high)
+
+
+def _change(found: Change | None, kind: Kind = "change") -> Content:
+    return None if found is None else Cell(found.difference, kind, found.low, found.high)
+
+
+def accuracy_tables(results: AuditResults) -> Tables:
+    """Accuracy of each group, and the figures of all groups, before and after with paired changes."""
+    section = results.groups
+    reports = present_stages(section)
+    if section is None or not reports:
+        return []
+    heads = [stage_names(results)[stage] for stage in reports]
+    groups, figures = group_rows(section), figure_rows(section)
+    small = f"Small: fewer than {results.settings.small} rows; its interval says little."
+    positive = [report.positive for report in reports.values()][-1]
+    return [
+        ResultTable(
+            "Accuracy by group [interval]",
+            ["group", "n", *heads, *_if(section.group_changes, "change, points")],
+            [
+                [
+                    row.name,
+                    f"{row.n} (small)" if row.small else row.n,
+                    *(_cell(row.stages.get(stage), "percent") for stage in reports),
+                    *_if(section.group_changes, _change(row.change)),
+                ]
+                for row in groups
+            ],
+            small if any(row.small for row in groups) else None,
+        ),
+        ResultTable(
+            "Figures [interval]; changes are paired" if section.changes else "Figures [interval]",
+            ["figure", *heads, *_if(section.changes, "change, points")],
+            [
+                [
+                    row.figure.label,
+                    *(_cell(row.stages.get(stage), row.figure.kind) for stage in reports),
+                    *_if(section.changes, _change(row.change)),
+                ]
+                for row in figures
+            ],
+            None if positive is None else f"Equal opportunity is about {positive}.",
+        ),
+    ]
+
+
+def _if(there: object, content: T) -> list[T]:
+    return [content] if there else []
+
+
+def error_tables(results: AuditResults) -> Tables:
+    """Differences in recall and counts of predictions at each stage, and the spread over seeds."""
+    reports, names = present_stages(results.groups), stage_names(results)
+    tables = [_recalls(report, names[stage]) for stage, report in reports.items() if report.differences]
+    tables += [_confusion(report, names[stage]) for stage, report in reports.items()]
+    seeds = results.groups.seeds if results.groups else None
+    return tables if seeds is None else [*tables, _seeds(seeds)]
+
+
+def _recalls(report: StageReport, stage: str) -> ResultTable:
+    rows = [[d.y, f"{d.s} {NOTHING} {d.reference}", _change(d)] for d in report.differences]
+    return ResultTable(f"Differences in recall, {stage}", ["class", "between", "points"], rows, left=2)
+
+
+def _confusion(report: StageReport, stage: str) -> ResultTable:
+    rows: list[list[Content]] = [
+        [value, true, *counts]
+        for value, by_class in zip(report.sensitive, report.confusion, strict=True)
+        for true, counts in zip(report.classes, by_class, strict=True)
+    ]
+    columns = ["value", "true class", *(f"as {name}" for name in report.classes)]
+    return ResultTable(f"Predictions counted, {stage}", columns, rows, left=2)
+
+
+def _seeds(seeds: SeedsSection) -> ResultTable:
+    rows: list[list[Content]] = []
+    for row in seeds.figures:
+        figure = figure_of(row.figure, row.label)
+        spread, error = Cell(row.sd, "gap"), Cell(row.sampling_se, "gap")
+        ends = [Cell(end, figure.kind) for end in (row.smallest, row.largest)]
+        rows.append([figure.label, Cell(row.mean, figure.kind), spread, *ends, error])
+    columns = ["figure", "mean", "standard deviation", "smallest", "largest", "sampling error"]
+    note = (
+        f"Fitted with {seeds.n} seeds; the sampling error is that of the test rows and is not part of this."
+    )
+    return ResultTable("Spread over seeds", columns, rows, note)
+
+
+def score_tables(results: AuditResults) -> Tables:
+    """Where each group's scores lie, before and after."""
+    section = results.scores
+    rows: list[list[Content]] = [
+        [
+            group.name,
+            stage_names(results)[stage],
+            group.n,
+            *(Cell(_quantile(histogram, group.counts, q), "number") for q in (0.1, 0.5, 0.9)),
+            Cell(_right_of(histogram, group.counts), "percent"),
+        ]
+        for stage, histogram in present_stages(section).items()
+        for group in histogram.groups
+    ]
+    if section is None or not rows:
+        return []
+    columns = ["group", "of", "n", "10 %", "median", "90 %", "right of the threshold"]
+    note = f"{section.label}; read from a histogram, so to within the width of a bin."
+    return [ResultTable("Scores by group", columns, rows, note, left=2)]
+
+
+def _quantile(histogram: ScoreHistogram, counts: Sequence[int], q: float) -> float | None:
+    """Return the middle of the bin in which the quantile lies."""
+    for ends, reached in zip(pairwise(histogram.edges), accumulate(counts), strict=True):
+        if reached and reached >= q * sum(counts):
+            return sum(ends) / 2
+    return None
+
+
+def _right_of(histogram: ScoreHistogram, counts: Sequence[int]) -> float | None:
+    threshold, total = histogram.threshold, sum(counts)
+    if threshold is None or not total:
+        return None
+    bins = zip(counts, pairwise(histogram.edges), strict=True)
+    return sum(n for n, ends in bins if sum(ends) / 2 > threshold) / total
+
+
+def trade_off_tables(results: AuditResults) -> Tables:
+    """The chosen point, zero-shot and the front of the (τ, τ_z) plane."""
+    plane = results.plane
+    if plane is None:
+        return []
+    points = plane.points
+    average, worst, gap, eod = (FIGURES[name].column for name in ("average", "worst_group", "gap", "eod"))
+    columns = ["", "τ", "τ_z", "criterion", average, worst, "in", gap, eod]
+    rows = [["zero-shot", "", "", "", *_at_point(plane, plane.baseline)]] if plane.baseline else []
+    for g in sorted({*plane.front, plane.chosen}, key=lambda g: (points[g].average or 0.0, g)):
+        at: list[Content] = [
+            Cell(points[g].tau, "setting"),
+            Cell(points[g].tau_z, "setting"),
+            points[g].criterion,
+        ]
+        rows.append(["→" if g == plane.chosen else "", *at, *_at_point(plane, points[g])])
+    how, fewest = how_chosen(results), fewest_rows(results)
+    note = (
+        f"{len(points)} points on the {plane.split} split, "
+        f"{sum(point.failure is not None for point in points)} without a solution. "
+        + (
+            f"The point with → was chosen {how}."
+            if how
+            else "The point with → was not chosen on validation rows: these are the parameters as given."
+        )
+        + " The other points are those that none beats on both counts."
+    )
+    if fewest is not None:
+        note += f" The smallest group has {fewest} rows: a point chosen on so few rows is uncertain."
+    return [ResultTable("Trade-off between average and worst group", columns, rows, note)]
+
+
+def _at_point(plane: PlaneSection, point: PlanePoint | PlaneBaseline) -> list[Content]:
+    name, worst = worst_at(plane, point)
+    average, gap, eod = (
+        Cell(value, FIGURES[figure].column_kind)
+        for figure, value in (("average", point.average), ("gap", point.gap), ("eod", point.eod))
+    )
+    return [average, _cell(worst, "percent"), name, gap, eod]
+
+
+def ranking_tables(results: AuditResults, figures: Collection[str] = tuple(RETRIEVAL)) -> Tables:
+    """Figures of the top of each prompt's ranking, before and after, and how far the order changed."""
+    section = results.retrieval
+    if section is None:
+        return []
+    parts: list[tuple[str, RetrievalQuery | RetrievalMean]] = [(q.name, q) for q in section.queries]
+    parts += [("mean over prompts", section.mean)] if parts else []
+    there = [stage for stage in EMBEDDINGS if any(stage in _ranked(part) for _, part in parts)]
+    compared = any(part.changes for _, part in parts)
+    rows: list[list[Content]] = []
+    for name, part in parts:
+        for figure in figures:
+            kind, stages = RETRIEVAL[figure].kind, _ranked(part)
+            found = [getattr(stages.get(stage), figure, None) for stage in there]
+            change = getattr(part.changes, figure, None)
+            if any(found):
+                row = [name, RETRIEVAL[figure].label, *(_cell(estimate, kind) for estimate in found)]
+                rows.append([*row, *_if(compared, _change(change, RETRIEVAL[figure].change_kind))])
+    columns = [
+        "prompt",
+        "figure",
+        *(stage_names(results)[stage] for stage in there),
+        *_if(compared, "change"),
+    ]
+    title = f"Top {section.k} of {section.n} rows, reference {section.reference}, ties {section.ties}"
+    note = (
+        f"Rows of the {section.split} split. A MinSkew of {NOTHING} means that a group is not shown at all. Changes of "
+        "precision and recall are in points."
+    )
+    moved = [
+        [query.name, *(_cell(getattr(query.drift, name), figure.kind) for name, figure in DRIFT.items())]
+        for query in section.queries
+        if query.drift
+    ]
+    drift = ResultTable(
+        "How the order changed [interval]", ["prompt", *(figure.label for figure in DRIFT.values())], moved
+    )
+    return [ResultTable(title, columns, rows, note, left=2)] * bool(rows) + [drift] * bool(moved)
+
+
+def _ranked(part: RetrievalQuery | RetrievalMean) -> dict[Stage, RankedStage | SkewFigures]:
+    found: dict[Stage, RankedStage | SkewFigures | None] = {"before": part.before, "after": part.after}
+    return {stage: ranked for stage, ranked in found.items() if ranked is not None}
+
+
+def composition_tables(results: AuditResults) -> Tables:
+    """How many rows of each group are among the first for each prompt."""
+    section = results.retrieval
+    if section is None:
+        return []
+    there = [stage for stage in EMBEDDINGS if any(stage in present_stages(q) for q in section.queries)]
+    rows: list[list[Content]] = []
+    for query in section.queries:
+        stages = present_stages(query)
+        for g, (group, share) in enumerate(zip(section.groups, section.shares, strict=True)):
+            shown = [Cell(stages[s].counts[g], "count") if s in stages else None for s in there]
+            rows.append([query.name, group, Cell(share, "percent"), *shown])
+    heads = [f"shown, {stage_names(results)[stage]}" for stage in there]
+    table = ResultTable("Who is shown", ["prompt", "group", "of all", *heads], rows, left=2)
+    return [table] if there and rows else []
+
+
+def probe_tables(results: AuditResults) -> Tables:
+    """How well the attribute can be read from the embeddings."""
+    rows: list[list[Content]] = [
+        [
+            *(p.attribute, PROBES[p.probe], EMBEDDINGS[p.stage]),
+            *(_cell(p, PROBE.kind), Cell(p.chance, CHANCE.kind), p.n),
+        ]
+        for p in results.probes or ()
+    ]
+    columns = ["attribute", "probe", "embeddings", PROBE.label, CHANCE.label, "n"]
+    title = "How well the sensitive attribute can be read, out of fold [interval]"
+    note = "How well a classifier reads the attribute from the embeddings, on rows it was not fitted on."
+    return [ResultTable(title, columns, rows, note, left=3)] if rows else []
+
+
+def dependence_tables(results: AuditResults) -> Tables:
+    """How far predictions and embeddings depend on the attribute."""
+    rows: list[list[Content]] = [
+        [
+            f"{stage_names(results)[d.stage]} predictions" if d.of == "predictions" else EMBEDDINGS[d.stage],
+            *(d.attribute, d.given, DEPENDENCE[d.measure].label),
+            *(_cell(d, DEPENDENCE[d.measure].kind), Cell(d.p_value, "significant"), d.n),
+        ]
+        for d in results.dependence or ()
+    ]
+    columns = ["of", "on", "class", "measure", "value [interval]", "p", "n"]
+    note = f"p-values are of {results.settings.permutations} permutations."
+    known = None if results.settings.permutations is None else note
+    return (
+        [ResultTable("Dependence on the sensitive attribute", columns, rows, known, left=4)] if rows else []
+    )
+
+
+def representation_tables(results: AuditResults) -> Tables:
+    """HSIC and KCC of each space with the target and the sensitive attribute."""
+    rows: list[list[Content]] = []
+    for row in results.representation or ():
+        for name, figure in REPRESENTATION.items():
+            found: Tested | None = getattr(row, name)
+            if found is not None:
+                p_value = Cell(found.p_value, "significant")
+                space = [EMBEDDINGS[row.stage], row.space]
+                rows.append([*space, figure.label, _cell(found, figure.kind), p_value])
+    columns = ["embeddings", "space", "measure", "value [interval]", "p"]
+    return [ResultTable("Representation quality", columns, rows, left=3)] if rows else []
+
+
+def wording_tables(results: AuditResults) -> Tables:
+    """What other words for the prompts would do."""
+    section = results.wording
+    if section is None or not section.templates:
+        return []
+    average, worst, eod = (FIGURES[name] for name in ("average", "worst_group", "eod"))
+    rows: list[list[Content]] = [
+        [
+            f"{template.template}{' (used)' if i == section.used else ''}",
+            *(_cell(template.average, average.kind), _cell(template.worst_group, worst.kind)),
+            *(template.worst_name, _cell(template.eod, eod.column_kind)),
+        ]
+        for i, template in enumerate(section.templates)
+    ]
+    columns = ["template", average.column, worst.column, "in", eod.column]
+    note = f"Zero-shot with other words, on the {section.split} split."
+    return [ResultTable("Zero-shot over wordings of the prompts [interval]", columns, rows, note)]
+
+
+def overview(results: AuditResults) -> Tables:
+    """The tables that a terminal has room for."""
+    return [
+        *accuracy_tables(results),
+        *ranking_tables(results, SKEWS),
+        *probe_tables(results),
+        *dependence_tables(results),
+        *representation_tables(results),
+        *wording_tables(results),
+    ]

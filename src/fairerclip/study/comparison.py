@@ -1,0 +1,239 @@
+"""What `compare` stores, as frozen objects: ``comparison.json``, and the file of each run.
+
+`fairerclip.study.jobs.read_stored` reads a `Comparison`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from fairerclip._util.files import check_folder, write_folder
+from fairerclip.auditing.group_results import StageReport
+from fairerclip.auditing.results import made
+from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
+from fairerclip.data.io.strict_json import read_strict_json
+from fairerclip.errors import OutputExistsError, ResultsFileError
+from fairerclip.report.document import Document
+from fairerclip.study.jobs import MAX_STORED, Answer, Settings, Words
+from fairerclip.study.methods import Labels
+
+FORMAT: Final = "fairerclip-comparison"
+VERSION: Final = 2
+FILES = ("comparison.html", "comparison.md", "comparison.json")
+
+
+class PublishedChoice(Part):
+    """What the authors of a method would have chosen, and its figures."""
+
+    report: StageReport
+    chosen: Settings
+
+
+class MethodRun(Answer):
+    """One method with one seed.
+
+    ``report`` is of the rows of ``split``, and ``predicted`` holds the codes of their predicted classes; a comparison
+    leaves them out. ``as_published`` is None for FairerCLIP. ``seconds`` are of the chosen fit, ``parameters`` counts
+    learned numbers, and ``peak_mb`` is the memory that fitting took, None where the system does not tell.
+    """
+
+    seed: Count
+    split: Words
+    report: StageReport
+    predicted: Many[Count] = ()
+    as_published: PublishedChoice | None = None
+    chosen: Settings
+    offsets: Many[Number]
+    strategy: Words | None = None
+    validation_value: Number | None = None
+    candidates: Count
+    seconds: Number
+    seconds_in_all: Number
+    parameters: Count
+    peak_mb: Number | None = None
+    notes: Many[Words]
+
+
+class FailedRun(Part):
+    """A run without figures, and why."""
+
+    seed: Count
+    error: Words
+
+
+class SeedMean(Part):
+    """Mean and spread of a figure over seeds, and the mean of the seeds' intervals, which is about the rows."""
+
+    mean: Number
+    sd: Number
+    low: Number
+    high: Number
+    seeds: Count
+
+
+class SeedMeans(Part):
+    """Figures of one method; None where one is not defined."""
+
+    average: SeedMean | None = None
+    worst_group: SeedMean | None = None
+    gap: SeedMean | None = None
+    eod: SeedMean | None = None
+    eod_signed: SeedMean | None = None
+
+
+class ComparisonRow(Part):
+    """One method: its runs, and its figures over all of them that did not fail."""
+
+    method: Words
+    title: Words
+    labels: Labels
+    gradient: Boolean
+    runs: Many[MethodRun | FailedRun]
+    candidates: Count | None = None
+    errors: Many[Words]
+    notes: Many[Words]
+    strategies: Many[Words]
+    figures: SeedMeans | None = None
+    as_published: SeedMeans | None = None
+    seconds: Number | None = None
+    seconds_in_all: Number | None = None
+    parameters: Number | None = None
+    peak_mb: Number | None = None
+
+    @property
+    def good_runs(self) -> list[MethodRun]:
+        """Runs that did not fail."""
+        return [run for run in self.runs if isinstance(run, MethodRun)]
+
+
+class PairedChange(Part):
+    """A difference, paired by rows, with its interval."""
+
+    difference: Number
+    low: Number
+    high: Number
+
+
+class Verdict(Part):
+    """FairerCLIP against the best of the ``others`` that see no more labels; changes are FairerCLIP minus that one."""
+
+    method: Words
+    title: Words
+    against: Words
+    against_title: Words
+    others: Count
+    worst_group: PairedChange
+    average: PairedChange
+
+
+class ComparedData(Part):
+    """What a comparison is about: the digest of the task, and which classes and attributes are looked at."""
+
+    digest: Words
+    classes: Many[Words]
+    sensitive: Many[Words]
+
+
+class ComparedTask(Part):
+    """The task of a comparison; ``rows`` are by split."""
+
+    name: Words
+    file: Words
+    simulated: Boolean
+    digest: Words
+    classes: Many[Words]
+    sensitive: Many[Words]
+    rows: Keyed[Count]
+
+
+class ComparisonSettings(Part):
+    """What the comparison was told; ``candidates`` is the most models that a method may choose from."""
+
+    seeds: Count
+    max_steps: Count
+    candidates: Count
+    chosen_by: Words
+
+
+class StudySoftware(Part):
+    """Versions of what made a study, when (UTC), and on how many cores; an early study has not all of them."""
+
+    fairerclip: Words | None = None
+    python: Words | None = None
+    numpy: Words | None = None
+    scipy: Words | None = None
+    scikit_learn: Words | None = Field(None, alias="scikit-learn")
+    date: Words | None = None
+    cores: Count | None = None
+
+    @classmethod
+    def now(cls) -> StudySoftware:
+        """What is running."""
+        return cls.model_validate({**made(), "cores": os.cpu_count()})
+
+
+class Comparison(Part):
+    """All methods on one task; ``left_out`` says by method why it is missing."""
+
+    format: Literal["fairerclip-comparison"] = FORMAT
+    version: Literal[2] = VERSION
+    task: ComparedTask
+    settings: ComparisonSettings
+    verdicts: Many[Verdict]
+    rows: Many[ComparisonRow]
+    left_out: Keyed[Words]
+    made: StudySoftware
+
+    @property
+    def data(self) -> ComparedData:
+        """What it is about."""
+        task = self.task
+        return ComparedData(digest=task.digest, classes=task.classes, sensitive=task.sensitive)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; without predictions, of which the reports hold the counts."""
+        runs = {"__all__": {"runs": {"__all__": {"predicted"}}}}
+        return self.model_dump(by_alias=True, exclude={"rows": runs})
+
+
+def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> None:
+    """Refuse a folder that could not be written, or, unless told to overwrite, that holds another comparison.
+
+    A comparison of an earlier version is of the same task where its ``task`` says so.
+    """
+    check_folder(folder, overwrite=True)
+    there = [folder / name for name in FILES if os.path.lexists(folder / name)]
+    if overwrite or not there:
+        return
+    why = "is not of this task"
+    try:
+        found = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_STORED)
+        task = found.get("task") if isinstance(found, dict) and found.get("format") == FORMAT else None
+        wanted = data.model_dump(mode="json")
+        if isinstance(task, dict) and {name: task.get(name) for name in wanted} == wanted:
+            return
+    except ResultsFileError:
+        why = "is not one that can be read"
+    raise OutputExistsError(f"{there[-1]} {why}; choose another folder or pass overwrite=True (--overwrite)")
+
+
+def write_comparison(
+    comparison: Comparison, document: Document, folder: Path, *, overwrite: bool = False
+) -> None:
+    """Write a comparison as HTML, Markdown and JSON into a folder, in place of an earlier one of the same task.
+
+    With ``overwrite``, in place of any. Other files there stay.
+    """
+    check_comparison(folder, comparison.data, overwrite=overwrite)
+    texts = (
+        document.to_html(),
+        document.to_markdown(),
+        json.dumps(comparison.as_dict(), indent=1, allow_nan=False),
+    )
+    forms = {name: text.encode() for name, text in zip(FILES, texts, strict=True)}
+    write_folder(folder, forms, overwrite=True)

@@ -1,0 +1,85 @@
+"""HSIC and KCC of representations with Y and S, and how large HSIC can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairerclip._util.numbers import number
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import hsic_bound
+from fairerclip.metrics.names import REPRESENTATION
+from fairerclip.report.result_table import Cell, Content, ResultTable
+from fairerclip.study.paper.accuracy import paper_parameters, published_table
+from fairerclip.study.paper.answers import InformationAnswer
+from fairerclip.study.paper.context import Context, Outcome, job
+from fairerclip.study.paper.fits import measure
+from fairerclip.study.paper.published import published
+from fairerclip.study.paper.task_source import SourceTask
+from fairerclip.study.workers import Failure
+
+MEASURES = ("hsic_y", "kcc_y", "hsic_s", "kcc_s")
+"""In the order of the published table."""
+
+
+def information(context: Context) -> Outcome:
+    """HSIC and KCC with Y and with S, of each encoder's embeddings and of what FairerCLIP makes of them."""
+    most = hsic_bound([0, 1])
+    largest = max(p.figures[name] for p in published("information") for name in ("hsic_y", "hsic_s"))
+    outcome = Outcome(
+        notes=[
+            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: of two groups it is {number(most, 2)} at most, "
+            f"whatever the embeddings, and less where the groups are unequal. The paper prints up to "
+            f"{number(largest, 4)}: its HSIC has another scale, and its figures compare with each other alone."
+        ]
+    )
+    limit, permutations = (100, 9) if context.options.quick else (500, 99)
+    lines: list[list[Content]] = []
+    wanted = context.tasks("waterbirds", "blond", "cheekbones")
+    jobs = [
+        job(
+            Experiment.of(one.task),
+            measure,
+            InformationAnswer,
+            f"{one.dataset}, information",
+            permutations=permutations,
+            max_rows=limit,
+            parameters=paper_parameters(context, one.dataset),
+        )
+        for one in wanted
+    ]
+    for one, answer in zip(wanted, context.run(jobs), strict=True):
+        if isinstance(answer, Failure):
+            lines.append([one.title, f"failed: {answer.error}", *[None] * 4])
+            continue
+        for stage in answer.stages:
+            measured = [getattr(stage, name) for name in MEASURES]
+            found = [m and Cell(m.value, "fine", m.low, m.high) for m in measured]
+            lines.append([one.title, stage.space, *found])
+        bounds = [Cell(answer.bounds.get(name), "fine") for name in MEASURES]
+        lines.append([one.title, "no representation can exceed", *bounds])
+        outcome.results[f"{one.dataset} {one.encoder}"] = answer
+        outcome.notes += _beyond(one, answer.bounds)
+    names = {name: REPRESENTATION[name].label for name in MEASURES}
+    columns = ["task", "representation", *names.values()]
+    note = (
+        f"[ ] 95 % intervals, over {limit} test rows at most. Both measures are biased upward on few rows and depend "
+        "on kernels that the paper does not state: compare figures of one table. FairerCLIP has labels and the paper's "
+        "preset for the dataset."
+    )
+    outcome.tables.append(ResultTable("Dependence of representations on Y and S", columns, lines, note, 2))
+    outcome.tables.append(published_table("information", names))
+    return outcome
+
+
+def _beyond(one: SourceTask, bounds: Mapping[str, float]) -> list[str]:
+    """Published HSIC on this dataset that is larger than ours can be on these rows."""
+    told = []
+    for name, bound in bounds.items():
+        above = [p for p in published("information", one.dataset) if p.figures[name] > bound]
+        figures = ", ".join(f"{number(p.figures[name], 4)} ({p.title})" for p in above)
+        if figures:
+            told.append(
+                f"{one.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows, whatever "
+                f"the embeddings are, and the paper prints {figures}."
+            )
+    return told

@@ -1,0 +1,113 @@
+"""Seconds of the chosen fit and of all that were tried, in a process with one core."""
+
+from __future__ import annotations
+
+from fairerclip._util.numbers import significant
+from fairerclip.experiment import Experiment
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.report.result_table import Cell, Content, ResultTable
+from fairerclip.study.paper.accuracy import ALIKE, GRADIENT, compared_rows, paper_parameters, published_table
+from fairerclip.study.paper.answers import FitAnswer, MethodRow
+from fairerclip.study.paper.context import Context, Outcome, job
+from fairerclip.study.paper.fits import QUICK_FEATURES, fit_tuned
+from fairerclip.study.paper.published import published
+from fairerclip.study.workers import Failure
+
+TIMED = ("probe", *GRADIENT, "fairerclip-target")
+COLUMNS = (
+    "method",
+    "D",
+    "seconds, one fit",
+    "seconds, all settings",
+    "learned numbers",
+    "memory, MB",
+    "published, s",
+)
+
+
+def training_time(context: Context) -> Outcome:
+    """Seconds of the chosen fit and of all that were tried, in a process with one core."""
+    outcome = Outcome(
+        notes=[
+            f"Training by gradient is stopped at the end of the epoch in which "
+            f"{significant(context.max_steps, 6)} batches have been learned from. Each run has one core; what else the "
+            "machine does slows it. Published seconds are of other rows and another machine. "
+            "FairerCLIP is timed with the paper's preset for the dataset, at its D, with our defaults, and with the "
+            "settings of our search."
+        ]
+    )
+    for one in context.tasks("waterbirds", "blond"):
+        experiment = Experiment.of(one.task)
+        timed = compared_rows(context, experiment, TIMED)
+        rows = [row for row in timed if not (row.method or "").endswith(ALIKE)]
+        rows += _untuned(context, experiment, one.dataset)
+        lines: list[list[Content]] = []
+        for row in rows:
+            beside = published("training-time", one.dataset, row.method)
+            told = next((p.figures["seconds"] for p in beside), None)
+            if row.error is not None:
+                lines.append([row.title, None, f"failed: {row.error}", *[None] * 3, told])
+                continue
+            seconds = [Cell(value, "seconds") for value in (row.seconds, row.seconds_in_all)]
+            sizes = [Cell(value, "whole") for value in (row.parameters, row.peak_mb)]
+            lines.append([row.title, _features(row), *seconds, *sizes, told])
+        title = f"{one.title}: {len(one.task.train)} training rows"
+        outcome.tables.append(ResultTable(title, COLUMNS, lines, "Memory is beyond what was there."))
+        outcome.results[f"{one.dataset} {one.encoder}"] = rows
+    outcome.tables.append(published_table("training-time", {"seconds": "seconds"}))
+    return outcome
+
+
+def _untuned(context: Context, experiment: Experiment, dataset: str) -> list[MethodRow]:
+    """One fit each, with labels, of the paper's preset and of our defaults; nothing is tried besides."""
+    small = {"n_features": QUICK_FEATURES} if context.options.quick else {}
+    wanted = {
+        "fairerclip": ("FairerCLIP as in the paper (fixed)", paper_parameters(context, dataset)),
+        "fairerclip-defaults": ("FairerCLIP, our defaults (fixed)", small),
+    }
+    jobs = [
+        job(
+            experiment,
+            fit_tuned,
+            FitAnswer,
+            f"{dataset}, {title}, timed",
+            parameters=parameters,
+            labels="target",
+            seed=0,
+            taus=None,
+            tau_zs=None,
+        )
+        for title, parameters in wanted.values()
+    ]
+    rows = []
+    for (method, (title, _)), answer in zip(wanted.items(), context.run(jobs), strict=True):
+        if isinstance(answer, Failure):
+            rows.append(MethodRow(method=method, title=title, labels="target", error=answer.error))
+            continue
+        rows.append(
+            MethodRow(
+                method=method,
+                title=title,
+                labels="target",
+                seconds=answer.seconds,
+                seconds_in_all=answer.seconds,
+                parameters=answer.learned,
+                peak_mb=answer.peak_mb,
+                n_features=answer.n_features,
+            )
+        )
+    return rows
+
+
+def _features(row: MethodRow) -> str | None:
+    """D of a row of FairerCLIP, of all seeds; a linear kernel has none."""
+    if not (row.method or "").startswith("fairerclip"):
+        return None
+    if row.n_features is not None:
+        return str(row.n_features)
+    ours = FairerCLIP().n_features
+    found = [
+        "linear kernel" if chosen.get("kernel") == "linear" else str(chosen.get("n_features", ours))
+        for chosen in row.chosen
+    ]
+    return "; ".join(dict.fromkeys(found))

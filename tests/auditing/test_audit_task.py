@@ -1,0 +1,338 @@
+"""The full audit of one task: every section against what it is computed from, and what a task may lack."""
+
+import json
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP
+from fairerclip.auditing.group_results import StageReport
+from fairerclip.auditing.results import check_results
+from fairerclip.auditing.run import STEPS, AuditOptions, audit_task, digest
+from fairerclip.data import Split, Variants, load_task, save_task, simulate
+from fairerclip.errors import LabelError, ParameterError, UntunedRankingWarning
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import retrieval_report
+from fairerclip.metrics.intervals import clopper_pearson
+from fairerclip.report.command import known_command
+from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
+
+FAST = {"n_features": 200, "random_state": 0}
+QUICK = AuditOptions(permutations=19, seeds=2)
+
+
+def small(name, **options):
+    return simulate(name, seed=1, scale=0.1, width=48, **options)
+
+
+def run_audit(task, options=QUICK, sensitive=None, classes=None, model=True, **more):
+    experiment = Experiment.of(task, sensitive, classes)
+    model = FairerCLIP(**FAST) if model is True else model
+    return experiment, *audit_task(experiment, options, model=model, **more)
+
+
+@pytest.fixture(scope="module")
+def birds():
+    return run_audit(small("waterbirds"))
+
+
+@pytest.fixture(scope="module")
+def objects():
+    return run_audit(small("multiclass"))
+
+
+def test_every_section_is_there_and_valid(birds):
+    _, results, model = birds
+    assert all(section is not None for _, section in results)
+    document = json.loads(json.dumps(results.model_dump(by_alias=True), allow_nan=False))
+    assert check_results(document, exact=True) == results
+    assert results.model.tau == model.tau
+    assert len(results.verdict) >= 3
+
+
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_groups_are_those_of_the_predictions(which, request):
+    experiment, results, model = request.getfixturevalue(which)
+    test = experiment.task.test
+    before, after = experiment.zero_shot(test), model.predict(test.X)
+    section = results.groups
+    assert section.before == StageReport.model_validate(experiment.report(test, before).as_dict())
+    assert section.after == StageReport.model_validate(experiment.report(test, after).as_dict())
+    y, s = experiment.labels(test)
+    for group in section.group_changes:
+        here = (y == group.y) & (s == group.s)
+        assert group.n == here.sum()
+        change = (after[here] == group.y).mean() - (before[here] == group.y).mean()
+        assert group.difference == pytest.approx(change)
+        assert group.low <= change <= group.high
+
+
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_the_plane_counts_every_group_at_every_point(which, request):
+    experiment, results, chosen = request.getfixturevalue(which)
+    plane, val = results.plane, experiment.task.val
+    y, s = experiment.labels(val)
+    assert len(plane.points) == len(plane.taus) * len(plane.tau_zs) * len(plane.criteria)
+    model = experiment.fit(FairerCLIP(**chosen.get_params()), "target")
+    for place in (0, len(plane.points) // 2, plane.chosen):
+        point = plane.points[place]
+        path = model.path(point.tau, point.tau_z, criterion=point.criterion)
+        predicted = path.model(0).predict(val.X)
+        for group, correct in zip(plane.groups, point.correct, strict=True):
+            here = (y == group.y) & (s == group.s)
+            assert group.n == here.sum()
+            assert correct == (predicted[here] == group.y).sum()
+        report = experiment.report(val, predicted)
+        assert point.average == pytest.approx(report.average)
+        assert point.worst_group == pytest.approx(report.worst.accuracy)
+        assert point.eod == pytest.approx(report.eod)
+    for place, (group, known) in enumerate(zip(plane.groups, plane.intervals, strict=True)):
+        seen = {p.correct[place] for p in [*plane.points, plane.baseline]}
+        assert {int(k) for k in known} == seen
+        for k, ends in known.items():
+            low, high = clopper_pearson(int(k), group.n, 0.95)
+            assert ends == pytest.approx([float(low), float(high)])
+    zero_shot = experiment.report(val, experiment.zero_shot(val))
+    assert plane.baseline.average == pytest.approx(zero_shot.average)
+    assert plane.one_curve is (which == "birds")
+
+
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_the_model_is_what_tune_gives_and_its_point_is_marked(which, request):
+    experiment, results, model = request.getfixturevalue(which)
+    tuned = experiment.tune(FairerCLIP(**FAST), "target")
+    assert tuned.get_params() == model.get_params()
+    val, test, plane = experiment.task.val, experiment.task.test, results.plane
+    np.testing.assert_array_equal(tuned.predict(test.X), model.predict(test.X))
+    point = plane.points[plane.chosen]
+    assert (point.tau, point.tau_z, point.criterion) == (tuned.tau, tuned.tau_z, tuned.criterion)
+    assert point.worst_group == experiment.report(val, tuned.predict(val.X)).worst.accuracy
+    assert (plane.chosen_by, results.settings.chosen_on) == ("expected worst group", "val")
+
+
+@pytest.mark.parametrize(
+    ("labels", "tuned"),
+    [
+        ("target", None),
+        ("none", None),
+        ("target", {**AS_ZERO_SHOT, "tau": 0.0, "offsets": [0.0, 0.0123]}),
+        ("none", {**AS_ORTHOGONAL, "tau": 0.5, "criterion": "conditional"}),
+        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 1.0}, "gamma": 3e-4, "refine": True}),
+    ],
+    ids=["tuned", "tuned without labels", "zero-shot with offsets", "orthogonal prompts", "weights by class"],
+)
+def test_the_command_fits_the_point_that_is_picked(labels, tuned, run, tmp_path, monkeypatch):
+    task = small("waterbirds")
+    if tuned is not None:  # whatever the search likes best
+        monkeypatch.setattr(
+            Experiment, "tune", lambda self, model, labels, _: self.fit(model.set_params(**tuned), labels)
+        )
+    monkeypatch.chdir(tmp_path)  # commands name the file without its folder: pages travel
+    file = save_task(task, tmp_path / "birds & co.npz")
+    options = replace(QUICK, labels=labels, source=str(file), seeds=1)
+    experiment, results, model = run_audit(task, options)
+    plane, val = results.plane, experiment.task.val
+    y, s = experiment.labels(val)
+    for place in (1, plane.chosen):
+        point = plane.points[place]
+        command = plane.command
+        for name in ("tau", "tau_z", "criterion"):
+            command = command.replace("{" + name + "}", str(getattr(point, name)))
+        words = shlex.split(command)
+        assert words[:2] == ["fairerclip", "fit"]
+        assert "--no-tune" in words
+        assert known_command(command) == command  # else a page would not show it
+        words[words.index("MODEL")] = str(tmp_path / f"model-{place}")
+        code, _, err = run(*words[1:])
+        assert code == 0, err
+        predicted = FairerCLIP.load(tmp_path / f"model-{place}").predict(val.X)
+        found = [int((predicted[(y == g.y) & (s == g.s)] == g.y).sum()) for g in plane.groups]
+        assert found == list(point.correct)
+    words = shlex.split(results.model.command)
+    words[words.index("MODEL")] = str(tmp_path / "chosen")
+    assert run(*words[1:])[0] == 0
+    again = FairerCLIP.load(tmp_path / "chosen")
+    assert again.get_params() == model.get_params()
+    assert (again.predict(task.test.X) == model.predict(task.test.X)).all()
+
+
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_pictures_count_every_row_once(which, request):
+    experiment, results, model = request.getfixturevalue(which)
+    n = len(experiment.task.test)
+    for stage in ("before", "after"):
+        histogram = getattr(results.scores, stage)
+        assert sum(sum(group.counts) for group in histogram.groups) == n
+        assert min(abs(edge) for edge in histogram.edges) < 1e-9  # the threshold is an edge
+        picture = getattr(results.picture, stage)
+        assert sum(cell[3] for cell in picture.cells) == n
+        for number, group in enumerate(results.picture.groups):
+            assert sum(cell[3] for cell in picture.cells if cell[2] == number) == group.n
+    # Right of the threshold is the second class of two; of more, a row that is classified correctly.
+    histogram, edges = results.scores.after, np.array(results.scores.after.edges)
+    right = sum(int(np.array(g.counts)[edges[:-1] >= -1e-9].sum()) for g in histogram.groups)
+    predicted = model.predict(experiment.task.test.X)
+    y, _ = experiment.labels(experiment.task.test)
+    assert right == ((predicted == experiment.classes[1]) if which == "birds" else (predicted == y)).sum()
+
+
+def test_retrieval_is_of_cosines_before_and_scores_after(objects):
+    experiment, results, model = objects
+    section, test = results.retrieval, experiment.task.test
+    k = section.k
+    y, s = experiment.labels(test)
+    relevant = y[:, None] == np.array(experiment.classes)
+    order = [model.classes_.tolist().index(name) for name in experiment.classes]
+    for stage, scores in (("before", experiment.cosines(test.X)), ("after", model.scores(test.X)[:, order])):
+        found = retrieval_report(scores, s, k, relevant=relevant, random_state=5)
+        for query, ranked in zip(section.queries, found.queries, strict=True):
+            assert getattr(query, stage).max_skew.value == pytest.approx(ranked.figures.max_skew.value)
+            assert getattr(query, stage).counts == pytest.approx(list(ranked.counts))
+            top = np.argsort(-scores[:, section.queries.index(query)], kind="stable")[:k]
+            precision = relevant[top, section.queries.index(query)].mean()
+            assert getattr(query, stage).precision.value == pytest.approx(precision, abs=2 / k)
+
+
+def test_spread_over_seeds_is_of_fits_with_other_seeds(birds):
+    experiment, results, model = birds
+    test = experiment.task.test
+    averages = []
+    for seed in (0, 1):
+        again = FairerCLIP(**{**model.get_params(), "random_state": seed})
+        experiment.fit(again, "target")
+        averages.append(experiment.report(test, again.predict(test.X)).average)
+    spread = results.groups.seeds
+    assert spread.n == 2
+    average = next(f for f in spread.figures if f.figure == "average")
+    assert average.mean == pytest.approx(np.mean(averages))
+    assert average.sd == pytest.approx(np.std(averages, ddof=1))
+
+
+def test_a_gallery_without_classes_is_audited_by_its_rankings():
+    _, results, _ = run_audit(small("gallery"), replace(QUICK, labels="none"), ["sex"])
+    assert results.groups is results.plane is results.scores is results.picture is None
+    assert results.wording is None
+    assert len(results.retrieval.queries) == 10
+    assert results.retrieval.mean.after is not None
+    assert "MaxSkew" in results.verdict[0]
+    assert "MaxSkew" in results.verdict[1]
+
+
+def test_several_attributes_are_crossed_and_probed_apart():
+    with pytest.warns(UntunedRankingWarning, match="one sensitive attribute, not for 2"):
+        _, results, _ = run_audit(
+            small("gallery"), replace(QUICK, labels="none"), ["sex", "race"], ["good", "evil"]
+        )
+    assert len(results.retrieval.groups) == 14
+    assert {probe.attribute for probe in results.probes} == {"sex", "race"}
+    assert "--sensitive sex,race --classes good,evil" in results.model.command
+
+
+def test_before_only_fits_nothing():
+    _, results, model = run_audit(small("waterbirds"), model=None)
+    assert model is results.model is results.plane is None
+    assert results.groups.after is results.groups.changes is None
+    assert {probe.stage for probe in results.probes} == {"before"}
+    assert results.verdict[1].startswith("No mitigated model was looked at; `--mitigate` fits one")
+
+
+def test_a_given_model_is_taken_as_it_is():
+    task = small("waterbirds")
+    experiment = Experiment.of(task)
+    model = FairerCLIP(**FAST, tau=0.3)
+    experiment.fit(model, "target")
+    results, after = audit_task(experiment, QUICK, model=model, fitted=True)
+    assert after is model
+    assert results.model.source == "given"
+    assert results.plane is results.groups.seeds is None
+    assert results.groups.after.average == pytest.approx(
+        experiment.report(task.test, model.predict(task.test.X)).average
+    )
+    s = task.train.sensitive()
+    other = FairerCLIP(**FAST).fit(task.train.X, np.where(task.train.y, "a", "b"), sensitive_features=s)
+    with pytest.raises(LabelError, match="does not know"):
+        audit_task(experiment, QUICK, model=other, fitted=True)
+
+
+def test_without_validation_labels_nothing_is_chosen():
+    task = small("waterbirds")
+    del task.splits["val"]
+    _, results, model = run_audit(task, model=FairerCLIP(**FAST, tau=0.6))
+    assert results.settings.chosen_on is None
+    plane = results.plane
+    assert (plane.split, plane.chosen_by) == ("test", "given")
+    point = plane.points[plane.chosen]
+    assert (point.tau, point.tau_z) == (model.tau, model.tau_z) == (0.6, 0.7)
+
+
+def test_without_prompts_there_is_no_before():
+    task = replace(small("waterbirds"), text_target=None, variants=None)
+    _, results, _ = run_audit(task)
+    assert results.groups.before is results.retrieval is results.wording is None
+    assert results.groups.after is not None
+    assert results.scores.before is None
+    assert results.verdict[0].startswith("FairerCLIP is right")
+    assert results.verdict[1] == "There is no zero-shot ranking or classifier to compare the model with."
+
+
+def test_rows_without_labels_are_left_out():
+    task = small("waterbirds")
+    test = task.test
+    y = test.y.copy()
+    y[:5] = -1
+    task.splits["test"] = Split(test.X, y, test.s)
+    _, results, _ = run_audit(task, model=None)
+    assert results.groups.before.n == len(test) - 5
+    assert results.groups.before.dropped == 5
+    assert results.retrieval.n == len(test) - 5
+
+
+def test_wordings_of_the_task_or_given_ones_are_compared():
+    task = small("waterbirds")
+    _, results, _ = run_audit(task, model=None)
+    assert len(results.wording.templates) >= len(task.variants.templates)
+    given = np.stack([task.text_target, task.text_target[::-1]])
+    options = replace(QUICK, wordings=(given, ("as they are", "the other way round")))
+    _, results, _ = run_audit(task, options, model=None)
+    by_name = {row.template: row for row in results.wording.templates}
+    average = results.groups.before.average
+    assert by_name["as they are"].average.value == pytest.approx(average)
+    assert by_name["the other way round"].average.value == pytest.approx(1 - average)
+
+
+def test_names_from_files_are_carried_as_they_are():
+    task = small("waterbirds")
+    hostile = "<script>alert(1)</script>\u202e\n=1+1"
+    task = replace(task, name=hostile, class_names=(hostile, "b|`c`"))
+    _, results, _ = run_audit(task)
+    assert results.task.name == hostile
+    assert hostile in results.groups.before.classes
+
+
+def test_the_digest_is_of_the_data_not_of_the_file(tmp_path):
+    task = small("waterbirds")
+    copies = [load_task(save_task(task, tmp_path / name)) for name in ("a.npz", "b.safetensors", "folder")]
+    assert {digest(copy) for copy in copies} == {digest(task)}
+    task.test.y[0] = 1 - task.test.y[0]
+    assert digest(task) != digest(copies[0])
+
+
+def test_progress_counts_every_step():
+    seen = []
+    run_audit(small("waterbirds"), model=None, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(k, len(STEPS)) for k in range(1, len(STEPS) + 1)]
+
+
+def test_what_cannot_be_audited_is_said():
+    task = small("waterbirds")
+    bare = replace(task, splits={"test": Split(task.test.X, task.test.y)}, sensitive={})
+    with pytest.raises(LabelError, match="no groups to look at"):
+        audit_task(Experiment.of(bare), QUICK)
+    task.splits["val"] = Split(task.val.X, task.val.y)
+    with pytest.raises(LabelError, match="val split has no sensitive labels"):
+        audit_task(Experiment.of(task), replace(QUICK, split="val"))
+    with pytest.raises(ParameterError, match="seeds"):
+        audit_task(Experiment.of(task), replace(QUICK, seeds=0))
+    assert isinstance(task.variants, Variants)

@@ -1,0 +1,204 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fairerclip.encoders.loading
+from fairerclip.auditing.many_models import KnownModel, audit_tasks, draw, read_models
+from fairerclip.data import load_task, save_task, simulate
+from fairerclip.data.prompts import load_prompts
+from fairerclip.data.provenance import Provenance
+from fairerclip.data.task_files import task_files
+from fairerclip.data.writer import StoreWriter
+from fairerclip.encoders import ModelChoice
+from fairerclip.errors import LabelError, ParameterError, TaskFileError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One dataset through three models: the same rows, other embeddings."""
+    root = tmp_path_factory.mktemp("models")
+    for seed, name in enumerate(("small", "medium", "large")):
+        save_task(simulate("waterbirds", scale=0.1, width=48, seed=seed), root / f"{name}.npz")
+    return root
+
+
+def test_models_stand_side_by_side_with_the_best_worst_group_first(folder):
+    rows = audit_tasks(task_files([folder]))
+    assert {row.label for row in rows} == {"small", "medium", "large"}
+    worst = [row.report.worst.accuracy for row in rows]
+    assert worst == sorted(worst, reverse=True)
+
+
+def test_many_models_as_json_and_plot(run, folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    about = {
+        "small": {"label": "RN50", "parameters": 1e8, "data": "WIT"},
+        "large": {"parameters": 4e8, "data": "LAION"},
+    }
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    code, out, _ = run(
+        "audit", folder, "--about", tmp_path / "about.json", "--plot", tmp_path / "a.png", "--json"
+    )
+    assert code == 0
+    models = {m["model"]: m for m in json.loads(out)["models"]}
+    assert models["RN50"]["parameters"] == 1e8
+    assert models["large"]["data"] == "LAION"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_hostile_label_is_drawn_as_text(folder, tmp_path):
+    pytest.importorskip("matplotlib")
+    about = {"small": KnownModel(label="$\\frac{1}{0}$ <script>", data="<b>")}
+    draw(audit_tasks(task_files([folder]), about=about), tmp_path / "a.svg")
+    assert "<script>" not in (tmp_path / "a.svg").read_text()
+
+
+def test_models_over_other_rows_are_not_compared(folder, tmp_path):
+    save_task(simulate("waterbirds", scale=0.05, width=48), tmp_path / "other.npz")
+    with pytest.raises(LabelError, match="cannot be compared"):
+        audit_tasks([folder / "small.npz", tmp_path / "other.npz"])
+
+
+def test_models_over_rows_of_other_ids_are_not_compared(tmp_path):
+    task = simulate("waterbirds", scale=0.05, width=48)
+    for name in ("a", "b"):
+        ids = np.array([f"{name}{i}" for i in range(len(task.test))])
+        save_task(replace(task, splits={"test": replace(task.test, ids=ids)}), tmp_path / f"{name}.npz")
+    with pytest.raises(LabelError, match="same rows"):
+        audit_tasks([tmp_path / "a.npz", tmp_path / "b.npz"])
+
+
+def test_what_cannot_be_audited_is_said(run, folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TaskFileError, match="holds no task"):
+        task_files([tmp_path / "empty"])
+    save_task(simulate("gallery", scale=0.1, width=48), tmp_path / "g.npz")
+    with pytest.raises(LabelError, match="no split has both"):
+        audit_tasks([tmp_path / "g.npz"], ["sex"])
+    with pytest.raises(ParameterError, match="a plot ends in"):
+        draw(audit_tasks([folder / "small.npz"]), tmp_path / "a.gif")
+    (tmp_path / "bad.json").write_text('{"small": {"colour": 1}}')
+    with pytest.raises(TaskFileError, match="label, parameters, data"):
+        read_models(tmp_path / "bad.json")
+    for size in ("many", -5, True):
+        (tmp_path / "bad.json").write_text(json.dumps({"small": {"parameters": size}}))
+        with pytest.raises(TaskFileError, match="a number above 0"):
+            read_models(tmp_path / "bad.json")
+    with pytest.raises(ParameterError, match="smal, but there is no task"):
+        audit_tasks([folder / "small.npz"], about={"smal": KnownModel()})
+    for text in ("{", '{"small": {"parameters": NaN}}', '{"small": {}, "small": {}}'):
+        (tmp_path / "worse.json").write_text(text)
+        with pytest.raises(TaskFileError, match="expected (JSON|finite numbers|each key once)"):
+            read_models(tmp_path / "worse.json")
+    code, _, err = run("audit", tmp_path / "missing.npz")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+    assert np.isfinite(audit_tasks([folder / "small.npz"], split="val")[0].report.average)
+
+
+def test_a_dataset_through_several_models_from_the_command_line(run, tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    root = tmp_path / "birds"
+    (root / "bird").mkdir(parents=True)
+    lines = ["img_id,img_filename,y,split,place,place_filename"]
+    for i in range(24):
+        image.new("RGB", (8, 8), (i * 10, 5 * i, 0)).save(root / "bird" / f"{i}.jpg")
+        lines.append(f"{i},bird/{i}.jpg,{i % 2},2,{(i // 2) % 2},p.jpg")
+    (root / "metadata.csv").write_text("\n".join(lines))
+
+    class Random:
+        width = 6
+
+        def __init__(self, name):
+            self.name = name
+            self.provenance = Provenance(name, None, "none", "test", True, 6)
+            self._map = np.random.default_rng(len(name)).normal(size=(3 * 64, 6))
+
+        def preprocess(self, picture):
+            return np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) - 100
+
+        def encode_images(self, pixels):
+            Z = pixels.reshape(len(pixels), -1) @ self._map
+            return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+
+        def encode_text(self, prompts):
+            Z = np.stack([np.random.default_rng(sum(p.encode())).normal(size=6) for p in prompts])
+            return (Z / np.linalg.norm(Z, axis=1, keepdims=True)).astype(np.float32)
+
+    monkeypatch.setattr(fairerclip.encoders.loading, "load", lambda name, **options: Random(name))
+    arguments = ("audit", "--dataset", "waterbirds", "--root", root, "--work", tmp_path / "w")
+    models = ("--model", "open_clip:A", "--model", "open_clip:BB", "--json")
+    code, out, err = run(*arguments, *models)
+    assert code == 0, err
+    assert {m["model"] for m in json.loads(out)["models"]} == {"open_clip-A", "open_clip-BB"}
+    assert "were published" in err
+    before = (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns
+    mine = {"name": "m", "version": 1, "source": {"kind": "ours", "citation": "test"}}
+    mine |= {"classes": {"landbird": ["x"], "waterbird": ["y"]}}
+    (tmp_path / "p.json").write_text(json.dumps(mine))
+    assert run(*arguments, *models, "--prompts", tmp_path / "p.json")[0] == 0
+    assert load_task(tmp_path / "w" / "open_clip-A.npz").target_prompts == ("x", "y")  # today's prompts
+    assert (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns == before
+    code, _, err = run(*arguments, "--model", "open_clip:A", "--model", "open_clip:A")
+    assert code == 2
+    assert "share a file" in err
+    assert run(*arguments, "--stores", tmp_path / "w", "--prompts", tmp_path / "p.json", "--json")[0] == 0
+
+
+def test_a_folder_of_stores_is_audited(run, tmp_path):
+    sentences = load_prompts("waterbirds").all_prompts()
+    root = tmp_path / "birds"
+    root.mkdir()
+    lines = ["img_id,img_filename,y,split,place,place_filename"]
+    lines += [f"{i},bird/{i}.jpg,{i % 2},2,{(i // 2) % 2},p.jpg" for i in range(24)]
+    (root / "metadata.csv").write_text("\n".join(lines))
+    for seed, name in enumerate(("one", "two")):
+        rng = np.random.default_rng(seed)
+        with StoreWriter(tmp_path / "stores" / name, width=6, provenance=None) as writer:
+            writer.append([f"bird/{i}.jpg" for i in range(24)], rng.normal(size=(24, 6)).astype(np.float32))
+            writer.write_text(sentences, rng.normal(size=(len(sentences), 6)).astype(np.float32))
+            writer.finish()
+    arguments = ("audit", "--dataset", "waterbirds", "--root", root, "--work", tmp_path / "w")
+    code, out, err = run(*arguments, "--stores", tmp_path / "stores", "--json")
+    assert code == 0, err
+    assert {m["model"] for m in json.loads(out)["models"]} == {"one", "two"}
+    code, _, err = run(*arguments, "--stores", tmp_path / "w")
+    assert code == 2
+    assert "holds no store" in err
+
+
+def test_wrong_calls_of_audit_are_one_line(run, folder, tmp_path):
+    for arguments in (
+        (),
+        (folder, "--dataset", "waterbirds"),
+        ("--dataset", "waterbirds"),
+        (
+            "--dataset",
+            "waterbirds",
+            "--root",
+            tmp_path,
+            "--work",
+            tmp_path,
+            "--model",
+            "A",
+            "--stores",
+            tmp_path,
+        ),
+        ("--dataset", "birds", "--root", tmp_path, "--work", tmp_path, "--model", "A"),
+        (folder, "--plot", tmp_path / "a.gif"),
+        (folder, "--model", "A"),
+    ):
+        code, _, err = run("audit", *arguments)
+        assert code == 2
+        assert len(err.strip().splitlines()) == 1, err
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("open_clip:ViT-B-32", "open_clip-ViT-B-32"), ("ViT-L/14", "ViT-L-14")]
+)
+def test_a_model_has_the_name_of_a_file(model, name):
+    assert ModelChoice(model).file_name == name
+    with pytest.raises(ParameterError, match="not the name"):
+        _ = ModelChoice("open_clip:..").file_name

@@ -1,0 +1,218 @@
+"""Probes read what is there, do not read what is not, and say how sure they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip.auditing.sections.probes import CROSSED, KINDS, audit_probes, probe_sensitive
+from fairerclip.data import simulate
+from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.experiment import Experiment
+from fairerclip.metrics.intervals import mover
+
+
+def noise(n=300, p=10, seed=3):
+    return np.random.default_rng(seed).normal(size=(n, p))
+
+
+def labels(n=300, values=2, seed=11):
+    return np.random.default_rng(seed).integers(values, size=n)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attribute_that_is_in_the_embeddings_is_read_perfectly(kind):
+    X, s = noise(), labels()
+    X[:, 4] = 6.0 * s + 0.1 * X[:, 4]
+    probe = probe_sensitive(X, s, kind=kind)
+    assert probe.value > 0.99
+    assert probe.low > 0.95
+    assert (probe.chance, probe.n, probe.folds) == (0.5, 300, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_attribute_that_is_not_there_is_read_at_chance(kind, seed):
+    probe = probe_sensitive(noise(seed=seed), labels(seed=seed + 20), kind=kind)
+    assert probe.low < 0.5 < probe.high
+    assert probe.high - probe.low < 0.2
+
+
+def test_intervals_at_chance_miss_about_as_seldom_as_they_say():
+    missed = narrow = 0
+    for seed in range(100):
+        probe = probe_sensitive(noise(200, 8, seed), labels(200, 2, seed + 500), random_state=seed)
+        missed += not probe.low <= 0.5 <= probe.high
+        narrow += abs(probe.value - 0.5) > (probe.value - probe.low) / CROSSED
+    assert missed <= 11  # 5 expected; more than 11 has a probability below 1 %
+    assert narrow > missed  # the widening is needed
+
+
+def test_the_interval_is_that_of_independent_recalls_widened_for_crossing():
+    X, s = noise(), labels()
+    X[:, 0] += s
+    probe = probe_sensitive(X, s)
+    right, n = [right for _, right, _ in probe.recalls], [n for _, _, n in probe.recalls]
+    low, high = mover([0.5, 0.5], right, n, 0.95)
+    assert probe.value == pytest.approx(np.mean(np.divide(right, n)))
+    assert probe.low == pytest.approx(probe.value - CROSSED * (probe.value - low))
+    assert probe.high == pytest.approx(probe.value + CROSSED * (high - probe.value))
+    wider = probe_sensitive(X, s, confidence=0.99)
+    assert wider.low < probe.low < probe.high < wider.high
+
+
+def test_the_figure_is_the_mean_of_recalls_and_not_swayed_by_a_large_value():
+    rng = np.random.default_rng(8)
+    s = np.repeat([0, 1], [950, 50])
+    probe = probe_sensitive(rng.normal(size=(1000, 5)), s)
+    assert probe.low < 0.5 < probe.high  # an unbalanced accuracy would be 0.95
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_may_be_many_and_text(kind):
+    s = np.array(["red", "green", "blue", "grey"])[labels(400, 4)]
+    X = noise(400)
+    X[:, :4] += 5.0 * (s[:, None] == np.unique(s))
+    probe = probe_sensitive(X, s, kind=kind)
+    assert probe.chance == 0.25
+    assert probe.value > 0.97
+    assert [name for name, _, _ in probe.recalls] == ["blue", "green", "grey", "red"]
+    chance = probe_sensitive(noise(400, seed=9), s, kind=kind)
+    assert chance.low < 0.25 < chance.high
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("smallest", [2, 3, 4])
+def test_small_groups_take_fewer_folds_and_have_wide_intervals(kind, smallest):
+    s = np.repeat([0, 1], [100, smallest])
+    probe = probe_sensitive(noise(len(s)), s, kind=kind)
+    assert probe.folds == smallest
+    assert probe.high - probe.low > 0.25
+
+
+def test_a_group_of_one_row_and_an_attribute_of_one_value_are_refused():
+    with pytest.raises(LabelError, match="'1' has a single row"):
+        probe_sensitive(noise(11), np.repeat([0, 1], [10, 1]))
+    with pytest.raises(LabelError, match="two values"):
+        probe_sensitive(noise(10), np.zeros(10, dtype=int))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_column_is_enough(kind):
+    s = labels()
+    x = 3.0 * s + noise(300, 1)[:, 0]
+    assert probe_sensitive(x[:, None], s, kind=kind).value == pytest.approx(0.93, abs=0.05)
+
+
+def test_the_kernel_probe_reads_one_column_where_the_linear_one_cannot():
+    x = noise(600, 1)
+    s = (np.abs(x[:, 0]) > 0.67).astype(int)
+    assert probe_sensitive(x, s, kind="linear").value < 0.6
+    assert probe_sensitive(x, s, kind="kernel").low > 0.9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_constant_columns_say_nothing(kind):
+    X, s = noise(), labels()
+    X[:, 0] += 2.0 * s
+    padded = np.hstack([X, np.full((300, 1), 1e6 / 3), np.zeros((300, 2))])
+    assert probe_sensitive(padded, s, kind=kind) == probe_sensitive(X, s, kind=kind)
+    assert probe_sensitive(np.full((300, 2), 0.1), s, kind=kind).value == 0.5
+
+
+def erase_linearly(X, s, fitted_on):
+    """Project out, in whitened coordinates, the direction in which the means of two values differ."""
+    A, t = fitted_on
+    mean = A.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(A.T))
+    whiten, colour = vectors / np.sqrt(values) @ vectors.T, vectors * np.sqrt(values) @ vectors.T
+    direction = whiten @ (A[t == 1].mean(axis=0) - A[t == 0].mean(axis=0))
+    direction /= np.linalg.norm(direction)
+    Z = (X - mean) @ whiten
+    return (Z - np.outer(Z @ direction, direction)) @ colour + mean
+
+
+def test_after_linear_erasure_only_the_kernel_probe_reads():
+    rng = np.random.default_rng(21)
+    s = rng.integers(2, size=6000)
+    X = rng.normal(size=(6000, 6))
+    X[:, 0] += 1.5 * s
+    X[:, 1] *= 1 + 1.5 * s  # the spread, too, depends on s
+    fit, held = slice(0, 4000), slice(4000, None)
+    after = erase_linearly(X[held], s[held], (X[fit], s[fit]))
+    assert probe_sensitive(X[held], s[held], kind="linear").low > 0.7
+    linear, kernel = (probe_sensitive(after, s[held], kind=kind) for kind in KINDS)
+    assert linear.low < 0.5 < linear.high
+    assert kernel.low > 0.6
+
+
+def test_many_rows_are_subsampled_and_small_values_kept_whole():
+    s = np.repeat([0, 1, 2], [5000, 2000, 40])
+    X = noise(len(s), 3)
+    X[:, 0] += 10 * s
+    probe = probe_sensitive(X, s, max_rows=1000)
+    assert [n for _, _, n in probe.recalls] == [480, 480, 40]
+    assert probe.n == 1000
+    assert probe_sensitive(X, s, max_rows=1000) == probe
+    assert probe_sensitive(X, s, max_rows=5).n == 6  # two of each at least
+
+
+def test_equal_seeds_give_equal_probes_and_others_other_folds():
+    X, s = noise(), labels()
+    assert probe_sensitive(X, s, kind="kernel") == probe_sensitive(X, s, kind="kernel")
+    assert probe_sensitive(X, s, random_state=1) != probe_sensitive(X, s, random_state=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"kind": "cubic"}, ParameterError),
+        ({"folds": 1}, ParameterError),
+        ({"confidence": 1.0}, ParameterError),
+        ({"max_rows": 1}, ParameterError),
+        ({"s": labels(299)}, ShapeError),
+        ({"X": noise()[:, 0]}, ShapeError),
+        ({"X": noise()[:, :0]}, ShapeError),
+        ({"X": noise().astype(str)}, ShapeError),
+        ({"X": np.where(noise() > 2, np.nan, 0.0)}, NonFiniteError),
+    ],
+)
+def test_bad_input_is_named(change, error):
+    given = {"X": noise(), "s": labels(), **change}
+    with pytest.raises(error):
+        probe_sensitive(given.pop("X"), given.pop("s"), **given)
+
+
+def test_an_audit_probes_each_attribute_before_and_after():
+    task = simulate("gallery", scale=0.05, width=64)
+    experiment = Experiment.of(task, ["sex", "race"])
+    rows = task.test
+    entries, notes = audit_probes(experiment, rows, {"before": rows.X, "after": rows.X[:, :1]})
+    assert notes == []
+    assert [(e.attribute, e.stage, e.probe) for e in entries] == [
+        (attribute, stage, kind)
+        for attribute in ("sex", "race")
+        for stage in ("before", "after")
+        for kind in ("linear", "kernel")
+    ]
+    by = {(e.attribute, e.stage, e.probe): e for e in entries}
+    assert by["sex", "before", "linear"].low > by["sex", "after", "linear"].high
+
+
+def test_an_audit_says_what_it_could_not_probe():
+    task = simulate("gallery", scale=0.02, width=64)
+    experiment = Experiment.of(task, ["sex", "race"])
+    sex = np.zeros(len(task.test), dtype=np.int64)
+    sex[0] = 1
+    rows = replace(task.test, s={"sex": sex})
+    entries, notes = audit_probes(experiment, rows, {"before": rows.X})
+    assert entries is None
+    assert ["'male' has a single row" in notes[0], "no labels of race" in notes[1]] == [True, True]
+
+
+def test_rows_without_a_label_are_left_out():
+    task = simulate("waterbirds", scale=0.05, width=64)
+    rows = task.test
+    hidden = np.where(np.arange(len(rows)) % 3 == 0, -1, rows.s["s"])
+    entries, _ = audit_probes(Experiment.of(task), replace(rows, s={"s": hidden}), {"before": rows.X})
+    assert {entry.n for entry in entries} == {int((hidden >= 0).sum())}

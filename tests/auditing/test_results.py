@@ -1,0 +1,365 @@
+"""Results of an audit as typed objects: what is written and read, and what is refused."""
+
+import copy
+import importlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from fairerclip.auditing import results as results_module
+from fairerclip.auditing.group_results import present_stages
+from fairerclip.auditing.results import AuditResults, check_results, read_results, write_results
+from fairerclip.errors import OutputExistsError, ResultsFileError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "docs" / "results.schema.json"
+sys.path.append(str(ROOT / "tests" / "report"))
+sample = importlib.import_module("sample")
+SAMPLES = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only"]
+
+
+@pytest.fixture(scope="module")
+def document():
+    return sample.two_class(taus=4, tau_zs=2)
+
+
+def as_document(results):
+    """Results as JSON has them."""
+    return json.loads(json.dumps(results.model_dump(by_alias=True)))
+
+
+def without_nulls(value):
+    """A key that is null and one that is absent are the same."""
+    if isinstance(value, dict):
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_is_written_is_read_back(name, tmp_path):
+    document = getattr(sample, name)()
+    results = check_results(document)
+    assert without_nulls(as_document(results)) == without_nulls(document)
+    path = write_results(results, tmp_path / "results.json")
+    assert read_results(path) == read_results(tmp_path) == results
+
+
+def test_the_file_can_be_compared_line_by_line(document, tmp_path):
+    other = set_at(document, ("plane", "points", 3, "eod"), 0.125)
+    documents = enumerate((document, other))
+    paths = [write_results(check_results(given), tmp_path / f"{i}.json") for i, given in documents]
+    one, two = (path.read_text().splitlines() for path in paths)
+    assert len(one) == len(two)
+    assert sum(a != b for a, b in zip(one, two, strict=True)) == 1
+    assert max(map(len, one)) < 300
+    assert len(one) < 2500
+
+
+def test_whole_numbers_keep_their_form(document, tmp_path):
+    document = set_at(document, ("made", "seconds"), 3)
+    document = set_at(document, ("scores", "before", "threshold"), 0.0)
+    text = write_results(check_results(document), tmp_path / "r.json").read_text()
+    assert '"seconds": 3}' in text
+    assert '"threshold": 0.0' in text
+
+
+def test_a_number_beyond_floating_point_is_refused(document, tmp_path):
+    text = json.dumps(document).replace('"seconds": 3.2', '"seconds": 1e999')
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ResultsFileError, match=r"made.seconds: expected a number, got inf"):
+        read_results(tmp_path)
+
+
+def test_a_file_that_is_there_is_kept_unless_asked(document, tmp_path):
+    path = write_results(check_results(document), tmp_path / "results.json")
+    with pytest.raises(OutputExistsError):
+        write_results(check_results(document), path)
+    write_results(check_results(sample.minimal()), path, overwrite=True)
+    assert read_results(path).plane is None
+
+
+def test_results_do_not_change(document):
+    results = check_results(document)
+    with pytest.raises(ValidationError, match="frozen"):
+        results.task.name = "other"
+    assert isinstance(results.plane.points, tuple)
+
+
+@pytest.mark.parametrize("value", [None, (1,), ("\ud800",), (float("nan"),), ("",) * 300_001])
+def test_results_that_could_not_be_read_are_not_written(document, value, tmp_path):
+    results = check_results(document).model_copy(update={"limits": value})
+    with pytest.raises(ResultsFileError, match=r"limits.*: expected|at most 300,000 values"):
+        write_results(results, tmp_path / "results.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stages_and_estimates_are_looked_up(document):
+    groups = check_results(document).groups
+    assert list(present_stages(groups)) == ["before", "after"]
+    assert present_stages(groups.model_copy(update={"before": None})) == {"after": groups.after}
+    assert present_stages(None) == {}
+    report, plain = groups.after, document["groups"]["after"]
+    low, high = plain["intervals"]["eod"]
+    assert report.estimate("eod").model_dump() == {"value": plain["eod"], "low": low, "high": high}
+    assert report.estimate("worst_group").value == plain["worst"]["accuracy"]
+
+
+def set_at(document, path, value):
+    """A copy with one value replaced."""
+    changed = copy.deepcopy(document)
+    *above, last = path
+    part = changed
+    for key in above:
+        part = part[key]
+    part[last] = value
+    return changed
+
+
+POINT = ("plane", "points", 1)
+REFUSED = [
+    ((*POINT, "correct"), [1, 2, 3], "plane.points[1].correct: expected 4 integers, got 3"),
+    ((*POINT, "correct", 0), "1", "plane.points[1].correct[0]: expected a count, got text '1'"),
+    ((*POINT, "average"), None, "plane.points[1]: expected correct, average and worst_group where"),
+    ((*POINT, "tau"), 0.33, "plane.points[1]: expected τ 0."),
+    (("plane", "points"), [], "plane.points: expected at least 1 items, got a list of 0"),
+    (
+        ("plane", "taus"),
+        [0.5] * 90_000,
+        "plane.points: expected 360000, one for each criterion, τ_z and τ; got 16",
+    ),
+    (
+        ("plane", "chosen"),
+        99,
+        "plane.chosen: expected the index of one of 16 points that has no failure, got 99",
+    ),
+    (("plane", "front"), [-1], "plane.front[0]: expected a count, got int -1"),
+    (("plane", "intervals", 2), {}, "plane.intervals[2]: expected an interval for "),
+    (("plane", "intervals"), [{}], "plane.intervals: expected 4 items, got 1"),
+    (("plane", "groups", 0, "n"), 1, "plane.points[0].correct[0]: expected at most n, 1; got "),
+    (("plane", "command"), "rm x", "plane.command: expected a fairerclip command, got text 'rm x'"),
+    (("groups", "after", "average"), 1.5, "groups.after.average: expected a number from 0 to 1, got 1.5"),
+    (
+        ("groups", "after", "intervals", "eod"),
+        [1, 0],
+        "groups.after.intervals.eod: expected [low, high], got a list of 2",
+    ),
+    (
+        ("groups", "before", "confusion", 1, 0),
+        [1],
+        "groups.before.confusion[1][0]: expected 2 integers, got 1",
+    ),
+    (("groups", "before", "confusion"), [], "groups.before.confusion: expected 2 items, got 0"),
+    (
+        ("groups", "before", "worst", "low"),
+        1.5,
+        "groups.before.worst.high: expected at least low, 1.5; got 0.",
+    ),
+    (("groups", "before", "worst", "correct"), 9999, "groups.before.worst.correct: expected at most n, "),
+    (("scores", "before", "edges"), [0, 1], "scores.before.groups[0].counts: expected 1 integers, got 24"),
+    (("scores", "before", "edges", 3), -99, "scores.before.edges: expected edges that rise, got others"),
+    (
+        ("picture", "after", "cells", 0),
+        [0, 0, 9, 1],
+        "picture.after.cells[0][2]: expected one of 4 groups, got 9",
+    ),
+    (
+        ("picture", "after", "cells", 0),
+        [99, 0, 0, 1],
+        "picture.after.cells[0]: expected a cell of 18 × 18, got 99, 0",
+    ),
+    (
+        ("picture", "after", "cells", 0),
+        [0, 0, 0],
+        "picture.after.cells[0][3]: expected it to be there, got nothing",
+    ),
+    (
+        ("picture", "after", "cells", 0),
+        [0] * 5,
+        "picture.after.cells[0]: expected at most 4 items, got a list of 5",
+    ),
+    (("retrieval", "shares"), [1.0], "retrieval.shares: expected 2 numbers, got 1"),
+    (
+        ("retrieval", "queries", 0, "after", "counts"),
+        [],
+        "retrieval.queries[0].after.counts: expected 2 numbers, got 0",
+    ),
+    (("probes", 1, "stage"), "during", "probes[1].stage: expected 'before' or 'after', got text 'during'"),
+    (("wording", "used"), 4, "wording.used: expected one of 4 templates, got 4"),
+    (("task", "name"), "\ud800", r"task.name: expected text, got text '\ud800'"),
+    (("task", "name"), "a" * 20_001, "task.name: expected text, got text of 20001 characters"),
+    (("task", "simulated"), 1, "task.simulated: expected true or false, got int 1"),
+    (("task", "target_prompts"), ["one"], "task.target_prompts: expected 2 texts, got 1"),
+    (
+        ("task", "rows"),
+        {"k" * 20_001: 1},
+        "task.rows: expected keys that are text, got text of 20001 characters",
+    ),
+    (("task", "rows"), {str(i): "x" for i in range(5000)}, "task.rows.'0': expected a count, got text 'x'"),
+    (("settings", "confidence"), 1.0, "settings.confidence: expected a number between 0 and 1, got 1.0"),
+    (
+        ("model", "parameters", "x y"),
+        [],
+        "model.parameters.'x y': expected text, a number, true, false or null, got",
+    ),
+    (("made", "seconds"), float("inf"), "made.seconds: expected a number, got inf"),
+    (("made", "seconds"), 10**400, "made.seconds: expected a number, got int 1000"),
+    (("made", "seconds"), True, "made.seconds: expected a number, got true"),
+    (("made",), [], "made: expected an object, got a list of 0"),
+    (
+        ("findings", 0, "level"),
+        {},
+        "findings[0].level: expected 'problem', 'good', 'caution' or 'note', got an object",
+    ),
+    (("verdict",), "fine", "verdict: expected a list, got text 'fine'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED)
+def test_an_error_names_the_place(document, path, value, message):
+    with pytest.raises(ResultsFileError) as caught:
+        check_results(set_at(document, path, value))
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 200
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_may_be_null_may_be_absent_and_another_may_not(document):
+    without = {key: value for key, value in document.items() if key != "wording"}
+    assert check_results(without).wording is None
+    with pytest.raises(ResultsFileError, match="verdict: expected it to be there"):
+        check_results({key: value for key, value in document.items() if key != "verdict"})
+
+
+def test_a_key_that_is_not_known_is_left_out_on_reading_and_refused_if_exact(document):
+    more = set_at(document, ("task", "later"), {"x": 1})
+    assert check_results(more) == check_results(document)
+    with pytest.raises(
+        ResultsFileError, match=r"^task.later: expected a key of the format, got one beyond it$"
+    ):
+        check_results(more, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "expected JSON"),
+        (b"[]", "expected results that `fairerclip audit` wrote"),
+        (b'{"format": "fairerclip-results", "version": 2}', "made by a newer fairerclip; update yours"),
+        (b'{"format": "fairerclip-results", "version": "1"}', "version: expected an integer, got text '1'"),
+        (b'{"format": "fairerclip-results", "format": "x"}', "expected each key once, got 'format' twice"),
+        (b'{"format": "fairerclip-results", "x": NaN}', "expected finite numbers, got NaN"),
+        (b'{"format": "fairerclip-results", "x": ' + b"[" * 100_000, "expected JSON, got RecursionError"),
+        (b'{"format": "other"}', "expected results that"),
+        (b"\xff\xfe\xfa", "expected JSON"),
+        (b"9" * 5000, "expected JSON"),
+    ],
+)
+def test_what_is_no_results_file_is_refused_in_one_line(raw, message, tmp_path):
+    (tmp_path / "results.json").write_bytes(raw)
+    with pytest.raises(ResultsFileError, match=message) as caught:
+        read_results(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "results.json") in str(caught.value)
+
+
+def test_too_large_or_absent_files_are_refused(document, tmp_path, monkeypatch):
+    with (tmp_path / "sparse.json").open("wb") as handle:
+        handle.truncate(results_module.MAX_BYTES + (1 << 30))  # takes no room
+    with pytest.raises(ResultsFileError, match="at most 16,777,216 bytes"):
+        read_results(tmp_path / "sparse.json")
+    for path in (tmp_path, tmp_path / "none.json"):
+        with pytest.raises(ResultsFileError, match="a folder with results.json"):
+            read_results(path)
+    os.mkfifo(tmp_path / "waits.json")
+    with pytest.raises(ResultsFileError, match="got neither|regular file"):
+        read_results(tmp_path / "waits.json")
+    path = write_results(check_results(document), tmp_path / "results.json")
+    monkeypatch.setattr(results_module, "MAX_BYTES", 1000)
+    with pytest.raises(ResultsFileError, match="at most 1,?000 bytes"):
+        read_results(path)
+    with pytest.raises(ResultsFileError, match="at most 1000 bytes"):
+        write_results(check_results(document), tmp_path / "other.json")
+
+
+KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int}
+
+
+def is_of(kind, value):
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, KINDS[kind]) and (kind != "integer" or not isinstance(value, bool))
+
+
+KEYWORDS = {
+    "type": is_of,
+    "enum": lambda rule, value: value in rule,
+    "const": lambda rule, value: value == rule,
+    "minimum": lambda rule, value: value >= rule,
+    "maximum": lambda rule, value: value <= rule,
+    "exclusiveMinimum": lambda rule, value: value > rule,
+    "exclusiveMaximum": lambda rule, value: value < rule,
+    "maxLength": lambda rule, value: len(value) <= rule,
+    "pattern": lambda rule, value: re.search(rule, value) is not None,
+    "minItems": lambda rule, value: len(value) >= rule,
+    "maxItems": lambda rule, value: len(value) <= rule,
+    "required": lambda rule, value: set(rule) <= set(value),
+    "propertyNames": lambda rule, value: all(len(name) <= rule["maxLength"] for name in value),
+}
+ASIDE = {
+    "title",
+    "description",
+    "default",
+    "$defs",
+    "properties",
+    "additionalProperties",
+    "items",
+    "prefixItems",
+}
+
+
+def keeps(value, schema, whole):
+    """Whether a document keeps a JSON schema; a keyword that is not known here is an error."""
+    if "$ref" in schema:
+        return keeps(value, whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    if "anyOf" in schema:
+        assert set(schema) <= {"anyOf", "title", "default"}
+        return any(keeps(value, part, whole) for part in schema["anyOf"])
+    rules = {key: rule for key, rule in schema.items() if key not in ASIDE}
+    if not is_of(rules.pop("type"), value) or not all(
+        KEYWORDS[key](rule, value) for key, rule in rules.items()
+    ):
+        return False
+    if isinstance(value, dict):
+        known, other = schema.get("properties", {}), schema["additionalProperties"]
+        parts = [(part, known.get(name, other)) for name, part in value.items()]
+    elif isinstance(value, list):
+        parts = [(part, schema["items"]) for part in value] if "items" in schema else []
+        parts = parts or list(zip(value, schema.get("prefixItems", ()), strict=False))
+    else:
+        return True
+    return all(rule is not False and keeps(part, rule, whole) for part, rule in parts)
+
+
+def test_the_published_schema_is_current():
+    fresh = json.dumps(AuditResults.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
+    assert SCHEMA.read_text(encoding="utf-8") == fresh, (
+        "write model_json_schema() to docs/results.schema.json anew"
+    )
+
+
+def test_documents_keep_the_published_schema_and_damaged_ones_do_not(document):
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    for valid in (document, sample.retrieval_only(), sample.minimal()):
+        assert keeps(valid, schema, schema)
+    for path, value in [
+        (("task", "simulated"), 1),
+        (("groups", "after", "average"), 1.5),
+        (("made", "later"), 1),
+        (("plane", "points", 0, "correct"), [0.5]),
+    ]:
+        assert not keeps(set_at(document, path, value), schema, schema), path

@@ -1,0 +1,184 @@
+"""The same audit in other words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip.auditing.rewording import variants_from_encoder
+from fairerclip.auditing.sections.wording import OWN, audit_wording
+from fairerclip.data import simulate
+from fairerclip.errors import (
+    LabelError,
+    NonFiniteError,
+    ParameterError,
+    PromptFileError,
+    ProvenanceError,
+    ShapeError,
+    ZeroRowError,
+)
+from fairerclip.experiment import Experiment
+
+
+@pytest.fixture(scope="module")
+def task():
+    return simulate("waterbirds", scale=0.1, width=64)
+
+
+@pytest.fixture(scope="module")
+def experiment(task):
+    return Experiment.of(task)
+
+
+def test_each_wording_is_reported_as_zero_shot_with_its_prompts(task, experiment):
+    found = audit_wording(experiment, "test", task.variants.text, task.variants.templates)
+    assert found.split == "test"
+    assert [e.template for e in found.templates] == [OWN, *task.variants.templates]
+    assert found.used == 0
+    for entry, text in zip(found.templates, [task.text_target, *task.variants.text], strict=True):
+        reworded = Experiment.of(replace(task, text_target=text))
+        report = reworded.report(task.test, reworded.zero_shot(task.test))
+        assert entry.average.value == report.average
+        assert (entry.worst_group.value, entry.worst_name) == (
+            report.worst.accuracy,
+            report.worst.name,
+        )
+        assert entry.eod.value == report.eod
+        for figure in ("average", "worst_group", "eod"):
+            found = getattr(entry, figure)
+            assert (found.low, found.high) == report.intervals[figure]
+            assert found.low <= found.value <= found.high
+
+
+def test_the_wording_that_the_task_uses_is_found_among_those_given(task, experiment):
+    texts = np.stack([task.variants.text[3], 2.0 * task.text_target, task.variants.text[0]])
+    found = audit_wording(experiment, "test", texts, ["a", "b", "c"])
+    assert [e.template for e in found.templates] == ["a", "b", "c"]
+    assert found.used == 1
+
+
+def test_a_task_without_prompts_uses_none_of_them(task):
+    bare = Experiment.of(replace(task, text_target=None))
+    found = audit_wording(bare, "test", task.variants.text[:1], ["a"])
+    assert found.used is None
+    assert len(found.templates) == 1
+
+
+def test_chosen_classes_are_taken_from_all_of_the_task():
+    task = simulate("multiclass", scale=0.1, width=64)
+    some = Experiment.of(task, classes=["object 3", "object 1"])
+    found = audit_wording(some, "test", task.variants.text, task.variants.templates)
+    text = task.variants.text[2][[3, 1]]
+    predicted = np.array(some.classes)[(task.test.X @ text.T).argmax(axis=1)]
+    assert found.templates[3].average.value == some.report(task.test, predicted).average
+
+
+def test_confidence_widens_the_intervals(task, experiment):
+    narrow, wide = (
+        audit_wording(experiment, "test", task.variants.text, task.variants.templates, confidence=level)
+        for level in (0.9, 0.99)
+    )
+    assert wide.templates[1].average.low < narrow.templates[1].average.low
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda t: t[:, :1], ShapeError),
+        (lambda t: t[:, :, :5], ShapeError),
+        (lambda t: t[0], ShapeError),
+        (lambda t: t.astype(int), ShapeError),
+        (lambda t: t[:0], ParameterError),
+        (lambda t: t[:2], ParameterError),
+        (lambda t: np.where(t > 0.1, np.nan, t), NonFiniteError),
+        (lambda t: t * np.array([1, 0, 1, 1, 1])[:, None, None].astype(t.dtype), ZeroRowError),
+    ],
+)
+def test_wordings_that_do_not_fit_are_refused(task, experiment, change, error):
+    texts = change(task.variants.text)
+    with pytest.raises(error):
+        audit_wording(experiment, "test", texts, task.variants.templates if len(texts) else [])
+
+
+def test_a_split_without_labels_cannot_be_audited(task):
+    bare = replace(task, splits={"test": replace(task.test, y=None)})
+    with pytest.raises(LabelError):
+        audit_wording(Experiment.of(bare), "test", task.variants.text, task.variants.templates)
+
+
+class Words:
+    """An encoder that gives every word a direction, and adds them up."""
+
+    name = "words"
+
+    def __init__(self, width, seed=0):
+        self.width, self.seed, self.asked = width, seed, []
+
+    def encode_text(self, prompts):
+        self.asked.append(list(prompts))
+        rows = np.stack([sum(map(self._word, p.strip(".").split())) for p in prompts])
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+    def _word(self, word):
+        return np.random.default_rng([self.seed, *word.encode()]).normal(size=self.width)
+
+
+@pytest.fixture
+def embedded(task):
+    """A task whose prompts are those of an encoder."""
+    own = Words(64).encode_text(["a photo of a landbird", "a photo of a waterbird"])
+    return Experiment.of(replace(task, text_target=own, simulated=False))
+
+
+def test_class_names_are_embedded_in_each_template_at_once(embedded):
+    encoder = Words(64)
+    texts, templates = variants_from_encoder(embedded, encoder, ["a {}", "the {} here"])
+    assert encoder.asked == [["a landbird", "a waterbird", "the landbird here", "the waterbird here"]]
+    assert templates == ("a {}", "the {} here")
+    np.testing.assert_array_equal(texts[1, 0], encoder.encode_text(["the landbird here"])[0])
+    found = audit_wording(embedded, "test", texts, templates)
+    assert found.used == 0
+    assert len(found.templates) == 3
+
+
+def test_the_default_templates_are_templates(embedded):
+    texts, templates = variants_from_encoder(embedded, Words(64))
+    assert len(texts) == len(templates) == len(set(templates)) > 4
+    found = audit_wording(embedded, "test", texts, templates)
+    assert templates[found.used] == "a photo of a {}."
+
+
+def test_an_encoder_of_another_model_is_refused(task, embedded):
+    with pytest.raises(ProvenanceError, match="32 columns"):
+        variants_from_encoder(embedded, Words(32))
+    with pytest.raises(ProvenanceError, match="not the model"):
+        variants_from_encoder(embedded, Words(64, seed=1))
+    with pytest.raises(ProvenanceError, match="drawn"):
+        variants_from_encoder(Experiment.of(task), Words(64))
+
+
+@pytest.mark.parametrize(
+    "templates",
+    [
+        [],
+        ["a photo"],
+        ["{} and {}"],
+        ["a {}", "a {}"],
+        [""],
+        ["a\n{}"],
+        [f"{i} {{}}" for i in range(1001)],
+        [3],
+    ],
+)
+def test_bad_templates_are_refused_before_anything_is_embedded(embedded, templates):
+    encoder = Words(64)
+    with pytest.raises(PromptFileError):
+        variants_from_encoder(embedded, encoder, templates)
+    assert encoder.asked == []
+
+
+def test_an_encoder_that_gives_too_few_rows_is_refused(embedded):
+    encoder = Words(64)
+    encoder.encode_text = lambda prompts: np.ones((1, 64), dtype=np.float32)
+    with pytest.raises(ShapeError, match="for 16 prompts"):
+        variants_from_encoder(embedded, encoder)

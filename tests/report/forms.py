@@ -1,0 +1,34 @@
+"""Every form of results that tests hold, and change, as JSON."""
+
+import io
+
+from rich.console import Console
+
+from fairerclip.auditing.results import check_results
+from fairerclip.cli import audit_tables
+from fairerclip.report import card, csv_tables, markdown, page
+from fairerclip.report.figures import draw, drawings
+
+
+def typed(form):
+    """A form that takes JSON."""
+
+    def made(results, *arguments, **options):
+        return form(check_results(results), *arguments, **options)
+
+    return made
+
+
+render_page, render_markdown = typed(page.render_page), typed(markdown.render_markdown)
+render_card, metadata = typed(card.render_card), typed(card.metadata)
+csv_rows, write_csv = typed(csv_tables.csv_rows), typed(csv_tables.write_csv)
+draw_figures = typed(draw.draw_figures)
+DRAWINGS = {name: typed(drawing) for name, drawing in drawings.DRAWINGS.items()}
+
+
+def terminal(results, width=400):
+    """What a terminal of some width shows."""
+    console = Console(width=width, file=io.StringIO())
+    for table in audit_tables.tables(check_results(results)):
+        console.print(table)
+    return console.file.getvalue()
