@@ -193,7 +193,7 @@ def test_many_bad_rows_are_counted(embeddings):
 
 
 def test_bad_rows_are_named_beyond_the_first_block(embeddings, monkeypatch):
-    monkeypatch.setattr("fairerclip.inputs.image_rows.BLOCK_ROWS", 50)
+    monkeypatch.setattr("fairerclip.data.embedding_rows.BLOCK_ROWS", 50)
     e = embeddings()
     e.X[[60, 201]] = np.nan
     with pytest.raises(NonFiniteError, match="first: 60, 201"):

@@ -8,9 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP, load_task
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthProj, WiSE, ZeroShot
+from fairerclip.data.embedding_rows import RowSummary, UnitRows, compare_rows, row_lengths, unit_rows
 from fairerclip.errors import DirectionDriftWarning, NormDriftWarning
-from fairerclip.inputs.drift import RowSummary, compare_rows
-from fairerclip.inputs.image_rows import UnitRows, row_lengths, unit_rows
 
 
 def small(**parameters):
@@ -130,7 +129,7 @@ def test_rows_of_another_encoder_are_named(embeddings):
 
 
 def test_the_summary_is_that_of_plain_formulas_and_survives_a_file(embeddings, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairerclip.inputs.drift.BLOCK_ROWS", 37)
+    monkeypatch.setattr("fairerclip.data.embedding_rows.READ_ROWS", 37)
     e = embeddings()
     X = 3 * e.X * np.random.default_rng(1).uniform(1, 2, size=(240, 1))
     summary = RowSummary.of(X)

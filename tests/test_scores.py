@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import FreeQueryError, IdleParameterWarning, RenamedWarning
-from fairerclip.inputs.image_rows import unit_rows
 from paper import PAPER
 
 SETTINGS = {

@@ -6,9 +6,10 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
-from fairerclip.experiment import Experiment, effective_strength
+from fairerclip.experiment import Experiment
 from fairerclip.metrics import group_report
 from fairerclip.model.apply import apply_model
+from fairerclip.model.path import effective_strength
 from paper import PAPER
 
 
@@ -138,8 +139,8 @@ def test_lambda_eff_is_all_that_two_classes_depend_on(birds):
     experiment = Experiment.of(birds)
     for parameters in (PAPER, {}):
         a = experiment.fit(small(**{**parameters, "tau": 0.7, "tau_z": 0.7}), "target")
-        lam = effective_strength(experiment, a, 0.7, 0.7)
-        assert effective_strength(experiment, small(scaling="paper"), 0.7, 0.7) is None
+        lam = effective_strength(2, a.scaling, 0.7, 0.7)
+        assert effective_strength(2, "paper", 0.7, 0.7) is None
         b = experiment.fit(small(**{**parameters, "tau": lam / (1 + lam), "tau_z": 0.0}), "target")
         assert np.mean(a.predict(birds.test.X) == b.predict(birds.test.X)) == 1.0
 

@@ -1,4 +1,4 @@
-"""A task and a model: fit one on the other, and compare before with after."""
+"""A task and what may be seen of it: the one place that decides who sees which labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data import Split, Task
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
-from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
+from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath
 from fairerclip.tuning.ranking import FEW_ROWS
@@ -361,21 +362,6 @@ def warn_untuned_ranking(why: str) -> None:
         UntunedRankingWarning,
         stacklevel=3,
     )
-
-
-def default_cut(n: int) -> int:
-    """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
-    return max(1, min(1000, n // 4))
-
-
-def effective_strength(experiment: Experiment, model: FairerCLIP, tau: float, tau_z: float) -> float | None:
-    """λ_eff = λ_s / (1 + λ_z), where the (τ, τ_z) plane is one curve in it; None where it is not.
-
-    So it is for two classes with one prompt each, as tasks have them, and spectral scaling; docs/math.md#one-step.
-    """
-    if len(experiment.classes) != 2 or model.scaling != "spectral":
-        return None
-    return (tau / (1 - tau)) / (1 + tau_z / (1 - tau_z))
 
 
 def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:

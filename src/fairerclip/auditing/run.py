@@ -43,9 +43,9 @@ from fairerclip.auditing.sections.probes import audit_probes
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.data import Split, Task
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
-from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
 

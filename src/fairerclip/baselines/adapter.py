@@ -13,7 +13,7 @@ from fairerclip._util.extras import require
 from fairerclip.baselines.baseline import F64, Baseline, Needs, Training
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, shuffled
 from fairerclip.baselines.heads import class_prompts
-from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 
 VARIANTS = ("batchnorm", "clip-adapter")
 MAX_HIDDEN = 65_536

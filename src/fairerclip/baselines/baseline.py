@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
-from fairerclip.inputs.image_rows import check_rows, unit_rows
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups

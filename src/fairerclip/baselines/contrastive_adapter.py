@@ -15,8 +15,8 @@ from fairerclip.baselines.baseline import Ints, Needs, Training
 from fairerclip.baselines.gradient.pseudo_groups import draw_cells, equalise, pseudo_groups
 from fairerclip.baselines.gradient.recipes import Contrasts, check_contrasts, counted, labels_of
 from fairerclip.baselines.heads import class_prompts
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import VanishedLabelWarning
-from fairerclip.inputs.image_rows import unit_rows
 
 RESAMPLES = ("cells", "upsample")
 PUBLISHED: dict[str, dict[str, Any]] = {

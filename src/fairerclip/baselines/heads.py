@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.baselines.baseline import F64, Baseline, Training
+from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import LabelError, PromptError, ShapeError
-from fairerclip.inputs.image_rows import check_rows, unit_rows
 from fairerclip.inputs.prompts import prototypes
 
 VANISHED = 1e-10

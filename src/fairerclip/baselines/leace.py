@@ -11,8 +11,8 @@ from fairerclip._util.checks import check_choice, check_within
 from fairerclip.baselines.baseline import F64, Ints, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ShapeError
-from fairerclip.inputs.image_rows import unit_rows
 
 HEADS = ("zero-shot", "probe")
 MAX_WIDTH = 8192

@@ -19,8 +19,8 @@ from fairerclip.baselines.heads import (
     unit_prompts,
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ParameterError, PromptError, ShapeError
-from fairerclip.inputs.image_rows import unit_rows
 
 
 class OrthCali(CosineHead):

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairerclip.baselines.baseline import F64, Needs, Training
 from fairerclip.baselines.heads import CosineHead, class_prompts, map_prompts, projected_off, unit_prompts
-from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 
 PAPER = "Chuang et al. 2023, arXiv:2302.00070"
 

@@ -11,7 +11,7 @@ from fairerclip._util.checks import check_within
 from fairerclip.baselines.baseline import F64, Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
-from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 
 
 @dataclass(eq=False, repr=False)

@@ -47,8 +47,7 @@ def path(
     from fairerclip._util.files import check_free
     from fairerclip.cli import show
     from fairerclip.data.io.csv_table import write_table
-    from fairerclip.experiment import effective_strength
-    from fairerclip.model.path import check_by, check_plane, front
+    from fairerclip.model.path import check_by, check_plane, effective_strength, front
 
     if output is not None:
         check_free(output, overwrite)
@@ -65,7 +64,9 @@ def path(
             plane = model.path(tau_values, tau_z_values, criterion=criteria, refine=refine, progress=advance)
     table = experiment.evaluate_path(plane, split)
     for row in table:
-        row["lambda_eff"] = effective_strength(experiment, model, row["tau"], row["tau_z"])
+        row["lambda_eff"] = effective_strength(
+            len(experiment.classes), model.scaling, row["tau"], row["tau_z"]
+        )
     if output is not None:
         write_table(table, output, overwrite=overwrite)
     result = {

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.hashing import hash_rows, random_keys, text_words
 from fairerclip.data.provenance import Provenance, check_same_model
-from fairerclip.data.stores import BLOCK_ROWS, UNIT_TOLERANCE, EmbeddingStore
+from fairerclip.data.stores import UNIT_TOLERANCE, EmbeddingStore
 from fairerclip.errors import ShapeError
 
 F64 = NDArray[np.float64]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
+from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
@@ -22,7 +23,6 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-BLOCK_ROWS = 8192
 UNIT_TOLERANCE = 1e-3
 """A row this near to unit length was normalised before it was rounded: float16 moves norms by up to 1e-4."""
 

@@ -92,17 +92,21 @@ class ClipEncoder:
 
     def encode_images(self, pixels: np.ndarray) -> np.ndarray:
         """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
-        return unit_rows(self.towers.image_rows(check_pixels(pixels, self.preprocessing.output_size)))
+        return unit_float32(self.towers.image_rows(check_pixels(pixels, self.preprocessing.output_size)))
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
         """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
         ids = self.tokenizer.ids(prompt_list(prompts))
         parts = [self.towers.text_rows(ids[i : i + TEXT_BATCH]) for i in range(0, len(ids), TEXT_BATCH)]
-        return unit_rows(np.concatenate(parts)) if parts else np.zeros((0, self.width), np.float32)
+        return unit_float32(np.concatenate(parts)) if parts else np.zeros((0, self.width), np.float32)
 
 
-def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length one, float32; a row of zeros stays as it is."""
+def unit_float32(rows: np.ndarray) -> np.ndarray:
+    """Rows of length one, float32; a row of zeros stays as it is.
+
+    Lengths are float32, too: those of `unit_rows`, in float64, would change the last digit of a fifth of all rows, and
+    with it every digest of embeddings that were made before.
+    """
     rows = np.asarray(rows, dtype=np.float32)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.ascontiguousarray(rows / np.where(norms > 0, norms, np.float32(1)))

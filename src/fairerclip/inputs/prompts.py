@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import READ_ROWS, check_rows, unit_rows, working_dtype
 from fairerclip.errors import PromptError, ShapeError
-from fairerclip.inputs.image_rows import BLOCK_ROWS, check_rows, unit_rows, working_dtype
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
@@ -137,8 +137,8 @@ def cosine_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Cosines (b, c) of rows with unit prototypes T (c, p), block by block; 0 for a row that is zero."""
     columns = T.T.astype(np.float32)
-    for start in range(0, int(X.shape[0]), BLOCK_ROWS):
-        block = slice(start, start + BLOCK_ROWS)
+    for start in range(0, int(X.shape[0]), READ_ROWS):
+        block = slice(start, start + READ_ROWS)
         rows = np.asarray(X[block])
         rows = rows.astype(working_dtype(rows.dtype), copy=False)
         # Of unit length before the product: squares and products of rows as they come may leave float32.

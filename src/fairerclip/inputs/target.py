@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
+from fairerclip.data.embedding_rows import READ_ROWS, Floats
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
-from fairerclip.inputs.image_rows import BLOCK_ROWS, Floats
 from fairerclip.inputs.prompts import prompt_groups, zero_shot
 
 F64 = NDArray[np.float64]
@@ -223,8 +223,8 @@ def _refuse_regression(encoded: Encoded) -> None:
 def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
     """Class means stand in for prompts where there are none."""
     sums = np.zeros((len(encoded.classes), X.shape[1]))
-    for start in range(0, X.shape[0], BLOCK_ROWS):
-        block = slice(start, start + BLOCK_ROWS)
+    for start in range(0, X.shape[0], READ_ROWS):
+        block = slice(start, start + READ_ROWS)
         codes = encoded.codes[block]
         onehot = np.zeros((len(encoded.classes), len(codes)))
         known = np.flatnonzero(codes >= 0)

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairerclip.data.embedding_rows import Drift, RowSummary
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ParameterError, RenamedWarning, ShapeError, StateError
-from fairerclip.inputs.drift import Drift, RowSummary
 from fairerclip.inputs.sensitive import resolve_sensitive
 from fairerclip.inputs.target import resolve_target
 from fairerclip.inputs.weights import check_weights

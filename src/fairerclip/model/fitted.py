@@ -11,13 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number
+from fairerclip.data.embedding_rows import (
+    BLOCK_ROWS,
+    Drift,
+    RowSummary,
+    UnitRows,
+    check_rows,
+    compare_rows,
+    unit_rows,
+    working_dtype,
+)
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
-from fairerclip.inputs.drift import Drift, RowSummary, compare_rows
-from fairerclip.inputs.image_rows import UnitRows, check_rows, unit_rows, working_dtype
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
-from fairerclip.solver.rows import BLOCK_ROWS
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ModelFileError
 from fairerclip.features import FeatureMap, features_from_arrays
-from fairerclip.inputs.drift import RowSummary
 from fairerclip.model.archive import (
     MAX_MANIFEST_BYTES,
     Archive,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.errors import (
     LabelError,
     NoSolutionError,
@@ -22,7 +23,7 @@ from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.model.parameters import CHOICES, check_strength
 from fairerclip.solver.alternation import Encoders, Setting
-from fairerclip.solver.rows import BLOCK_ROWS
+from fairerclip.solver.sides import term_weight
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -319,3 +320,13 @@ def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "wors
         if not best or table[g][y] > table[best[-1]][y]:
             best.append(g)
     return best[::-1]
+
+
+def effective_strength(n_classes: int, scaling: str, tau: float, tau_z: float) -> float | None:
+    """λ_eff = λ_s / (1 + λ_z), where the (τ, τ_z) plane is one curve in it; None where it is not.
+
+    So it is for two classes with one prompt each, as tasks have them, and spectral scaling; docs/math.md#one-step.
+    """
+    if n_classes != 2 or scaling != "spectral":
+        return None
+    return term_weight(tau, scaling) / (1 + term_weight(tau_z, scaling))

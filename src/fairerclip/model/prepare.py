@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_range
+from fairerclip.data.embedding_rows import (
+    RowSummary,
+    UnitRows,
+    check_directions,
+    check_rows,
+    check_scale,
+    unit_rows,
+)
 from fairerclip.errors import ConstantPredictionWarning, LabelError, ParameterError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
-from fairerclip.inputs.drift import RowSummary
-from fairerclip.inputs.image_rows import UnitRows, check_directions, check_rows, check_scale, unit_rows
 from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import (
     DroppedTermWarning,
     FairerClipWarning,
@@ -21,7 +22,6 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.features import FourierFeatures
-from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.solver.decision import Decision
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import BLOCK_ROWS
+
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 Floats = NDArray[np.floating]
 F64 = NDArray[np.float64]
 
-BLOCK_ROWS = 8192
-"""Rows per block: large enough for BLAS to be at full speed, small enough for any laptop."""
 CACHE_SHARE = 0.25
 """Share of the machine's free memory that kept features may take."""
 CACHE_FALLBACK_BYTES = 1 << 30

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.inputs.image_rows import unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.inputs.sensitive_columns import SoftValues
 
 PENALTIES = (0.1, 1.0, 10.0)

@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from fairerclip._util.numbers import number, setting
+from fairerclip.data.embedding_rows import check_rows
 from fairerclip.errors import AccuracyFloorWarning, LabelError, ParameterError, ShapeError
 from fairerclip.inputs.encode import Encoded, encode
-from fairerclip.inputs.image_rows import check_rows
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.inputs.sensitive import known_values
 from fairerclip.inputs.sensitive_columns import encode_groups

@@ -15,11 +15,11 @@ from fairerclip.auditing.findings import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
 from fairerclip.auditing.model_facts import model_facts
 from fairerclip.auditing.results import Labels, ModelSection
-from fairerclip.experiment import UNKNOWN, Experiment, effective_strength, warn_untuned_ranking
+from fairerclip.experiment import UNKNOWN, Experiment, warn_untuned_ranking
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.model.path import DEFAULT_TAUS, TauPath, front
+from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
 from fairerclip.tuning.ranking import RANKING
 from fairerclip.tuning.search import LEARNED
 
@@ -221,7 +221,7 @@ def _point(
     experiment: Experiment, model: FairerCLIP, row: Mapping[str, Any], correct: Sequence[int]
 ) -> PlanePoint:
     return PlanePoint(
-        lambda_eff=effective_strength(experiment, model, row["tau"], row["tau_z"]),
+        lambda_eff=effective_strength(len(experiment.classes), model.scaling, row["tau"], row["tau_z"]),
         correct=None if row["failure"] else tuple(correct),
         **{name: row[name] for name in PlanePoint.model_fields.keys() - {"lambda_eff", "correct"}},
     )

@@ -20,8 +20,8 @@ from fairerclip.auditing.group_results import (
 )
 from fairerclip.auditing.sections.retrieval import class_columns
 from fairerclip.data import Split
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.experiment import UNKNOWN, Experiment
-from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.model.estimator import FairerCLIP
 
 Floats = NDArray[np.floating]

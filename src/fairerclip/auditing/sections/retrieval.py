@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fairerclip.auditing.results import RetrievalSection
-from fairerclip.experiment import UNKNOWN, Experiment, default_cut
+from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import retrieval_changes, retrieval_report
+from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 
 

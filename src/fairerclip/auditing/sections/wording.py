@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.results import WordingSection, WordingTemplate
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRowError
 from fairerclip.experiment import Experiment
-from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport
 

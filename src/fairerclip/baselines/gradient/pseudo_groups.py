@@ -8,8 +8,8 @@ from scipy.optimize import linear_sum_assignment
 from fairerclip._util.checks import check_choice
 from fairerclip.baselines.baseline import F64, Ints, Training
 from fairerclip.baselines.gradient.recipes import labels_of
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import PromptError
-from fairerclip.inputs.image_rows import unit_rows
 
 GROUPS = ("zero-shot", "kmeans")
 CLUSTER_WIDTH = 16

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.embedding_rows import row_lengths, unit_rows
 from fairerclip.data.prompts.prompt_set import Prompts, PromptSet
 from fairerclip.errors import NonFiniteError, ShapeError, ZeroRowError
 
@@ -108,7 +109,7 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
     (2, 3)
     """
     prompts = prompt_set.all_prompts()
-    rows = _unit_rows(encode(list(prompts)), prompts)
+    rows = _encoded(encode(list(prompts)), prompts)
     place = {prompt: i for i, prompt in enumerate(prompts)}
     sensitive = {
         attribute: EncodedAttribute(
@@ -131,7 +132,7 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
     )
 
 
-def _unit_rows(vectors: NDArray[Any], prompts: Sequence[str]) -> NDArray[np.float64]:
+def _encoded(vectors: NDArray[Any], prompts: Sequence[str]) -> NDArray[np.float64]:
     raw = np.asarray(vectors)
     if raw.dtype.kind not in "fiu" or raw.ndim != 2 or len(raw) != len(prompts) or raw.shape[1] == 0:
         raise ShapeError(
@@ -150,15 +151,13 @@ def _unit_rows(vectors: NDArray[Any], prompts: Sequence[str]) -> NDArray[np.floa
 
 def _unit(rows: NDArray[np.float64], names: Sequence[str], noise: float) -> NDArray[np.float64]:
     """Rows of unit length; those no longer than `noise` have no direction and are refused."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    zero = np.flatnonzero(lengths[:, 0] <= noise)
+    zero = np.flatnonzero(row_lengths(rows) <= noise)
     if zero.size:
         raise ZeroRowError(
             f"expected embeddings with a direction, got zero for {names[int(zero[0])]!r} "
             f"({zero.size} of {len(rows)}); opposite prompts must not be averaged"
         )
-    unit: NDArray[np.float64] = rows / lengths
-    return unit
+    return unit_rows(rows)
 
 
 def _pick(rows: NDArray[np.float64], place: Mapping[str, int], prompts: Sequence[str]) -> NDArray[np.float64]:

@@ -134,6 +134,11 @@ def rankings(table: FloatArray, ties: str, random_state: RandomState) -> list[To
     return [TopRows.of(column, ties, rng) for column in table.T]
 
 
+def default_cut(n: int) -> int:
+    """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
+    return max(1, min(1000, n // 4))
+
+
 def checked_cut(k: Any, n: int) -> int:
     """``k`` as an integer between 1 and n; None is n."""
     if n == 0:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number
-from fairerclip.experiment import UNKNOWN, Experiment, default_cut
+from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import max_skew, min_skew, ranking_drift
 from fairerclip.metrics.names import DRIFT, RETRIEVAL
+from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.methods import chosen_methods, make
 from fairerclip.study.paper.accuracy import published_table
