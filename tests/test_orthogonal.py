@@ -44,5 +44,5 @@ def test_without_sensitive_prompts_it_changes_nothing(embeddings):
 
 def test_it_is_true_or_false(embeddings):
     e = embeddings(n=60, seed=1)
-    with pytest.raises(ParameterError, match="orthogonal must be True or False"):
+    with pytest.raises(ParameterError, match="orthogonal must be one of True, False"):
         FairerCLIP(orthogonal="yes").fit(e.X, e.y, text=e.text, sensitive_text=e.sensitive_text)

@@ -137,7 +137,7 @@ def test_wrong_parameters_say_what_is_accepted():
     X, y, _, text = spurious(8, n=20)
     for option, message in (
         ({"variant": "mlp"}, "variant must be one of 'batchnorm', 'clip-adapter'; got 'mlp'"),
-        ({"hidden": 0}, "hidden must be a positive integer of at most 65,536; got 0"),
+        ({"hidden": 0}, "hidden must be a whole number from 1 to 65,536; got 0"),
         ({"ratio": 2}, "ratio must be"),
         ({"temperature": 0}, "temperature must be"),
     ):

@@ -174,7 +174,7 @@ def test_what_is_missing_or_wrong_is_named(embeddings):
         DFR("train").fit(e.X, e.y, validation=v)
     with pytest.raises(ParameterError, match="variant must be one of 'validation', 'train'"):
         DFR("test").fit(e.X, e.y, validation=v)
-    with pytest.raises(ParameterError, match="n_refits must be a positive integer"):
+    with pytest.raises(ParameterError, match="n_refits must be a whole number from 1"):
         DFR(n_refits=0).fit(e.X, e.y, validation=v)
     with pytest.raises(LabelError, match=r"no validation rows of classes \[1\]"):
         DFR().fit(e.X, e.y, validation=tuple(a[e.y == 0] for a in v))

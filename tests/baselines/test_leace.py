@@ -174,7 +174,7 @@ def test_what_is_missing_or_wrong_is_named(embeddings):
         LEACE("probe").fit(e.X, text=e.text, sensitive_features=e.s)
     with pytest.raises(ParameterError, match="head must be one of 'zero-shot', 'probe'"):
         LEACE("svm").fit(e.X, e.y, text=e.text, sensitive_features=e.s)
-    with pytest.raises(ParameterError, match="shrinkage must be a number from 0 to 1"):
+    with pytest.raises(ParameterError, match=r"shrinkage must be a number in \[0, 1\]"):
         LEACE(shrinkage=2.0).fit(e.X, text=e.text, sensitive_features=e.s)
     with pytest.raises(ParameterError, match="class_weight must be one of"):
         LEACE("probe", class_weight="cells").fit(e.X, e.y, sensitive_features=e.s)

@@ -185,7 +185,7 @@ def test_a_grid_needs_validation_rows(embeddings):
         ({"standardize": "rows"}, "standardize must be one of 'scalar', 'column', None"),
         ({"solver": "adam"}, "solver must be one of 'newton', 'sgd'"),
         ({"select": "best"}, "select must be one of"),
-        ({"max_iter": 0}, "max_iter must be a positive integer"),
+        ({"max_iter": 0}, "max_iter must be a whole number from 1"),
         ({"tol": -1.0}, "tol must be a positive number"),
         ({"solver": "sgd", "class_weight": "balanced"}, "needs solver='newton'"),
     ],

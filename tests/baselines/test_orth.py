@@ -177,9 +177,9 @@ def test_prompts_by_value_are_one_attribute_when_the_values_are_known(embeddings
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"lam": -1.0}, ParameterError, "lam must be a number from 0"),
-        ({"lam": float("nan")}, ParameterError, "lam must be a number from 0"),
-        ({"lam": float("inf")}, ParameterError, "lam must be a number from 0"),
+        ({"lam": -1.0}, ParameterError, r"lam must be a number in \[0"),
+        ({"lam": float("nan")}, ParameterError, r"lam must be a number in \[0"),
+        ({"lam": float("inf")}, ParameterError, r"lam must be a number in \[0"),
         ({"pairs": np.ones((3, 2, 5))}, ShapeError, r"shape \(m, 2, 12\), as wide as X; got \(3, 2, 5\)"),
         ({"pairs": np.ones((0, 2, 12))}, ShapeError, "pairs must be embeddings"),
         ({"pairs": "a man, a woman"}, ShapeError, "pairs must be embeddings"),

@@ -199,8 +199,8 @@ def test_divergence_is_an_error_that_names_the_epoch():
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"epochs": 0}, "epochs must be a positive integer; got 0"),
-        ({"batch_size": 2.5}, "batch_size must be a positive integer; got 2.5"),
+        ({"epochs": 0}, "epochs must be a whole number from 1 .*got 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number from 1 .*got 2.5"),
         ({"lr": 0}, "lr must be a positive number.*got 0"),
         ({"lr": float("nan")}, "lr must be"),
         ({"momentum": 1}, r"momentum must be a number in \[0, 1\); got 1"),

@@ -67,7 +67,7 @@ def test_c_is_chosen_on_validation_rows(embeddings):
 
 def test_what_is_missing_or_wrong_is_named(embeddings):
     e = embeddings()
-    with pytest.raises(ParameterError, match="alpha must be a number from 0 to 1"):
+    with pytest.raises(ParameterError, match=r"alpha must be a number in \[0, 1\]"):
         WiSE(1.5).fit(e.X, e.y, text=e.text)
     with pytest.raises(PromptError, match="WiSE starts from class prompts"):
         WiSE().fit(e.X, e.y)

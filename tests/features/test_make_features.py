@@ -155,7 +155,7 @@ def test_fit_refuses_what_are_no_rows(kernel, shape):
 @every_kernel
 @pytest.mark.parametrize("n_features", [0, -1, 2.0, True, None])
 def test_number_of_features_must_be_positive(kernel, n_features):
-    with pytest.raises(ParameterError, match="n_features must be a positive integer"):
+    with pytest.raises(ParameterError, match="n_features must be a whole number from 1"):
         make(kernel, n_features=n_features)
 
 

@@ -395,7 +395,7 @@ def test_bad_labels_are_named(y, p, s, error, message):
 
 @pytest.mark.parametrize("confidence", [0, 1, 95])
 def test_confidence_is_a_share(confidence):
-    with pytest.raises(ParameterError, match="between 0 and 1"):
+    with pytest.raises(ParameterError, match=r"confidence must be a number in \(0, 1\)"):
         group_report([0], [0], [0], confidence=confidence)
 
 

@@ -195,7 +195,7 @@ def test_reports_follow_the_seed():
 
 def test_bad_arguments_are_named():
     before, after, groups, _ = gallery()
-    with pytest.raises(ParameterError, match="confidence must lie between 0 and 1; got 95"):
+    with pytest.raises(ParameterError, match=r"confidence must be a number in \(0, 1\); got 95"):
         retrieval_report(before, groups, 10, confidence=95)
     with pytest.raises(ParameterError, match="at least 100 for standard errors; got 5"):
         retrieval_report(before, groups, 10, n_replicates=5)

@@ -228,7 +228,7 @@ def test_a_search_that_cannot_be_is_named(search, message):
     [
         ([{"gamma": 1e-3}, {"gama": 1.0}], r"search\['fits'\] names \['gama'\]"),
         ([{"offsets": [0.0, 1.0]}], r"names \['offsets'\]; .* other than offsets and sensitive_shifts"),
-        ([{"gamma": -1.0}], "gamma must be a number from 1e-30.*got -1.0"),
+        ([{"gamma": -1.0}], r"gamma must be a number in \[1e-30.*got -1.0"),
         ([{"kernel": "cubic"}], "kernel must be one of"),
     ],
     ids=str,

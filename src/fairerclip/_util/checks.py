@@ -34,10 +34,8 @@ def as_number(value: Any) -> float:
     >>> as_number(0.5), as_number(10**400), as_number("1")
     (0.5, inf, nan)
     """
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole and (
-        not isinstance(value, numbers.Real) or isinstance(value, numbers.Rational)
-    ):  # no Fraction
+    fraction = isinstance(value, numbers.Rational)
+    if not is_whole(value) and (fraction or not isinstance(value, numbers.Real)):
         return math.nan
     try:
         return float(value)
@@ -51,12 +49,15 @@ def check_choice(name: str, value: Any, accepted: Sequence[Any]) -> None:
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r:.200}")
 
 
-def check_count(name: str, value: Any, most: int = MAX_COUNT) -> None:
-    """Refuse what is not an integer from 1 to ``most``."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= most:
-        span = f" of at most {most:,}" if most < MAX_COUNT or (whole and value > most) else ""
-        raise ParameterError(f"{name} must be a positive integer{span}; got {value!r:.200}")
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer of Python's or numpy's, and no boolean."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: Any, most: int = MAX_COUNT, *, least: int = 1) -> None:
+    """Refuse what is not a whole number from ``least`` to ``most``."""
+    if not is_whole(value) or not least <= value <= most:
+        raise ParameterError(f"{name} must be a whole number from {least:,} to {most:,}; got {value!r:.60}")
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -66,18 +67,27 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def check_within(name: str, value: Any, low: float, high: float) -> None:
-    """Refuse what is not a number between two others, both allowed and the upper one finite."""
-    if not low <= as_number(value) <= high:
-        raise ParameterError(f"{name} must be a number from {low:g} to {high:g}; got {value!r:.200}")
+    """Refuse what is not a number in [low, high]."""
+    _check_interval(name, value, low, high, "[]")
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, open_below: bool = False) -> None:
     """Refuse what is not a number in [low, high), or in (low, high)."""
+    _check_interval(name, value, low, high, "()" if open_below else "[)")
+
+
+def _check_interval(name: str, value: Any, low: float, high: float, ends: str) -> None:
     number = as_number(value)
-    if not low <= number < high or (open_below and number == low):
+    outside = not low <= number <= high or (ends[0] == "(" and number == low)
+    if outside or (ends[1] == ")" and number == high):
         raise ParameterError(
-            f"{name} must be a number in {'(' if open_below else '['}{low:g}, {high:g}); got {value!r:.200}"
+            f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}; got {value!r:.200}"
         )
+
+
+def check_confidence(confidence: Any) -> None:
+    """Refuse what is no confidence level: a number above 0 and below 1."""
+    check_number("confidence", confidence, 0, 1, open_below=True)
 
 
 def check_range(name: str, value: Any, shown: str | None = None) -> None:
@@ -91,8 +101,4 @@ def check_range(name: str, value: Any, shown: str | None = None) -> None:
     fairerclip.errors.ParameterError: jobs must be a whole number from 1 to 1,024; got 0
     """
     least, most = RANGES[name]
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not (whole and least <= value <= most):
-        raise ParameterError(
-            f"{shown or name} must be a whole number from {least:,} to {most:,}; got {value!r:.60}"
-        )
+    check_count(shown or name, value, most, least=least)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairerclip._util.checks import check_range
+from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.auditing.findings import attribute_name, base_name, find
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.recommendation import recommend
@@ -47,7 +47,6 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.inputs.image_rows import unit_rows
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
-from fairerclip.metrics.label_codes import check_confidence
 from fairerclip.model.estimator import FairerCLIP
 
 LIMITS = (

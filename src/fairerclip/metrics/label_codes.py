@@ -103,19 +103,6 @@ def same_length(**arrays: Any) -> int:
     return next(iter(lengths.values()))
 
 
-def one_of(value: Any, allowed: Sequence[str], name: str) -> None:
-    """Refuse a ``value`` that is not among ``allowed``."""
-    if value not in allowed:
-        listed = ", ".join(repr(option) for option in allowed)
-        raise ParameterError(f"{name} must be one of {listed}; got {value!r}")
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse what is no confidence level."""
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1; got {confidence}")
-
-
 def check_replicates(n_replicates: int) -> None:
     """Refuse so few replicates that they give no standard error."""
     if n_replicates < 100:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_within
+from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_number, check_within
 from fairerclip.errors import IdleParameterWarning, ParameterError
 from fairerclip.features import KERNELS
 from fairerclip.features.bandwidth import parse_bandwidth
@@ -72,12 +72,11 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[floa
 
 def check_strength(name: str, value: Any, scaling: str) -> None:
     """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
-    number = as_number(value)
-    if not 0 <= number <= LARGEST or (scaling == "spectral" and number >= 1):
-        span = "[0, 1)" if scaling == "spectral" else f"[0, {LARGEST:g}]"
-        raise ParameterError(
-            f"{name} must be a number in {span} with scaling={scaling!r}; got {value!r:.200}"
-        )
+    named = f"with scaling={scaling!r}, {name}"
+    if scaling == "spectral":
+        check_number(named, value, 0, 1)
+    else:
+        check_within(named, value, 0, LARGEST)
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
@@ -88,19 +87,17 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         if params[name] is None and name in FOLLOWING:
             continue
         check_strength(name, params[name], params["scaling"])
-    share = params["zero_shot"]
-    if share is not None and not 0 <= as_number(share) <= 1:
-        raise ParameterError(f"zero_shot must be a number in [0, 1] or None; got {share!r}")
+    if params["zero_shot"] is not None:
+        check_within("zero_shot", params["zero_shot"], 0, 1)
     for name in ("refine", "orthogonal", "normalize"):
-        if not isinstance(params[name], bool):
-            raise ParameterError(f"{name} must be True or False; got {params[name]!r}")
+        check_choice(name, params[name], (True, False))
     for name in ("gamma", "gamma_text"):
         check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
     parse_bandwidth(params["bandwidth"])
     check_n_features(params["n_features"])
-    for name in ("max_iter", "n_components"):
-        if name != "n_components" or params[name] is not None:
-            check_count(name, params[name])
+    check_count("max_iter", params["max_iter"])
+    if params["n_components"] is not None:
+        check_count("n_components", params["n_components"])
 
 
 def warn_of_idle(params: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.auditing.findings import attribute_name
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import DependenceRow, Measure, RepresentationRow, Tested
@@ -21,7 +22,6 @@ from fairerclip.data import Split
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import DependenceResult, dependence_test
-from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

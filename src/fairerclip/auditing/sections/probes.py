@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.auditing.findings import attribute_name
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import Probe, ProbeRow
@@ -22,7 +23,6 @@ from fairerclip.experiment import Experiment
 from fairerclip.features import make_features
 from fairerclip.inputs.encode import encode
 from fairerclip.metrics.intervals import mover
-from fairerclip.metrics.label_codes import check_confidence
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import helmert
 
+from fairerclip._util.checks import check_choice
 from fairerclip.errors import ShapeError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState
@@ -18,7 +19,6 @@ from fairerclip.metrics.label_codes import (
     as_labels,
     encode,
     matrix,
-    one_of,
     refuse_missing,
     same_length,
 )
@@ -57,7 +57,7 @@ class KernelAttribute:
     @classmethod
     def read(cls, given: Any, kind: str, name: str) -> KernelAttribute:
         """Take what a user gave; "auto" is continuous for floats of which one is not an integer."""
-        one_of(kind, ("auto", "categorical", "continuous"), "kind")
+        check_choice("kind", kind, ("auto", "categorical", "continuous"))
         if kind == "auto":
             array = as_labels(given, name)
             refuse_missing(array, name)

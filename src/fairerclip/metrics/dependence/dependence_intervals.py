@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve
 from scipy.special import stdtrit
 
+from fairerclip._util.checks import check_choice, check_confidence
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
@@ -30,7 +31,7 @@ from fairerclip.metrics.dependence.measures import (
 )
 from fairerclip.metrics.dependence.permutation import check_permutations, permute_attribute
 from fairerclip.metrics.intervals import Estimate, finite_or_none
-from fairerclip.metrics.label_codes import FloatArray, IntArray, check_confidence, one_of
+from fairerclip.metrics.label_codes import FloatArray, IntArray
 from fairerclip.metrics.retrieval.top_rows import as_generator
 
 MAX_ROWS = 2000
@@ -129,7 +130,7 @@ def dependence_interval(
     >>> 0 <= found.low < found.value <= found.high <= 1
     True
     """
-    one_of(measure, ("dep", "hsic", "kcc"), "measure")
+    check_choice("measure", measure, ("dep", "hsic", "kcc"))
     options = MeasureOptions(bandwidth, regularization, n_features)
     check_confidence(confidence)
     rng = as_rng(random_state)
@@ -176,7 +177,7 @@ def dependence_test(
     >>> result.p_value, result.n, result.low <= result.value <= result.high
     (0.01, 100, True)
     """
-    one_of(measure, ("dep", "hsic", "kcc"), "measure")
+    check_choice("measure", measure, ("dep", "hsic", "kcc"))
     options = MeasureOptions(bandwidth, regularization, n_features)
     check_confidence(confidence)
     B = check_permutations(n_permutations)

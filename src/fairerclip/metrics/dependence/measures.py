@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh, solve_triangular
 
-from fairerclip.errors import NotDefiniteError, ParameterError
+from fairerclip._util.checks import check_positive
+from fairerclip.errors import NotDefiniteError
 from fairerclip.features import make_features, rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, as_rng
 from fairerclip.metrics.dependence.attribute import (
@@ -43,7 +44,7 @@ class MeasureOptions:
     n_features: int
 
     def __post_init__(self) -> None:
-        check_regularization(self.regularization)
+        check_positive("regularization", self.regularization)
 
 
 def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "median") -> float:
@@ -233,7 +234,7 @@ def kcc(
     (0.98, 0.05)
     """
     rows, attribute = read_pair(X, Y, kind, ("X", "Y"))
-    check_regularization(regularization)
+    check_positive("regularization", regularization)
     if trivial(rows, attribute):
         return 0.0
     rng = as_rng(random_state)
@@ -242,12 +243,6 @@ def kcc(
         return gram_correlation(K, attribute.resolved(bandwidth, rng).factor(), regularization)
     maps = feature_maps(rows, attribute, n_features, bandwidth, rng)
     return correlation_of_features(*maps, len(rows), regularization)
-
-
-def check_regularization(regularization: float) -> None:
-    """Refuse κ that is not a positive number."""
-    if not (np.isfinite(regularization) and regularization > 0):
-        raise ParameterError(f"regularization must be a number > 0; got {regularization}")
 
 
 def root_of_top(G: FloatArray) -> float:

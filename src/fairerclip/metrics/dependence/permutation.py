@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice
 from fairerclip.errors import ParameterError
 from fairerclip.features import rbf_kernel, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
@@ -20,7 +21,7 @@ from fairerclip.metrics.dependence.measures import (
     smooth,
     whitened,
 )
-from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, one_of, same_length
+from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, same_length
 
 Scorer = Callable[[IntArray], FloatArray]
 
@@ -97,7 +98,7 @@ def permutation_test(
     if callable(statistic):
         scorer, n, batch = _callable_scorer(statistic, X, S)
         return _run(scorer, n, B, batch, rng)
-    one_of(statistic, tuple(_SCORERS), "statistic")
+    check_choice("statistic", statistic, tuple(_SCORERS))
     options = MeasureOptions(bandwidth, regularization, n_features)
     rows, attribute = read_pair(X, S, kind, ("X", "S"))
     return permute_attribute(rows, attribute, statistic, B, options, rng)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.encode import sort_labels
 from fairerclip.metrics.groups.bounds import Differences, group_intervals
@@ -23,7 +24,6 @@ from fairerclip.metrics.label_codes import (
     FloatArray,
     Names,
     as_labels,
-    check_confidence,
     encode,
     is_missing,
     name_labels,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.metrics.groups.group_figures import (
     Rates,
     positive_class,
@@ -30,7 +31,7 @@ from fairerclip.metrics.groups.group_report import (
     train_counts,
 )
 from fairerclip.metrics.intervals import clopper_pearson, per_side
-from fairerclip.metrics.label_codes import FloatArray, Names, check_confidence
+from fairerclip.metrics.label_codes import FloatArray, Names
 from fairerclip.metrics.names import FIGURES
 
 Ints = NDArray[np.int64]

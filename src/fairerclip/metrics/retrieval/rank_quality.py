@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import LabelError, ShapeError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate
@@ -17,7 +18,6 @@ from fairerclip.metrics.label_codes import (
     FloatArray,
     IntArray,
     as_labels,
-    check_confidence,
     check_replicates,
     encode,
     matrix,

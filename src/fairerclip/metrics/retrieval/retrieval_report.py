@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.checks import check_confidence
 from fairerclip.errors import ShapeError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate, PairedEstimate
-from fairerclip.metrics.label_codes import check_confidence, check_replicates, matrix
+from fairerclip.metrics.label_codes import check_replicates, matrix
 from fairerclip.metrics.retrieval.gallery import (
     FIGURES,
     Gallery,

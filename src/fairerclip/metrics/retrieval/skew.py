@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.checks import check_choice
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.features.feature_map import RandomState
-from fairerclip.metrics.label_codes import FloatArray, IntArray, encode, matrix, one_of, same_length
+from fairerclip.metrics.label_codes import FloatArray, IntArray, encode, matrix, same_length
 from fairerclip.metrics.retrieval.top_rows import checked_cut, rankings
 
 Reference = str | Mapping[Any, float]
@@ -33,7 +34,7 @@ def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -
         places = {label: code for code, label in enumerate(labels)}
         members = np.array([places.get(label, -1) for label in reference], dtype=np.intp)
     else:
-        one_of(reference, ("population", "uniform"), "reference")
+        check_choice("reference", reference, ("population", "uniform"))
         members = np.arange(len(labels))
         weights = np.bincount(codes).astype(np.float64) if reference == "population" else np.ones(len(labels))
     positive = weights > 0

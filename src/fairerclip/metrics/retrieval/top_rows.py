@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_choice
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
-from fairerclip.metrics.label_codes import FloatArray, IntArray, one_of
+from fairerclip.metrics.label_codes import FloatArray, IntArray
 
 TIES = ("expected", "score", "random")
 
@@ -128,7 +129,7 @@ class TopRows:
 
 def rankings(table: FloatArray, ties: str, random_state: RandomState) -> list[TopRows]:
     """Return the ranking of each column of ``table`` (n, q)."""
-    one_of(ties, TIES, "ties")
+    check_choice("ties", ties, TIES)
     rng = as_rng(random_state) if ties == "random" else None
     return [TopRows.of(column, ties, rng) for column in table.T]
 
