@@ -5,9 +5,10 @@ import io
 from rich.console import Console
 
 from fairerclip.auditing.results import check_results
-from fairerclip.cli import audit_tables
+from fairerclip.cli import show
 from fairerclip.report import card, csv_tables, markdown, page
 from fairerclip.report.figures import draw, drawings
+from fairerclip.report.tables import overview
 
 
 def typed(form):
@@ -29,6 +30,6 @@ DRAWINGS = {name: typed(drawing) for name, drawing in drawings.DRAWINGS.items()}
 def terminal(results, width=400):
     """What a terminal of some width shows."""
     console = Console(width=width, file=io.StringIO())
-    for table in audit_tables.tables(check_results(results)):
+    for table in map(show.rendered, overview(check_results(results))):
         console.print(table)
     return console.file.getvalue()

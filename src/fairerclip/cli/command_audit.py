@@ -227,7 +227,7 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
 
 def _print(results: AuditResults, warned: list[str], output: Path | None, json: bool) -> None:
     from fairerclip.cli import show
-    from fairerclip.cli.audit_tables import tables
+    from fairerclip.report.tables import overview
 
     if json:
         show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
@@ -235,8 +235,8 @@ def _print(results: AuditResults, warned: list[str], output: Path | None, json: 
     show.head(f"{results.task.name}, {results.settings.split} split")
     for finding in results.findings:
         show.say(f"• {finding.level}: {finding.text}")
-    for table in tables(results):
-        show.put(table)
+    for table in overview(results):
+        show.put(show.rendered(table))
     if output is not None:
         show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them")
 

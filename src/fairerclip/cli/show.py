@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich import box
 from rich.console import Console
@@ -32,6 +32,9 @@ from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.report.clean_text import clean, shorten
+
+if TYPE_CHECKING:
+    from fairerclip.report.result_table import ResultTable
 
 PLAIN_WIDTH = 110
 """Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
@@ -124,6 +127,14 @@ def plain_table(
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
     return table
+
+
+def rendered(table: ResultTable) -> Table:
+    """Return a table of results as text in the form of a terminal."""
+    from fairerclip.report.result_table import text_of
+
+    rows = [[text_of(content) for content in row] for row in table.rows]
+    return plain_table(table.title, table.columns, rows, left=range(table.left))
 
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
