@@ -1,4 +1,4 @@
-"""One results dict, every form of it: a figure has the same name and its numbers the same text everywhere."""
+"""One `AuditResults`, every form of it: a figure has the same name and its numbers the same text everywhere."""
 
 import ast
 import copy

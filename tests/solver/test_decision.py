@@ -19,7 +19,7 @@ def prompts_rule(seed=0, c=4, r=3, present=None, kind="balanced"):
     zeros = image[present].mean(axis=0), text[present].mean(axis=0)
     if kind == "mean":
         zeros = np.zeros(r), np.zeros(r)
-    return Decision.of(image, text, present, zeros), image, text, Z
+    return Decision.of(text, present, zeros), image, text, Z
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,4 +2,8 @@
 
 from fairerclip._util.moved import moved
 
-__getattr__ = moved(__name__, "fairerclip.auditing.results")
+__getattr__ = moved(
+    __name__,
+    "fairerclip.auditing.results",
+    ". Results are typed there: results.model_dump(by_alias=True) is the mapping",
+)

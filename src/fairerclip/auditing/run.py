@@ -42,6 +42,7 @@ from fairerclip.auditing.sections.pictures import picture_section, scores_sectio
 from fairerclip.auditing.sections.probes import audit_probes
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
+from fairerclip.auditing.validation import refusing
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError
@@ -97,6 +98,7 @@ class AuditOptions:
     wordings: tuple[Any, tuple[str, ...]] | None = None
 
 
+@refusing()
 def audit_task(
     experiment: Experiment,
     options: AuditOptions | None = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, Self, TypeVar
@@ -26,6 +27,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+
+from fairerclip.errors import ResultsFileError
 
 LARGEST = 10**15
 """Beyond this no figure of a report makes sense, and arithmetic on it may overflow."""
@@ -152,6 +155,15 @@ def same_length(place: str, values: tuple[Any, ...], expected: int, called: str)
     """Yield a problem if a list has another length than the list that it belongs to."""
     if len(values) != expected:
         yield place, f"expected {expected} {called}, got {len(values)}"
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn the refusal of results that are being made into a `ResultsFileError`; also a decorator."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ResultsFileError(refusal(error)) from None
 
 
 def refusal(error: ValidationError) -> str:

@@ -333,13 +333,13 @@ def open_store(
     EmbeddingStore('...x.npy', shape=(4, 4), on disk float16)
     >>> folder.cleanup()
     """
-    from fairerclip.data import layouts as store_layouts
+    from fairerclip.data import layouts
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
-    ask = store_layouts.Ask(modality, key, id_column, incomplete)
+    ask = layouts.Ask(modality, key, id_column, incomplete)
     try:
-        parts, own = store_layouts.find_parts(Path(path), ask)
+        parts, own = layouts.find_parts(Path(path), ask)
     except FairerClipError:
         raise
     except (OSError, ValueError) as error:  # no permission, a NUL in the name

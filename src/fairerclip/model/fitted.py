@@ -32,9 +32,29 @@ SAME_PROMPT = 1 - 1e-5
 """A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
 
 
-def part(path: str) -> Any:
+class FittedPart:
     """A fitted attribute of an estimator that is a part of its ``fitted_``; it is not there before `fit`."""
-    return property(attrgetter(f"fitted_.{path}"))
+
+    def __init__(self, path: str) -> None:
+        self._get = attrgetter(path)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        if model is None:
+            return self
+        if "fitted_" not in vars(model):
+            raise AttributeError(f"{type(model).__name__!r} object has no attribute {self._name!r}")
+        return self._get(model.fitted_)
+
+    def __set__(self, model: Any, value: Any) -> None:
+        raise AttributeError(f"{self._name} is a result of fit and cannot be set")
+
+
+def part(path: str) -> Any:
+    """A fitted attribute, of any type, at a place inside ``fitted_``."""
+    return FittedPart(path)
 
 
 class Ranking(NamedTuple):

@@ -298,7 +298,7 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
             "the text encoder maps every class to zero; lower tau_text or raise tau_z_text"
         )
     zeros = _zeros(sides, image, text, rotation, vectors, setting.zero)
-    decision = Decision.of(image.class_means, vectors, share > 0, zeros)
+    decision = Decision.of(vectors, share > 0, zeros)
     by_prompts = setting.decision == "prompts"
     if not by_prompts:
         predicted = sides.image.predicted_scores(image.coefficients) if sides.image.table.has_scores else None

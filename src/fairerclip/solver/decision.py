@@ -40,12 +40,10 @@ class Decision:
     """(c,) scores = Z @ weights.T + constants."""
 
     @classmethod
-    def of(
-        cls, image_means: F64, text_means: F64, present: NDArray[np.bool_], zeros: tuple[F64, F64]
-    ) -> Decision:
+    def of(cls, text_means: F64, present: NDArray[np.bool_], zeros: tuple[F64, F64]) -> Decision:
         """argmax over classes of cos(z_I − zero, z_T(class) − zero_T): the paper's rule.
 
-        Built from the class means of both sides (c, r) and the ``zeros`` of both sides (r,).
+        Built from the class means of the text side (c, r) and the ``zeros`` of both sides (r,).
         """
         zero, text_zero = zeros
         directions = np.asarray(unit_rows(text_means - text_zero), dtype=np.float64)

@@ -14,6 +14,8 @@ from fairerclip._util.checks import check_range
 from fairerclip.auditing.findings import base_name
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.run import digest
+from fairerclip.auditing.validation import refusing
+from fairerclip.baselines.gradient.recipes import TRAINING
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.study.comparison import (
@@ -63,6 +65,7 @@ class CompareOptions:
     source: str = "TASK.npz"
 
 
+@refusing()
 def compare(
     experiment: Experiment,
     options: CompareOptions | None = None,
@@ -165,6 +168,7 @@ def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions)
         "seed": seed,
         "data": data.model_dump(mode="json"),
         "cap": options.max_steps if method.gradient else None,
+        **({"training": TRAINING} if method.gradient else {}),
         "version": __version__,
         "fixed": dict(method.fixed),
         "candidates": [dict(c) for c in method.candidates],

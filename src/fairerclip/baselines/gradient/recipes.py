@@ -24,6 +24,8 @@ from fairerclip.errors import LabelError, ParameterError
 
 Progress = Callable[[dict[str, Any]], None]
 REDUCTIONS = ("mean", "sum")
+TRAINING = 2
+"""Revision of the training code: kept runs of another one may have other weights, so they are run again."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

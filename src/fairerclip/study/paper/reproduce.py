@@ -8,6 +8,7 @@ from pathlib import Path
 from fairerclip._util.checks import check_range
 from fairerclip._util.files import check_folder, check_free, sole_use, write_folder
 from fairerclip._util.numbers import NOTHING, significant
+from fairerclip.auditing.validation import refusing
 from fairerclip.errors import ResultsFileError
 from fairerclip.report.document import Document
 from fairerclip.report.result_table import Content, ResultTable
@@ -73,6 +74,7 @@ def check_output(entries: Sequence[Entry], output: Path, overwrite: bool) -> Non
             check_free(output / f"{entry.name}.{form}", overwrite)
 
 
+@refusing()
 def run_entry(
     entry: Entry,
     source: TaskSource,
