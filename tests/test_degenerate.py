@@ -348,9 +348,7 @@ def test_prompts_that_cancel_out(embeddings):
 @pytest.mark.parametrize("name", ["tau", "tau_z", "tau_text", "tau_z_text"])
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5, np.nan, np.inf, "much", True])
 def test_a_strength_out_of_range(embeddings, name, value):
-    with pytest.raises(
-        ParameterError, match=rf"with scaling='spectral', {name} must be a number in \[0, 1\)"
-    ):
+    with pytest.raises(ParameterError, match=rf"{name} must be a number in \[0, 1\) with scaling='spectral'"):
         fit(embeddings(), **{name: value})
 
 

@@ -340,7 +340,7 @@ def test_a_path_without_any_solution_says_why(embeddings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"taus": [0.5, 1.0]}, r"with scaling='spectral', tau must be a number in \[0, 1\); got 1.0"),
+        ({"taus": [0.5, 1.0]}, r"tau must be a number in \[0, 1\) with scaling='spectral'; got 1.0"),
         ({"taus": [-0.1]}, "got -0.1"),
         ({"taus": [np.nan]}, "got nan"),
         ({"tau_zs": [2]}, "tau_z must be"),

@@ -68,20 +68,21 @@ def check_positive(name: str, value: Any) -> None:
 
 def check_within(name: str, value: Any, low: float, high: float) -> None:
     """Refuse what is not a number in [low, high]."""
-    _check_interval(name, value, low, high, "[]")
+    check_interval(name, value, low, high, "[]")
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, open_below: bool = False) -> None:
     """Refuse what is not a number in [low, high), or in (low, high)."""
-    _check_interval(name, value, low, high, "()" if open_below else "[)")
+    check_interval(name, value, low, high, "()" if open_below else "[)")
 
 
-def _check_interval(name: str, value: Any, low: float, high: float, ends: str) -> None:
+def check_interval(name: str, value: Any, low: float, high: float, ends: str, where: str = "") -> None:
+    """Refuse what is not a number in an interval whose ends are "[]", "[)" or "()"; ``where`` says when it is that."""
     number = as_number(value)
     outside = not low <= number <= high or (ends[0] == "(" and number == low)
     if outside or (ends[1] == ")" and number == high):
         raise ParameterError(
-            f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}; got {value!r:.200}"
+            f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}{where}; got {value!r:.200}"
         )
 
 

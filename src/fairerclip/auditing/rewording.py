@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Floats
 from fairerclip.auditing.sections.wording import cosines_of_wordings
 from fairerclip.data.prompts import DEFAULT_TEMPLATES, as_templates
 from fairerclip.data.prompts.templates import filled
@@ -17,7 +18,6 @@ from fairerclip.experiment import Experiment
 if TYPE_CHECKING:
     from fairerclip.encoders.encoder import Encoder
 
-Floats = NDArray[np.floating]
 
 RELATED = 0.5
 """A class's own prompt and its name, embedded by one model, have a larger cosine than this; two models have none."""

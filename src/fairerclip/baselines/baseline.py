@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
@@ -20,9 +21,6 @@ from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Needs(NamedTuple):

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_choice, check_count, check_positive
-from fairerclip.baselines.baseline import F64, Ints, Needs, Training, Validation
+from fairerclip._util.types import F64, Ints
+from fairerclip.baselines.baseline import Needs, Training, Validation
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import (
     Scaling,

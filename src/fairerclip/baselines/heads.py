@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip.baselines.baseline import F64, Baseline, Training
+from fairerclip._util.types import F64
+from fairerclip.baselines.baseline import Baseline, Training
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import LabelError, PromptError, ShapeError
 from fairerclip.inputs.prompts import prototypes

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_positive
-from fairerclip.baselines.baseline import F64, Baseline, Ints, Needs, Training, Validation
+from fairerclip._util.types import F64, Ints
+from fairerclip.baselines.baseline import Baseline, Needs, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.inputs.weights import row_weights

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairerclip._util.checks import LARGEST, check_within
-from fairerclip.baselines.baseline import F64, Needs, Training
+from fairerclip._util.types import F64
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import (
     CosineHead,
     class_prompts,

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip.baselines.baseline import F64, Needs, Training
+from fairerclip._util.types import F64
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import CosineHead, class_prompts, map_prompts, projected_off, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairerclip.baselines.baseline import F64, Ints
+from fairerclip._util.types import F64, Ints
 
 _FORCING = 0.1  # each Newton system is solved until its residual is this share of the gradient
 _MOST_PRODUCTS = 500  # with the Hessian, for one step

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fairerclip._util.checks import check_within
-from fairerclip.baselines.baseline import F64, Needs, Training
+from fairerclip._util.types import F64
+from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
 from fairerclip.data.embedding_rows import unit_rows

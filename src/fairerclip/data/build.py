@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.checks import check_range
+from fairerclip._util.types import Ints
 from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.join import join
@@ -23,7 +24,6 @@ from fairerclip.errors import JoinError, LabelError, ParameterError, PromptError
 if TYPE_CHECKING:
     from fairerclip.encoders.encoder import Encoder
 
-Ints = NDArray[np.int64]
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
 SPLITS = ("train", "val", "test")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.errors import (
     DirectionDriftWarning,
     FairerClipWarning,
@@ -27,8 +28,6 @@ READ_ROWS = 16384
 digits from those of models that were saved before."""
 SMALLEST, LARGEST = 1e-15, 1e15
 """Magnitudes of X between which squares and their sums stay within float32."""
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
 
 TAILS = (0.01, 0.5, 0.99)
 """Quantiles of the lengths that are kept."""

@@ -18,10 +18,10 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.errors import ParameterError
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 MIN_BULK = 16  # fewer bulk axes than this and the noise of the prompts would not average out
 STRATIFIED_ROWS = 2000  # larger cells are spread evenly enough by themselves

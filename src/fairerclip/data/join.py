@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.data.hashing import Hashes, hash_rows, random_keys, sort_hashes, text_words
 from fairerclip.errors import JoinError
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 SHOWN = 5
 HINT_IDS = 20_000

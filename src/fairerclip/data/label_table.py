@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
+from fairerclip._util.types import Ints
 from fairerclip.data.io.bounded_text import TextColumn, csv_records, nearest
 from fairerclip.data.io.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.errors import JoinError, LabelError
 
-Ints = NDArray[np.int64]
 MISSING = -1
 MAX_CATEGORIES = 10_000
 """More distinct values than this and a column is an id or a quantity, not a category."""

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.data.task import Split, Task
 from fairerclip.errors import ParameterError
-
-Ints = NDArray[np.int64]
 
 
 def resplit(task: Task, seed: int, *, sensitive: Sequence[str] | None = None) -> Task:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.checks import check_range
-from fairerclip.data.geometry import Floats, Geometry, Ints, Space
+from fairerclip._util.types import Ints
+from fairerclip.data.geometry import Floats, Geometry, Space
 from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.errors import ParameterError

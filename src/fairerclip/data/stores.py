@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
+from fairerclip._util.types import Ints
 from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 UNIT_TOLERANCE = 1e-3
 """A row this near to unit length was normalised before it was rounded: float16 moves norms by up to 1e-4."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
+from fairerclip._util.types import Ints
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import nearest
 from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
@@ -19,7 +20,6 @@ from fairerclip.errors import ParameterError, TaskFileError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.data.io.bounded_text import nearest
 from fairerclip.errors import TaskFileError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 SPLITS = ("train", "val", "test")
 UNNAMED = "s"  # the attribute of s_train, text_sensitive, …

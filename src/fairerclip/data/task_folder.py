@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.data.io.bounded_text import nearest, read_toml, text_array
 from fairerclip.data.io.npy import read_npy
 from fairerclip.data.join import join
@@ -56,7 +57,6 @@ from fairerclip.data.task_files import PLAIN, STRINGS, TEXTS, TOML
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 MAX_NAME_BYTES = 255
 _STORE_KEYS = {"store", "key", "id"}

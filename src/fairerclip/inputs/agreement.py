@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from fairerclip._util.numbers import worded
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.errors import (
     PromptError,
     PromptOrderWarning,
@@ -23,10 +24,6 @@ from fairerclip.errors import (
     UninformativePromptsWarning,
 )
 from fairerclip.inputs.prompts import cosine_blocks, prototypes
-
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
 
 MAX_ROWS = 5000
 """Rows that are read, evenly spaced: their share of agreement is known to a point or two."""

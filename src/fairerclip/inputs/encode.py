@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.errors import LabelError, ParameterError
-
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, check_rows, unit_rows, working_dtype
 from fairerclip.errors import PromptError, ShapeError
-
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
 
 
 def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import Ints
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -23,8 +24,6 @@ from fairerclip.inputs.encode import as_labels
 from fairerclip.inputs.prompts import PromptValues, sensitive_prompts, zero_shot
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
 from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

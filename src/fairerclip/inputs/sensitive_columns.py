@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, ManyCategoriesWarning
 from fairerclip.inputs.encode import Encoded, as_labels, encode
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MANY_CATEGORIES = 50
 """A categorical attribute with more values than this is probably a quantity."""

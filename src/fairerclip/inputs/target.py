@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from fairerclip.data.embedding_rows import READ_ROWS, Floats
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import READ_ROWS
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.prompts import prompt_groups, zero_shot
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
 """Share of the zero-shot scores in the target where labels are known, and where all of them are guesses."""

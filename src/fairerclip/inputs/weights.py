@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.errors import ParameterError, ShapeError
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def check_weights(sample_weight: Any, n: int) -> F64:

@@ -6,12 +6,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import Drift, RowSummary
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ParameterError, RenamedWarning, ShapeError, StateError
@@ -28,9 +28,6 @@ from fairerclip.solver.decision import softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
 
 
 class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number
+from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import (
     BLOCK_ROWS,
     Drift,
@@ -26,8 +27,6 @@ from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
 
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
 SAME_PROMPT = 1 - 1e-5
 """A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
 

@@ -6,7 +6,14 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_number, check_within
+from fairerclip._util.checks import (
+    LARGEST,
+    as_number,
+    check_choice,
+    check_count,
+    check_interval,
+    check_within,
+)
 from fairerclip.errors import IdleParameterWarning, ParameterError
 from fairerclip.features import KERNELS
 from fairerclip.features.bandwidth import parse_bandwidth
@@ -72,11 +79,8 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[floa
 
 def check_strength(name: str, value: Any, scaling: str) -> None:
     """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
-    named = f"with scaling={scaling!r}, {name}"
-    if scaling == "spectral":
-        check_number(named, value, 0, 1)
-    else:
-        check_within(named, value, 0, LARGEST)
+    high, ends = (1, "[)") if scaling == "spectral" else (LARGEST, "[]")
+    check_interval(name, value, 0, high, ends, where=f" with scaling={scaling!r}")
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:

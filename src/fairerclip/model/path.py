@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.errors import (
     LabelError,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
     from fairerclip.model.prepare import Prepared
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 DEFAULT_TAUS = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
 """τ where none are given; the last step before 1 is where the penalty takes over."""

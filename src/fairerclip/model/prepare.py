@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_range
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
     RowSummary,
     UnitRows,
@@ -35,9 +36,6 @@ from fairerclip.solver.decision import fit_temperature
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CONTINUOUS_LANDMARKS = 20
 """Nyström landmarks of a continuous attribute: an RBF of one variable has few directions that matter."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import (
     DroppedTermWarning,
@@ -26,8 +27,6 @@ from fairerclip.solver.decision import Decision
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Note = tuple[type[FairerClipWarning], str]
 

@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import unit_rows
-
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-
 
 HOMOGENEOUS = 1e-9
 """Boundaries that a move of the origin leaves off by less than this, relative to their size, are held by it."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-F64 = NDArray[np.float64]
+from fairerclip._util.types import F64
 
 
 def solve_dense(Phi: F64, weight: F64, terms: Sequence[tuple[float, F64]], gamma: float) -> tuple[F64, F64]:

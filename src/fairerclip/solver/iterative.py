@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from fairerclip._util.types import F64
 from fairerclip.errors import NotDefiniteError
 from fairerclip.solver.lowrank import RANK_TOLERANCE, CholeskyFactor, Reduced
 from fairerclip.solver.rows import FeatureRows
-
-F64 = NDArray[np.float64]
 
 SAMPLED_ROWS_PER_FEATURE = 2
 """Rows of the preconditioner per feature: enough for about ten iterations at γ ≈ 3e-5."""

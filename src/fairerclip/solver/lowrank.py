@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
+from fairerclip._util.types import F64
 from fairerclip.errors import NotDefiniteError
-
-F64 = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
 """Singular values and eigenvalues below this share of the largest count as zero."""

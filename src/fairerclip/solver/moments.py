@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.errors import ShapeError
-
-Floats = NDArray[np.floating]
-F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

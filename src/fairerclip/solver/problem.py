@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
@@ -23,9 +23,6 @@ from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
 
 CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
 """``solver="auto"`` turns to conjugate gradients from this size on, if the features stay in memory."""

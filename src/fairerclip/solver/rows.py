@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import BLOCK_ROWS
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
-Floats = NDArray[np.floating]
-F64 = NDArray[np.float64]
 
 CACHE_SHARE = 0.25
 """Share of the machine's free memory that kept features may take."""

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.solver.lowrank import Factor, Reduced, solve_reduced
 from fairerclip.solver.terms import LabelMoments, alignment_map, scores_map, sensitive_maps, target_map
-
-F64 = NDArray[np.float64]
 
 VANISHED = 1e-12
 """A term whose squared norm is below this share of its Cauchy-Schwarz bound is noise."""

@@ -16,11 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
-Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
+from fairerclip._util.types import F64, Floats, Ints
 
 ROUNDING = 1e-12
 """A variance below this share of the second moment is what rounding leaves of a constant."""

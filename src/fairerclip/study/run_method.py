@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.baselines.softmax import shared_solutions
 from fairerclip.errors import LabelError, NonFiniteError
@@ -28,8 +29,6 @@ from fairerclip.tuning.choose import choose
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
 from fairerclip.tuning.search import Candidate, Pool
-
-F64 = NDArray[np.float64]
 
 CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
 """DFR averages the weights of many draws of balanced rows, but, as published, takes one draw while C is chosen."""

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, first_best, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
 from fairerclip.tuning.search import Pool
-
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 REPEATS = 20
 """Times that the rows are halved; each gives two judgements. docs/choosing.md#stability has what fewer would change."""

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fairerclip._util.types import F64, Ints
 
 PRIOR_ROWS = 4.0
 """Rows' worth of the class by which a cell's shift is shrunk."""

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.errors import ParameterError
 from fairerclip.metrics.groups.group_figures import positive_classes
 from fairerclip.tuning.judge import N_LEVELS, Judge
 
-F64 = NDArray[np.float64]
 Scorer = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], float]
 
 DIFFERENCES = ("eod", "equalized_odds")

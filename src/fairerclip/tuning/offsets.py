@@ -8,12 +8,10 @@ order of the classes or of the rows.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import EQUAL, Objective, judge_boundaries, judge_scores
-
-F64 = NDArray[np.float64]
 
 LINE_SHARES = np.linspace(0.02, 0.5, 25)
 """Boundaries tried between two classes: those with such a share of the rows on one side, whichever side."""

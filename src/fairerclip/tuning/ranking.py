@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
+from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError
 from fairerclip.inputs.sensitive_columns import sensitive_columns
 from fairerclip.metrics import max_skew
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
     from fairerclip.model.prepare import Prepared
 
-F64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 RANKING: Mapping[str, Any] = {
     "zero_shot": 1.0,

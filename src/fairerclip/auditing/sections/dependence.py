@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import check_confidence
+from fairerclip._util.types import Ints
 from fairerclip.auditing.findings import attribute_name
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import DependenceRow, Measure, RepresentationRow, Tested
@@ -24,7 +25,6 @@ from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import DependenceResult, dependence_test
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MEASURES: tuple[Measure, ...] = ("dep", "hsic", "kcc")
 REGULARIZATION = 1e-2

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fairerclip.auditing.group_results import GroupsSection, SeedsSection
 from fairerclip.auditing.results import Labels
 from fairerclip.data import Split
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import seed_spread
 from fairerclip.model.estimator import FairerCLIP
-
-Floats = NDArray[np.floating]
 
 
 def groups_section(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from fairerclip._util.numbers import worded
+from fairerclip._util.types import Floats
 from fairerclip.auditing.group_results import (
     GroupCell,
     HistogramGroup,
@@ -24,7 +25,6 @@ from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.model.estimator import FairerCLIP
 
-Floats = NDArray[np.floating]
 HISTOGRAM_BINS = 40
 PICTURE_BINS = (44, 32)
 TAILS = 0.5

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import check_confidence
+from fairerclip._util.types import Ints
 from fairerclip.auditing.findings import attribute_name
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import Probe, ProbeRow
@@ -25,7 +26,6 @@ from fairerclip.inputs.encode import encode
 from fairerclip.metrics.intervals import mover
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Rng = np.random.Generator
 
 KINDS: tuple[Probe, ...] = ("linear", "kernel")

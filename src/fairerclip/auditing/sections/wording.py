@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fairerclip._util.types import Floats
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.results import WordingSection, WordingTemplate
 from fairerclip.data.embedding_rows import unit_rows
@@ -14,8 +14,6 @@ from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRo
 from fairerclip.experiment import Experiment
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport
-
-Floats = NDArray[np.floating]
 
 OWN = "the task's own prompts"
 """Name of the wording that the task uses, where it is none of those given."""

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fairerclip.baselines.baseline import Ints
+from fairerclip._util.types import Ints
 from fairerclip.baselines.gradient.loop import Epoch, Run, chunks
 from fairerclip.baselines.gradient.nets import AdapterNet, Tensor
 from fairerclip.baselines.gradient.recipes import Contrasts

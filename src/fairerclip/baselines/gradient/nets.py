@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fairerclip.baselines.baseline import F64
+from fairerclip._util.types import F64
 
 Tensor = Any
 

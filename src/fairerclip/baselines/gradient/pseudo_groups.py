@@ -6,7 +6,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from fairerclip._util.checks import check_choice
-from fairerclip.baselines.baseline import F64, Ints, Training
+from fairerclip._util.types import F64, Ints
+from fairerclip.baselines.baseline import Training
 from fairerclip.baselines.gradient.recipes import labels_of
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import PromptError

@@ -19,7 +19,8 @@ from fairerclip._util.checks import (
     check_positive,
     check_within,
 )
-from fairerclip.baselines.baseline import Ints, Training
+from fairerclip._util.types import Ints
+from fairerclip.baselines.baseline import Training
 from fairerclip.errors import LabelError, ParameterError
 
 Progress = Callable[[dict[str, Any]], None]

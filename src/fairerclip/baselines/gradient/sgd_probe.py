@@ -9,7 +9,8 @@ import numpy as np
 
 from fairerclip._util.checks import check_choice, check_positive
 from fairerclip._util.extras import require
-from fairerclip.baselines.baseline import F64, Ints, Training
+from fairerclip._util.types import F64, Ints
+from fairerclip.baselines.baseline import Training
 from fairerclip.baselines.gradient.pseudo_groups import balanced_draw, pseudo_groups
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, labels_of, shuffled
 
