@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,24 @@ def test_a_broken_citation_or_link_is_found(tmp_path):
     source = "docs/math.md#here docs/math.md#gone. See docs/math.md; docs/none.md"
     assert broken_links(page) == ["#gone", "none.md"]
     assert broken_citations(source, tmp_path) == ["docs/math.md#gone", "docs/none.md"]
+
+
+ROOMS = "data|inputs|features|solver|metrics|model|tuning|baselines|auditing|encoders"
+
+
+def test_code_that_the_derivations_name_is_there():
+    names = re.findall(rf"`((?:{ROOMS})(?:\.\w+)+)`", MATH.read_text(encoding="utf-8"))
+    assert len(names) > 20
+    for name in names:
+        found, *rest = import_module("fairerclip"), *name.split(".")
+        for part in rest:
+            is_module = hasattr(found, "__path__") and find_spec(f"{found.__name__}.{part}") is not None
+            found = import_module(f"{found.__name__}.{part}") if is_module else getattr(found, part)
+
+
+def test_files_that_security_names_are_there():
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 10
+    assert [
+        f for f in named if not any((home / f).is_file() for home in (ROOT, ROOT / "src/fairerclip"))
+    ] == []

@@ -1,9 +1,10 @@
 """Damaged files end with a value or an error of ours, whatever reads them; `make fuzz` tries many more."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
-from fuzz import MEGABYTES, damaged, run
+from fuzz import INSTRUMENTED, MEGABYTES, damaged, run
 from readers import READERS
 
 CASES = 40
@@ -27,3 +28,8 @@ def test_the_same_seed_damages_in_the_same_way():
     first, again = ([damaged(good, random.Random(i), [good]) for i in range(50)] for _ in range(2))
     assert first == again
     assert len(set(first)) > 30
+
+
+@pytest.mark.parametrize("name", INSTRUMENTED)
+def test_what_guided_fuzzing_watches_is_there(name):
+    assert importlib.util.find_spec(f"fairerclip.{name}") is not None

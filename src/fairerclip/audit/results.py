@@ -2,8 +2,5 @@
 
 from fairerclip._util.moved import moved
 
-__getattr__ = moved(
-    __name__,
-    "fairerclip.auditing.results",
-    ". Results are typed there: results.model_dump(by_alias=True) is the mapping",
-)
+_NOTE = ". Results are typed there: results.model_dump(by_alias=True) is the mapping"
+__getattr__ = moved(__name__, "fairerclip.auditing.results", _NOTE)
