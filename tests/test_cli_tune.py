@@ -167,18 +167,16 @@ def test_the_search_is_told_on_a_narrow_terminal(run, task, tmp_path, monkeypatc
     assert "…" not in out
 
 
-def test_a_choice_of_the_model_as_given_can_be_shown(capsys, monkeypatch):
-    from fairerclip.cli import show
+def test_a_choice_of_the_model_as_given_can_be_shown():
+    from fairerclip.report.fit_tables import tuning_table
+    from fairerclip.report.result_table import text_of
 
-    monkeypatch.setattr(show.out, "_width", 120)
     parameters = {"class_weight": {"a": 0.5}, "tau": 0.8, "criterion": "marginal", "zero_shot": None}
     figures = {"average": 0.9, "worst_group": None, "eod": None, "intervals": {"average": [0.8, 0.95]}}
     counts = {"rows": 9, "fits": 3, "fits_planned": 8, "candidates": 60, "strategy": "given", "held_out": {}}
     shown = {"objective": "eod", "chosen": {"parameters": parameters, **figures}, "neighbours": [], **counts}
-    show.say_tuning(shown)
-    out = capsys.readouterr().out
-    assert "default" in out
-    assert "90.0 [80.0, 95.0]" in out
+    (row,) = tuning_table(shown).rows
+    assert [text_of(cell) for cell in row][3:] == ["default", "90.0 [80.0, 95.0]", "–", "–"]
 
 
 @pytest.mark.parametrize("objective", ["eod", "worst_group"])

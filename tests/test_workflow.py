@@ -90,8 +90,8 @@ def test_several_attributes_are_joined_for_the_report(gallery):
 def test_skew_falls_for_the_attribute_that_is_mitigated(gallery):
     experiment = Experiment.of(gallery, ["sex"], ["good", "evil"])
     rows = experiment.skews(experiment.fit(small(max_iter=1), "none"), "test")
-    assert [r["prompt"] for r in rows] == ["good", "evil"]
-    assert np.mean([r["after"] for r in rows]) < np.mean([r["before"] for r in rows])
+    assert [r.prompt for r in rows] == ["good", "evil"]
+    assert np.mean([r.after for r in rows]) < np.mean([r.before for r in rows])
 
 
 def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):

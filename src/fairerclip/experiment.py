@@ -31,6 +31,16 @@ UNKNOWN = ""
 
 
 @dataclass(frozen=True)
+class PromptSkew:
+    """MaxSkew@k of the ranking by one prompt, zero-shot and by a model."""
+
+    prompt: str
+    k: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A task seen from one side: some of its classes, some of its sensitive attributes.
 
@@ -261,7 +271,7 @@ class Experiment:
         reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
         return [*reports, ("FairerCLIP", self.report(rows, model.predict(rows.X)))]
 
-    def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[dict[str, Any]]:
+    def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[PromptSkew]:
         """MaxSkew@k of each prompt before (cosines) and after (the model's scores), over all rows of a split.
 
         ``k`` is 1000, or a quarter of the rows where there are fewer than 4000.
@@ -277,7 +287,7 @@ class Experiment:
         before = max_skew(self.cosines(rows.X[known]), groups[known], k)
         after = max_skew(model.scores(rows.X[known]), groups[known], k)
         return [
-            {"prompt": name, "k": k, "before": float(b), "after": float(a)}
+            PromptSkew(name, k, float(b), float(a))
             for name, b, a in zip(self.classes, before, after, strict=True)
         ]
 

@@ -7,6 +7,7 @@ _HOMES = {
     "AuditResults": "results",
     "audit_task": "run",
     "read_results": "results",
+    "recommend": "recommendation",
     "write_results": "results",
 }
 

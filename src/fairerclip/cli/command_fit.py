@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,13 +127,18 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
 
 
 def _plain(result: dict[str, Any]) -> dict[str, Any]:
-    return {**result, "reports": {name: report.as_dict() for name, report in result["reports"].items()}}
+    return {
+        **result,
+        "reports": {name: report.as_dict() for name, report in result["reports"].items()},
+        "skews": [asdict(skew) for skew in result["skews"]],
+    }
 
 
 def _print(result: dict[str, Any], model: FairerCLIP) -> None:
     from fairerclip._util.numbers import setting
     from fairerclip.auditing.model_facts import after_name, model_facts, why_kept
     from fairerclip.cli import show
+    from fairerclip.report.fit_tables import skew_table, tuning_table
 
     facts = model_facts(model)
     seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
@@ -143,11 +149,14 @@ def _print(result: dict[str, Any], model: FairerCLIP) -> None:
         ]
         show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
     elif result["skews"]:
-        show.put(show.skew_table(title, result["skews"], after_name(facts)))
+        show.put(show.rendered(skew_table(title, result["skews"], after_name(facts))))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
-        show.say_tuning(result["tuning"])
+        show.put(show.rendered(tuning_table(result["tuning"])))
+        if len(result["tuning"].get("held_out", ())) > 1:  # rankings are not held out
+            say = "What held up best on rows that it was not chosen on"
+            show.say(f"{say}: {result['tuning']['strategy']}.")
     kept = why_kept(facts, whole=True)
     if kept is not None:
         show.say(kept)

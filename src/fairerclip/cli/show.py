@@ -27,10 +27,10 @@ from rich.progress import (
 from rich.table import Table as Table
 from rich.text import Text
 
-from fairerclip._util.numbers import NOTHING, bare, interval, number, setting, with_spread
+from fairerclip._util.numbers import bare, interval, number, setting
 from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
-from fairerclip.metrics.names import FIGURES, RETRIEVAL
+from fairerclip.metrics.names import FIGURES
 from fairerclip.report.clean_text import clean, shorten
 
 if TYPE_CHECKING:
@@ -162,13 +162,6 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
     return plain_table(title, columns, body, left=(0, 3), whole=(1, 2, 4, 5), tight=out.width < WIDE)
 
 
-def skew_table(title: str, rows: Sequence[Mapping[str, Any]], after: str = "FairerCLIP") -> Table:
-    """MaxSkew of each prompt before and after, which has a name."""
-    title = f"{title}: {RETRIEVAL['max_skew'].label}@{rows[0]['k']}"
-    body = [[row["prompt"], number(row["before"]), number(row["after"])] for row in rows]
-    return plain_table(title, ["prompt", "zero-shot", after], body)
-
-
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
     """The trade-off along a path, with a bar for the worst group; the chosen point is marked."""
     constant = len({row["tau_z"] for row in rows}) == 1
@@ -185,42 +178,6 @@ def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None =
         bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
         body.append(["→" if index == mark else "", row["criterion"], *strengths, *figures, *bar])
     return plain_table(title, columns, body, left=left, whole=range(len(columns)))
-
-
-def say_tuning(tuning: Mapping[str, Any]) -> None:
-    """The chosen point of a search and its neighbours."""
-    rows = [tuning["chosen"], *tuning["neighbours"]]
-    if tuning["objective"] == "max_skew":
-        title = (
-            f"Rankings tuned on {tuning['rows']} validation rows, the figures of which flatter; chosen first"
-        )
-        body = [[setting(r["strength"]), number(r["max_skew"]), number(r["rank_correlation"])] for r in rows]
-        heads = ["strength", RETRIEVAL["max_skew"].label, "order kept inside groups"]
-        put(plain_table(title, heads, body))
-        return
-    fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
-    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}), whose figures flatter"
-    shown = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
-    body = []
-    for row in rows:
-        p = row["parameters"]
-        share = "default" if p["zero_shot"] is None else setting(p["zero_shot"])
-        free = [str(p["class_weight"]), setting(p["tau"]), p["criterion"], share]
-        figures = [
-            NOTHING if row[name] is None else with_spread(row[name], None, row["intervals"][name])
-            for name in shown
-        ]
-        body.append([*free, *figures])
-    header = [
-        "weights",
-        "τ",
-        "criterion",
-        "zero-shot share",
-        *(FIGURES[name].short for name in shown),
-    ]
-    put(plain_table(title, header, body))
-    if len(tuning["held_out"]) > 1:
-        say(f"What held up best on rows that it was not chosen on: {tuning['strategy']}.")
 
 
 class Advance(Protocol):

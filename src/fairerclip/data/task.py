@@ -59,6 +59,21 @@ class Split:
         """
         return self.s[_pick(name, self.s, "this split")]
 
+    def take(self, rows: Any) -> "Split":
+        """Some of the rows: an array of row numbers, or a slice.
+
+        Examples
+        --------
+        >>> Split(np.eye(3, dtype=np.float32), np.array([0, 1, 1])).take([0, 2]).y
+        array([0, 1])
+        """
+        return Split(
+            self.X[rows],
+            None if self.y is None else self.y[rows],
+            {name: codes[rows] for name, codes in self.s.items()},
+            None if self.ids is None else self.ids[rows],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Variants:

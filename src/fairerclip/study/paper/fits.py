@@ -127,15 +127,8 @@ def subsample(experiment: Experiment, share: float, seed: int) -> Experiment:
         rows = np.flatnonzero((y == cell[0]) & (s == cell[1]))
         keep.append(rng.choice(rows, size=max(1, round(share * len(rows))), replace=False))
     chosen = np.sort(np.concatenate(keep))
-    train = experiment.task.train
-    fewer = replace(
-        train,
-        X=train.X[chosen],
-        y=None if train.y is None else train.y[chosen],
-        s={name: codes[chosen] for name, codes in train.s.items()},
-        ids=None if train.ids is None else train.ids[chosen],
-    )
-    task = replace(experiment.task, splits={**experiment.task.splits, "train": fewer})
+    splits = {**experiment.task.splits, "train": experiment.task.train.take(chosen)}
+    task = replace(experiment.task, splits=splits)
     return replace(experiment, task=task)
 
 

@@ -271,13 +271,7 @@ def small(task: Task) -> Task:
     """A task with as many training rows as CFD: those that it names as ``small_train``, else the first."""
     rows = task.extra.get("small_train")
     keep = slice(SMALL_ROWS) if rows is None else rows
-    train = task.train
-    fewer = replace(
-        train,
-        X=train.X[keep],
-        y=None if train.y is None else train.y[keep],
-        s={name: codes[keep] for name, codes in train.s.items()},
-        ids=None if train.ids is None else train.ids[keep],
-    )
     extra = {name: array for name, array in task.extra.items() if name != "small_train"}
-    return replace(task, name=f"{task.name}, small", splits={**task.splits, "train": fewer}, extra=extra)
+    return replace(
+        task, name=f"{task.name}, small", splits={**task.splits, "train": task.train.take(keep)}, extra=extra
+    )
