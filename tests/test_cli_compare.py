@@ -42,6 +42,7 @@ def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):
     assert json.loads(text)["rows"][0]["figures"] == found["rows"][0]["figures"]
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_the_front_is_drawn(task, run, tmp_path):
     pytest.importorskip("matplotlib")
     plot = tmp_path / "front.svg"
@@ -90,6 +91,7 @@ def methods_of(monkeypatch):
     return allow
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_a_comparison_without_any_figure_has_failed(task, run, methods_of, tmp_path):
     methods_of("bad", "worse")
     code, out, err = run("compare", task, "--seeds", 1, "-o", tmp_path / "o")
@@ -112,6 +114,7 @@ def test_a_comparison_without_any_figure_has_failed(task, run, methods_of, tmp_p
     assert [row["method"] for row in found["rows"]] == ["bad", "worse"]
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_a_method_that_fails_ends_in_failure_only_if_it_was_named(task, run, methods_of):
     methods_of("zero-shot", "bad")
     code, out, err = run("compare", task, "--seeds", 1, "--json")

@@ -387,7 +387,7 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
         ({"bandwidth": -1.0}, "bandwidth must be"),
         ({"random_state": "lucky"}, "random_state: 'lucky'"),
         ({"decision": "coin"}, "decision must be one of 'target', 'prompts'; got 'coin'"),
-        ({"zero_shot": 1.5}, r"zero_shot must be a number in \[0, 1\]; got 1.5"),
+        ({"zero_shot": 1.5}, r"zero_shot must be a number in \[0, 1\] or None; got 1.5"),
         ({"zero_shot": -0.1}, "zero_shot must be a number"),
         ({"zero_shot": np.nan}, "zero_shot must be a number"),
         ({"zero_shot": True}, "zero_shot must be a number"),

@@ -310,6 +310,7 @@ def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
         run_method(BY_KEY["probe"], unlabelled, 0)
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_one_failing_method_does_not_stop_the_rest(experiment, monkeypatch):
     broken = replace(BY_KEY["probe"], candidates=[{"C": -1.0}])
     monkeypatch.setattr(study, "chosen_methods", lambda keys: [broken, BY_KEY["zero-shot"]])
@@ -319,6 +320,7 @@ def test_one_failing_method_does_not_stop_the_rest(experiment, monkeypatch):
     assert found.rows[1].figures is not None
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
     options = CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1)
     first = compare(experiment, options, work=tmp_path)

@@ -92,7 +92,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
             continue
         check_strength(name, params[name], params["scaling"])
     if params["zero_shot"] is not None:
-        check_within("zero_shot, unless None,", params["zero_shot"], 0, 1)
+        check_interval("zero_shot", params["zero_shot"], 0, 1, "[]", " or None")
     for name in ("refine", "orthogonal", "normalize"):
         check_choice(name, params[name], (True, False))
     for name in ("gamma", "gamma_text"):
