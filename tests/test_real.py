@@ -62,8 +62,8 @@ def test_a_gallery_without_target_ranks_by_prompt(real_data):
     experiment = Experiment.of(task, ["sex"], ["good", "evil"])
     model = experiment.fit(FairerCLIP(n_features=500, max_iter=1, random_state=0), "none")
     rows = experiment.skews(model, "test")
-    assert rows[0]["k"] == 1000
-    assert np.mean([r["after"] for r in rows]) < np.mean([r["before"] for r in rows])
+    assert rows[0].k == 1000
+    assert np.mean([r.after for r in rows]) < np.mean([r.before for r in rows])
     ranking = model.rank("good", task.test.X, k=10)
     assert len(ranking.indices) == 10
     assert np.all(np.diff(ranking.scores) <= 0)
