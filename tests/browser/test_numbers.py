@@ -13,7 +13,6 @@ from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = pytest.mark.xdist_group("browser")
 
 NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 AXES = re.compile(r"^[+−]?\d+(\.\d+)?( %)?$")  # tick labels are positions, not figures

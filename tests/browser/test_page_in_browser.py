@@ -11,7 +11,6 @@ from fairerclip.report.command import filled
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
-pytestmark = pytest.mark.xdist_group("browser")
 
 AXE = "axe_playwright_python.sync_playwright"
 
