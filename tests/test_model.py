@@ -744,3 +744,11 @@ def test_deciding_on_embeddings_is_predicting_without_embedding_again(embeddings
         decided = m.decide(m.transform(e.X))
         assert_array_equal(decided["prediction"], m.predict(e.X))
         assert_array_equal(decided["score"], m.decision_function(e.X))
+
+
+def test_a_fitted_attribute_is_missing_before_a_fit_under_its_own_name_and_cannot_be_set():
+    model = FairerCLIP()
+    with pytest.raises(AttributeError, match="'FairerCLIP' object has no attribute 'classes_'"):
+        _ = model.classes_
+    with pytest.raises(AttributeError, match="components_ is a result of fit and cannot be set"):
+        model.components_ = np.eye(2)

@@ -230,6 +230,15 @@ def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 
+def test_a_kept_run_by_gradient_depends_on_the_training_code(monkeypatch):
+    methods = [BY_KEY[key] for key in ("adapter", "probe")]
+    data = ComparedData(digest="d", classes=("a", "b"), sensitive=("s",))
+    before = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    monkeypatch.setattr(study, "TRAINING", study.TRAINING + 1)
+    after = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
+
+
 def test_a_training_by_gradient_gives_the_models_of_its_epochs_within_a_cap_in_steps(experiment):
     pytest.importorskip("torch")
     method = replace(BY_KEY["adapter"], candidates=[{"lr": 1e-2, "epochs": 8}])

@@ -40,7 +40,6 @@ def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:
     for point in points:
         p = point["parameters"]
         share = "default" if p["zero_shot"] is None else setting(p["zero_shot"])
-        ends = {name: (point["intervals"][name] if point[name] is not None else None) for name in names}
-        figures = [Cell(point[name], "bare", *(ends[name] or (None, None))) for name in names]
+        figures = [Cell(point[name], "bare", *(point["intervals"].get(name) or ())) for name in names]
         rows.append([str(p["class_weight"]), setting(p["tau"]), p["criterion"], share, *figures])
     return ResultTable(title, columns, rows)
