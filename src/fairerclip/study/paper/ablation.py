@@ -1,4 +1,4 @@
-"""What each term of the objective does, with and without labels."""
+"""Ablation of the terms of the objective, with and without labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 
 TAUS = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0, 5.0]
-"""The published ones are below 1, but weights as the paper prints them have no upper end."""
+"""The published values are below 1, but weights as the paper prints them have no upper limit."""
 TAU_ZS = [0.0, 0.3, 0.5, 0.7]
 NOTHING: dict[str, Any] = {"tau": 0.0, "tau_z": 0.0}
 NO_ALIGNMENT: dict[str, Any] = {"tau_z": 0.0}
@@ -44,12 +44,12 @@ UPDATE: Variant = ("no-update", "without updating Ŷ", {"refine": False}, TAUS, 
 
 
 def with_labels(context: Context) -> Outcome:
-    """Blond hair and high cheekbones with target labels."""
+    """Run the ablation on blond hair and high cheekbones with target labels."""
     return _ablation(context, "ablation-labels", ("blond", "cheekbones"), "target", (*TERMS, *OURS))
 
 
 def without_labels(context: Context) -> Outcome:
-    """Blond hair without labels."""
+    """Run the ablation on blond hair without labels."""
     return _ablation(context, "ablation-no-labels", ("blond",), "none", (*TERMS, UPDATE, *OURS))
 
 
@@ -59,12 +59,12 @@ def _ablation(
     outcome = Outcome(notes=[COLLINEAR])
     chosen = variants[:4] if context.options.quick and labels == "target" else variants
     chosen = variants[:5] if context.options.quick and labels == "none" else chosen
-    for one in context.tasks(*datasets):
-        rows, results = _rows(context, one, table, labels, chosen)
+    for source_task in context.tasks(*datasets):
+        rows, results = _rows(context, source_task, table, labels, chosen)
         columns = ["variant", *COLUMNS, "τ, τ_z chosen", "seeds", "published, CLIP ViT-L/14"]
-        title = f"{one.title}, {'labels' if labels == 'target' else 'no labels'}"
+        title = f"{source_task.title}, {'labels' if labels == 'target' else 'no labels'}"
         outcome.tables.append(ResultTable(title, columns, rows, NOTE))
-        outcome.results[f"{one.dataset} {one.encoder}"] = results
+        outcome.results[f"{source_task.dataset} {source_task.encoder}"] = results
     outcome.tables.append(published_table(table))
     return outcome
 
@@ -82,17 +82,17 @@ NOTE = (
 
 
 def _rows(
-    context: Context, one: SourceTask, table: str, labels: str, variants: Sequence[Variant]
+    context: Context, source_task: SourceTask, table: str, labels: str, variants: Sequence[Variant]
 ) -> tuple[list[list[Content]], dict[str, VariantResult]]:
-    experiment = Experiment.of(one.task)
-    paper = paper_parameters(context, one.dataset, MANY_FITS)
+    experiment = Experiment.of(source_task.task)
+    paper = paper_parameters(context, source_task.dataset, MANY_FITS)
     wanted = [(variant, seed) for variant in variants for seed in range(context.seeds)]
     jobs = [
         job(
             experiment,
             fit_tuned,
             FitAnswer,
-            f"{one.dataset}, {title}",
+            f"{source_task.dataset}, {title}",
             parameters={**paper, **changed},
             labels=labels,
             seed=seed,
@@ -107,14 +107,14 @@ def _rows(
     for variant in variants:
         key, title = variant[:2]
         good, errors = parted([a for (v, _), a in zip(wanted, answers, strict=True) if v is variant])
-        beside = next((p.text(NAMES) for p in published(table, one.dataset, key)), None)
+        beside = next((p.text(NAMES) for p in published(table, source_task.dataset, key)), None)
         if not good:
             rows.append([title, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), beside])
             results[key] = VariantResult(error=errors[0])
             continue
         figures = mean_figures([answer.report for answer in good])
         points = tuple(answer.chosen for answer in good)
-        shown = "; ".join(dict.fromkeys(f"{setting(p.tau)}, {setting(p.tau_z)}" for p in points))
-        rows.append([title, *cells(figures), shown, str(len(good)), beside])
+        strengths = "; ".join(dict.fromkeys(f"{setting(p.tau)}, {setting(p.tau_z)}" for p in points))
+        rows.append([title, *cells(figures), strengths, str(len(good)), beside])
         results[key] = VariantResult(figures=figures, chosen=points)
     return rows, results

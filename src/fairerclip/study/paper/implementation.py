@@ -1,4 +1,4 @@
-"""Settings side by side: the paper's table, the released code's, and our defaults."""
+"""Settings of the paper, of the released code, and of this package in one table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = (
 
 
 def implementation(context: Context) -> Outcome:
-    """Settings side by side: what was published, and what a fit takes unless told."""
+    """Make a table of published settings and of the defaults of a fit."""
     del context  # nothing depends on the data
     columns = ["setting", "our default"]
     sources: list[dict[str, Any]] = [FairerCLIP().get_params()]
