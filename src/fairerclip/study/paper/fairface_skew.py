@@ -106,8 +106,8 @@ def run(context: Context) -> Outcome:
     for source_task in context.tasks("fairface"):
         summary = _measured(context, source_task)
         outcome.notes.append(
-            f"{source_task.title}: fits have all {len(source_task.task.train)} rows of the training split, since nothing "
-            "is tuned."
+            f"{source_task.title}: fits have all {len(source_task.task.train)} rows of the training split, since "
+            "nothing is tuned."
         )
         outcome.results[source_task.encoder] = summary
         for attribute in ATTRIBUTES:
