@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.features import FourierFeatures
-from fairerclip.solver.decision import Decision
+from fairerclip.solver.decision import Adjustment, Decision
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
 
@@ -55,20 +55,11 @@ class Setting:
     zero_shot: float = 0.0
     """Share of the zero-shot scores in the target."""
     decision: str = "prompts"
-    offsets: tuple[float, ...] | None = None
-    """Added to the scores of the classes."""
-    sensitive_shifts: tuple[tuple[float, ...], ...] | None = None
-    """(c, q) how much of what rows say of each sensitive value is taken off the score of each class."""
 
     def weights(self, side: str) -> Weights:
         """The S and alignment weights of the image or the text side."""
         tau, tau_z = (self.tau, self.tau_z) if side == "image" else self.text_strengths
         return Weights(term_weight(tau, self.scaling), term_weight(tau_z, self.scaling))
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether the scores are inner products with weights of the classes, and not with prompts."""
-        return self.decision == "target" or self.sensitive_shifts is not None
 
     @property
     def text_strengths(self) -> tuple[float, float]:
@@ -141,7 +132,20 @@ class Round:
     by_prompts: bool
     """Whether the angle with the prompts decides, and not the predicted target."""
     sensitive_shifts: F64 | None = None
-    """(c, q)"""
+    """(c, q) weights of the predicted sensitive values that are subtracted from each class score."""
+
+    def adjusted(self, adjustment: Adjustment) -> Round:
+        """Return the round with learned corrections of its class scores."""
+        return replace(
+            self,
+            decision=self.decision.with_offsets(adjustment.offsets),
+            sensitive_shifts=adjustment.sensitive_shifts,
+        )
+
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether the scores are inner products with weights of the classes, and not with prompts."""
+        return not self.by_prompts or self.sensitive_shifts is not None
 
     def encoders(self) -> Encoders:
         """Expand to feature space, with the origin where the decision wants it; docs/math.md#origin."""
@@ -177,8 +181,6 @@ class Round:
     def predict(self) -> Ints:
         """Class codes of the training rows (n,)."""
         scores = self.decision.scores(self.sides.image_rows @ self.image.coefficients)
-        if self.sensitive_shifts is not None:
-            scores -= self.sides.image_rows @ (self.sides.image.explained() @ self.sensitive_shifts.T)
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
 
@@ -302,10 +304,7 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
     if not by_prompts:
         predicted = sides.image.predicted_scores(image.coefficients) if sides.image.table.has_scores else None
         decision = decision.by_target(image.class_means, share > 0, setting.zero_shot, predicted)
-    if setting.offsets is not None:
-        decision = decision.with_offsets(np.asarray(setting.offsets))
-    shifts = None if setting.sensitive_shifts is None else np.asarray(setting.sensitive_shifts)
-    return Round(sides, image, text, rotation, vectors, decision, zeros[1], by_prompts, shifts)
+    return Round(sides, image, text, rotation, vectors, decision, zeros[1], by_prompts)
 
 
 def _zeros(
