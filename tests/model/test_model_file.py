@@ -557,7 +557,7 @@ def test_a_model_whose_diagnostics_are_not_finite_is_not_written(fitted, tmp_pat
 
 
 def test_a_model_of_an_earlier_file_can_be_saved_again(tmp_path):
-    golden = Path(__file__).parent / "golden" / "model-2" / "named"
+    golden = Path(__file__).parents[1] / "golden" / "model-2" / "named"
     old = FairerCLIP.load(golden)
     X = load_tensors((golden.parent / "questions.safetensors").read_bytes())["rows"]
     again = FairerCLIP.load(old.save(tmp_path / "again"))

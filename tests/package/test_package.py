@@ -14,7 +14,7 @@ import fairerclip
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import RenamedWarning
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def modules_after(code):
@@ -131,6 +131,15 @@ def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
     ] == []
     rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name not in ("__pycache__", "audit")}
     assert rooms <= set(re.findall(r"^ ?(\w+)  ", page, re.MULTILINE))
+
+
+def test_tests_are_in_folders_with_the_names_of_the_rooms():
+    rooms = {f.name for f in (ROOT / "src" / "fairerclip").iterdir() if f.is_dir()}
+    folders = {f.parent.name for f in (ROOT / "tests").glob("*/test_*.py")}
+    assert folders - rooms == {"package", "golden", "browser", "hostile"}
+    assert rooms - folders <= {"audit", "__pycache__"}
+    names = [f.name for f in (ROOT / "tests").rglob("*.py") if f.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_the_project_speaks_of_itself_alone():
