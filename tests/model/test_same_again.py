@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from same_fit import fitted
 from threadpoolctl import threadpool_limits
 
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.solver.lowrank import CholeskyFactor
-from same_fit import fitted
 
 
 def test_another_process_writes_the_same_bytes(tmp_path):

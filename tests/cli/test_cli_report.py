@@ -14,13 +14,6 @@ FAST = ["--mitigate", "--set", "n_features=200", *QUICK, "--seeds", 1]
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    return save_task(
-        simulate("waterbirds", seed=1, scale=0.1, width=48), tmp_path_factory.mktemp("task") / "t.npz"
-    )
-
-
-@pytest.fixture(scope="module")
 def gallery(tmp_path_factory):
     return save_task(
         simulate("gallery", seed=1, scale=0.1, width=48), tmp_path_factory.mktemp("task") / "g.npz"

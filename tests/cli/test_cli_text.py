@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_text import FILE_NAME, NAME, forbidden, renamed
 
 import fairerclip
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
-from foreign_text import FILE_NAME, NAME, forbidden, renamed
 from light import few_settings
 
 SOURCE = Path(fairerclip.__file__).parent

@@ -12,7 +12,7 @@ import pytest
 from fairerclip import FairerCLIP
 from paper import PAPER
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_readme_example_runs_and_prints_what_it_computes():

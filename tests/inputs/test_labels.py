@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip import FairerCLIP
 from fairerclip.errors import (
     LabelError,
     ParameterError,
@@ -17,10 +16,7 @@ from fairerclip.errors import (
 from fairerclip.inputs.encode import encode
 from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import balancing_weights, row_weights, subsample
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 class NAType:

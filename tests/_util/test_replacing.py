@@ -14,6 +14,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from faults import killed_before
 
 from fairerclip import FairerCLIP
 from fairerclip._util import exchange, files
@@ -34,9 +35,8 @@ from fairerclip.errors import (
     OutputExistsError,
 )
 from fairerclip.model.model_file import MANIFEST, TENSORS
-from faults import killed_before
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 

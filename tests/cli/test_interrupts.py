@@ -7,19 +7,11 @@ import time
 import pytest
 
 from fairerclip.cli.signals import LATER, Stopped, Stops
-from fairerclip.data import save_task, simulate
 from interrupts import PROC, Command, half_written, times_of
 
 pytestmark = pytest.mark.skipif(not (PROC / "self" / "stat").is_file(), reason="needs /proc")
 SECONDS = 5.0
 """In which workers are to be gone: the two seconds of an idle machine, and some for one that runs other tests."""
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    return save_task(
-        simulate("waterbirds", seed=1, scale=0.1, width=48), tmp_path_factory.mktemp("task") / "t.npz"
-    )
 
 
 def ended_well(end, code=130):

@@ -21,10 +21,7 @@ from fairerclip.errors import (
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.model.path import CHOOSE, PRIOR
 from paper import PAPER
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def labelled(e, **parameters):

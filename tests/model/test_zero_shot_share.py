@@ -5,14 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import linalg
 
-from fairerclip import FairerCLIP
 from fairerclip.errors import VanishedLabelWarning
 from fairerclip.inputs.prompts import prototypes, zero_shot_scores
 from paper import PAPER
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def cosines_of(X, text):

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import StateError
+from small_models import small
 
 CLASS_WEIGHT = {
     "check_class_weight_classifiers": "a class_weight mapping is the share of rows kept, by contract"
@@ -62,10 +63,6 @@ def test_the_expected_failures_are_checks_that_exist():
 
 
 # Manners --------------------------------------------------------------------------------------------
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
 
 
 def test_a_clone_has_the_parameters_and_not_the_fit(embeddings):

@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip import FairerCLIP
 from fairerclip.errors import ConstantSensitiveWarning, LabelError, ShapeError
 from fairerclip.inputs.sensitive_columns import SoftValues, encode_groups, sensitive_columns
 from fairerclip.metrics import dep
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def scores(e, s, **parameters):

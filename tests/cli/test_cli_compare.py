@@ -5,20 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from fairerclip.data import save_task, simulate
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
 from fairerclip.study.methods import METHODS
 from fairerclip.study.workers import Failure, guarded
 
 BY_KEY = {method.key: method for method in METHODS}
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    return save_task(
-        simulate("waterbirds", seed=1, scale=0.1, width=48), tmp_path_factory.mktemp("task") / "t.npz"
-    )
 
 
 def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from odd_tasks import EVERY, ODD, edited, plain
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task
@@ -13,7 +14,6 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import paired_report
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments, target_map
 from light import few_settings
-from odd_tasks import EVERY, ODD, edited, plain
 
 FAST = ("--set", "n_features=30")
 FIT = {

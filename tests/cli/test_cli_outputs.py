@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 import options_of
+import pytest
+from options_of import commands
+
 from fairerclip.cli import options
 from fairerclip.cli.app import app
-from options_of import commands
 
 READ = {
     *("tasks", "task", "model", "embeddings", "images", "result", "root", "labels", "text", "suite", "data"),

@@ -450,7 +450,7 @@ def test_prompt_files_with_other_names_are_refused_for_a_dataset(run, tmp_path):
 
 def tree_of(name):
     """The small official-layout tree that the dataset's own tests build."""
-    return runpy.run_path(str(Path(__file__).parent / "data" / f"test_datasets_{name}.py"))
+    return runpy.run_path(str(Path(__file__).parent / f"test_datasets_{name}.py"))
 
 
 @pytest.mark.parametrize(

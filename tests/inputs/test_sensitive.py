@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip import FairerCLIP
 from fairerclip.errors import (
     LabelError,
     ManyCategoriesWarning,
@@ -14,10 +13,7 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.metrics import dep
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def scores(e, s, *, sensitive_text=None, **parameters):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MATH = ROOT / "docs" / "math.md"
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *(p for p in [ROOT / "README.md"] if p.exists())]

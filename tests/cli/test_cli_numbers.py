@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from options_of import commands, options
 
 from fairerclip import FairerCLIP
 from fairerclip._util.checks import RANGES, check_range
@@ -13,7 +14,6 @@ from fairerclip.errors import ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.model.path import check_plane
 from light import few_settings
-from options_of import commands, options
 
 HUGE = str(10**30)
 VALUES = ("-3", "0", HUGE, "nan", "inf", "1e-300")
@@ -136,7 +136,7 @@ def test_a_grid_is_refused_before_the_fit(run, made, tmp_path, monkeypatch, argu
 
 
 def test_the_guide_names_every_range():
-    guide = (Path(__file__).parents[1] / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
     for name, (least, most) in RANGES.items():
         assert re.search(rf"`--{name.replace('_', '-')}` {least} to\s{most:,}", guide), name
 

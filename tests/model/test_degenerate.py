@@ -33,10 +33,7 @@ from fairerclip.errors import (
     ZeroRowWarning,
 )
 from paper import PAPER
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def fit(e, *, X=None, y=None, s=None, text=None, **parameters):

@@ -7,10 +7,7 @@ from sklearn.base import clone
 
 from fairerclip import FairerCLIP
 from fairerclip.errors import ConstantPredictionWarning, ParameterError
-
-
-def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+from small_models import small
 
 
 def fitted(e, **parameters):
