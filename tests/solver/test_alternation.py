@@ -15,8 +15,9 @@ from fairerclip.errors import (
     TextCollapseError,
 )
 from fairerclip.solver import alternation
-from fairerclip.solver.alternation import alternate, procrustes
+from fairerclip.solver.alternation import alternate
 from fairerclip.solver.dense import solve_dense
+from fairerclip.solver.pairing import procrustes
 from fairerclip.solver.problem import Prompts
 from fairerclip.solver.rows import FeatureRows
 from fairerclip.solver.terms import Attribute
