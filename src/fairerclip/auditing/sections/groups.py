@@ -46,8 +46,8 @@ def _seeds(
     """Fit the chosen model again with other seeds and measure the spread of its figures on the same rows."""
     reports = [experiment.report(split, first.predict(split.X))]
     for seed in range(1, seeds):
-        again = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
-        experiment.fit(again, labels)
-        reports.append(experiment.report(split, again.predict(split.X)))
+        other = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
+        other = experiment.fit(other, labels).at(offsets=first.offsets_)  # a fit alone has no learned offsets
+        reports.append(experiment.report(split, other.predict(split.X)))
     figures = [spread.as_dict() for spread in seed_spread(reports)]
     return SeedsSection.model_validate({"n": len(reports), "figures": figures})
