@@ -12,10 +12,10 @@ from fairerclip.errors import KeptRunWarning
 from fairerclip.experiment import Experiment
 from fairerclip.study import jobs
 from fairerclip.study.paper import ablation, accuracy, fits
-from fairerclip.study.paper.answers import FitAnswer
 from fairerclip.study.paper.context import Context, ReproduceOptions, job
 from fairerclip.study.paper.entries import ENTRIES, chosen_entries
 from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.paper.job_answers import FitAnswer
 from fairerclip.study.paper.reproduce import reproduce, run_entry
 from fairerclip.study.paper.task_source import TaskSource, Unavailable
 from fairerclip.study.paper.task_source import small as small_task

@@ -17,9 +17,9 @@ from fairerclip.study.paper.accuracy import (
     paper_parameters,
     published_table,
 )
-from fairerclip.study.paper.answers import FitAnswer, VariantResult
 from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import fit_tuned
+from fairerclip.study.paper.job_answers import FitAnswer, VariantResult
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 
@@ -38,7 +38,7 @@ TERMS: tuple[Variant, ...] = (
 )
 OURS: tuple[Variant, ...] = (
     ("conditional", "Dep(Z, S | Y) in place of Dep(Z, S)", {"criterion": "conditional"}, TAUS, TAU_ZS),
-    ("unbalanced", "classes not balanced", {"class_weight": None}, TAUS, TAU_ZS),
+    ("unbalanced", "classes not balanced", {"subsample": None}, TAUS, TAU_ZS),
 )
 UPDATE: Variant = ("no-update", "without updating Ŷ", {"refine": False}, TAUS, TAU_ZS)
 
@@ -71,13 +71,13 @@ def _ablation(
 
 COLLINEAR = (
     "With two classes and one prompt each, the alignment term is collinear with Dep(Z_I, Y) once labels are fixed: τ_z "
-    "only rescales τ, so that leaving it out changes little where τ is chosen anew."
+    "only rescales τ, so that leaving it out changes little if τ is chosen again."
 )
 NOTE = (
-    "Per cent. ± is over seeds, [ ] over rows. The method is the paper's and not our defaults: its preset for the "
-    "dataset, with the classes balanced by drawing rows as it does for CelebA unless a row says otherwise; but D is "
-    f"{MANY_FITS} at most. τ and τ_z, the same on both sides, are chosen on validation rows by the shrunken worst "
-    "group; guessed labels are updated anew for each."
+    "In per cent; ± is over seeds, [ ] over rows. Parameters are those of the paper's preset for the dataset, not our "
+    f"defaults, with D at most {MANY_FITS}. Classes are balanced by sub-sampling as in the paper's fits of CelebA, "
+    "unless a row says otherwise. τ and τ_z, the same on both sides, are chosen on validation rows by the shrunken "
+    "worst group; pseudo-labels are updated for each of them."
 )
 
 
@@ -106,15 +106,15 @@ def _rows(
     results: dict[str, VariantResult] = {}
     for variant in variants:
         key, title = variant[:2]
-        good, errors = parted([a for (v, _), a in zip(wanted, answers, strict=True) if v is variant])
-        beside = next((p.text(NAMES) for p in published(table, source_task.dataset, key)), None)
-        if not good:
-            rows.append([title, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), beside])
+        finished, errors = parted([a for (v, _), a in zip(wanted, answers, strict=True) if v is variant])
+        published_text = next((p.text(NAMES) for p in published(table, source_task.dataset, key)), None)
+        if not finished:
+            rows.append([title, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), published_text])
             results[key] = VariantResult(error=errors[0])
             continue
-        figures = mean_figures([answer.report for answer in good])
-        points = tuple(answer.chosen for answer in good)
+        figures = mean_figures([answer.report for answer in finished])
+        points = tuple(answer.chosen for answer in finished)
         strengths = "; ".join(dict.fromkeys(f"{setting(p.tau)}, {setting(p.tau_z)}" for p in points))
-        rows.append([title, *cells(figures), strengths, str(len(good)), beside])
+        rows.append([title, *cells(figures), strengths, str(len(finished)), published_text])
         results[key] = VariantResult(figures=figures, chosen=points)
     return rows, results

@@ -14,9 +14,9 @@ from fairerclip.model.presets import preset
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.comparison import ComparisonRow, MethodRun, PublishedChoice
 from fairerclip.study.comparison_page import STOPPED
-from fairerclip.study.paper.answers import FitAnswer, MeanFigures, MethodRow
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import QUICK_FEATURES, fit_preset
+from fairerclip.study.paper.job_answers import FitAnswer, MeanFigures, MethodRow
 from fairerclip.study.paper.published import Published, published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
@@ -181,18 +181,18 @@ def accuracy_table(
     lines: list[list[Content]] = []
     for row in rows:
         head, figures = (row.title, LABELS[row.labels]), row.figures
-        beside = [_beside(table, source_task.dataset, row, backbone) for backbone in backbones]
+        published_cells = [_published_text(table, source_task.dataset, row, b) for b in backbones]
         if figures is None:
             blank = [None] * (len(COLUMNS) + released)
-            lines.append([*head, f"failed: {row.error}", *blank, *beside])
+            lines.append([*head, f"failed: {row.error}", *blank, *published_cells])
             continue
         extra = [Cell(figures.eod_negative, "bare", sd=figures.eod_negative_sd)] if released else []
-        lines.append([*head, *cells(figures), *extra, str(figures.seeds), *beside])
+        lines.append([*head, *cells(figures), *extra, str(figures.seeds), *published_cells])
     note = (
-        "Per cent. ± is over seeds, [ ] over rows. The average is that of test rows; train-weighted is that of groups "
-        "by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the raw "
-        "worst group as published, or, in rows of FairerCLIP and rows chosen by our rule, by the expected worst group "
-        "with offsets of the class scores, of as many candidates each. Prompts: "
+        "In per cent; ± is over seeds, [ ] over rows. The average is over test rows; the train-weighted average weights "
+        "groups by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the "
+        "raw worst group as published; in rows of FairerCLIP and rows chosen by our rule, by the expected worst group "
+        "with offsets of the class scores and the same limit of candidates. Prompts: "
         f"{' / '.join(source_task.task.target_prompts)}"
     )
     return ResultTable(
@@ -200,7 +200,7 @@ def accuracy_table(
     )
 
 
-def _beside(table: str, dataset: str, row: MethodRow, backbone: str) -> str | None:
+def _published_text(table: str, dataset: str, row: MethodRow, backbone: str) -> str | None:
     method = row.method or "fairerclip"
     key = "fairerclip" if method.startswith("fairerclip") else method
     found = [

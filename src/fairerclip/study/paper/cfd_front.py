@@ -18,9 +18,9 @@ from fairerclip.study.paper.accuracy import (
     preset_rows,
     published_table,
 )
-from fairerclip.study.paper.answers import FrontResult, MethodRow, PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import TAUS, plane
+from fairerclip.study.paper.job_answers import FrontResult, MethodRow, PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
 
@@ -77,7 +77,8 @@ def _front_table(source_task: SourceTask, fronts: Fronts, paper: Mapping[str, An
     ]
     note = (
         "Test rows, labels, one seed; the paper's preset for CFD with its "
-        f"τ_z {setting(paper['tau_z'])}, τ the same on both sides: what can be had, not a choice of a point."
+        f"τ_z {setting(paper['tau_z'])}, τ the same on both sides. The table shows what can be "
+        "reached; no point was chosen."
     )
     columns = ["criterion", "τ", *NAMES.values()]
     return ResultTable(f"{source_task.title}: the front of FairerCLIP over τ", columns, rows, note)

@@ -18,9 +18,9 @@ from fairerclip.study.paper.accuracy import (
     paper_parameters,
     published_table,
 )
-from fairerclip.study.paper.answers import FitAnswer
 from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import TAUS, fit_share
+from fairerclip.study.paper.job_answers import FitAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
@@ -65,31 +65,31 @@ def data_size(context: Context) -> Outcome:
 
 
 SHARE_NOTE = (
-    "Per cent, labels Y. ± is over seeds, which also draw the rows; [ ] is over test rows. A share is kept of each "
-    "class × sensitive value, at least one row; τ, the same on both sides, is chosen on the whole validation split. "
-    f"The rest is the paper's preset for the dataset, but D is {MANY_FITS} at most."
+    "In per cent, with labels Y; ± is over seeds, which also draw the rows; [ ] is over test rows. A share is kept of "
+    "each class × sensitive value, at least one row; τ, the same on both sides, is chosen on the whole validation "
+    f"split. The rest is the paper's preset for the dataset, but D is {MANY_FITS} at most."
 )
 
 
 def _share_row(
     source_task: SourceTask, share: float, answers: Sequence[FitAnswer | Failure]
 ) -> list[Content]:
-    good, errors = parted(answers)
+    finished, errors = parted(answers)
     percent = significant(100 * share, 6)
     name = f"{percent} %"
-    beside = next((p.text(NAMES) for p in published("data-size", source_task.dataset, percent)), None)
-    if not good:
-        return [name, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), beside]
-    figures = mean_figures([answer.report for answer in good])
-    return [name, str(good[0].rows), *cells(figures), str(len(good)), beside]
+    published_text = next((p.text(NAMES) for p in published("data-size", source_task.dataset, percent)), None)
+    if not finished:
+        return [name, f"failed: {errors[0]}", *[None] * (len(COLUMNS) + 1), published_text]
+    figures = mean_figures([answer.report for answer in finished])
+    return [name, str(finished[0].rows), *cells(figures), str(len(finished)), published_text]
 
 
 def _share_chart(source_task: SourceTask, kept: Mapping[str, Reports]) -> Curves:
     series: dict[str, list[tuple[float, float]]] = {"average": [], "worst_group": []}
     for share, reports in kept.items():
-        good = [report for report in reports if not isinstance(report, Failure)]
-        for name, points in series.items() if good else ():
-            points.append((100 * float(share), 100 * getattr(mean_figures(good), name)))
+        finished = [report for report in reports if not isinstance(report, Failure)]
+        for name, points in series.items() if finished else ():
+            points.append((100 * float(share), 100 * getattr(mean_figures(finished), name)))
     return Curves(
         f"{source_task.title}: accuracy by share of the training rows",
         "training rows, %",

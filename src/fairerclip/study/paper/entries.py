@@ -54,13 +54,13 @@ class Entry:
 
 
 ONE_IMAGE = (
-    "A published EOD of 0.02 or 0.005 per cent is less than one test image changes: it is that of one operating point. "
-    "The paper gives 0.02 in its table and 0.002 in its text for RN50. Read the intervals."
+    "A published EOD of 0.02 or 0.005 per cent is smaller than the change by one test image, so it holds for one "
+    "operating point only. The paper gives 0.02 in its table and 0.002 in its text for RN50. Compare the intervals."
 )
 NEGATIVE = (
     "The released code counts low cheekbones as class 1, so that its EOD is the difference in recall of the negative "
-    "class; both are shown. It also takes the true S in training here, where the paper says Ŝ; rows here take Ŝ. Here "
-    "as elsewhere settings are chosen by the worst group, not by EOD."
+    "class; both are shown. It also uses the true S in training, where the paper says Ŝ; rows here use Ŝ. As in all "
+    "tables, settings are chosen by the worst group, not by EOD."
 )
 
 

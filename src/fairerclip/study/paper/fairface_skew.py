@@ -16,9 +16,9 @@ from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.methods import chosen_methods, make
 from fairerclip.study.paper.accuracy import published_table
-from fairerclip.study.paper.answers import SkewAnswer
 from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model
+from fairerclip.study.paper.job_answers import SkewAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.run_method import fit_arguments
@@ -106,7 +106,7 @@ def run(context: Context) -> Outcome:
     for source_task in context.tasks("fairface"):
         summary = _measured(context, source_task)
         outcome.notes.append(
-            f"{source_task.title}: fits have all {len(source_task.task.train)} rows of the training split, since "
+            f"{source_task.title}: fits use all {len(source_task.task.train)} rows of the training split, since "
             "nothing is tuned."
         )
         outcome.results[source_task.encoder] = summary
@@ -120,9 +120,9 @@ def run(context: Context) -> Outcome:
 
 
 RANKED = (
-    "Rows are ranked by inner product: in one dimension a cosine is ±1, a tie of thousands. Every reference in use is "
-    "shown, since the published figures do not state theirs. FairerCLIP has one seed here, 0, and is not "
-    "tuned: no row has a target label, and the published figures are of models that saw no sensitive label either."
+    "Rows are ranked by inner product: in one dimension a cosine is ±1, and thousands of rows would be tied. Every "
+    "reference in use is shown, since the published figures do not state theirs. FairerCLIP has one seed, 0, and is "
+    "not tuned: no row has a target label, and the published models used no sensitive labels either."
 )
 
 
@@ -171,21 +171,23 @@ def _table(source_task: SourceTask, attribute: str, methods: Skews) -> ResultTab
     rows: list[list[Content]] = []
     k, prompts = None, list[str]()
     for method, answers in methods.items():
-        good, errors = parted(answers)
-        beside = [Cell(_beside(method, attribute, backbone), "number") for backbone in backbones]
-        if not good:
-            rows.append([TITLES[method], f"failed: {errors[0]}", *[None] * 4, *beside])
+        finished, errors = parted(answers)
+        published_cells = [
+            Cell(_published_skew(method, attribute, backbone), "number") for backbone in backbones
+        ]
+        if not finished:
+            rows.append([TITLES[method], f"failed: {errors[0]}", *[None] * 4, *published_cells])
             continue
-        k, prompts = good[0].k, [p for answer in good for p in answer.prompts]
-        means = [_mean(good, kind) for kind in CONVENTIONS]
-        within = [v for answer in good for v in answer.spearman_within if v is not None]
+        k, prompts = finished[0].k, [p for answer in finished for p in answer.prompts]
+        means = [_mean(finished, kind) for kind in CONVENTIONS]
+        within = [v for answer in finished for v in answer.spearman_within if v is not None]
         skews = ["unbounded" if m is None else Cell(m, "number") for m in means]
         failed = f" ({len(errors)} of {len(answers)} pairs failed)" if errors else ""
         correlation = Cell(float(np.mean(within)) if within else None, "number")
-        rows.append([TITLES[method] + failed, *skews, correlation, *beside])
+        rows.append([TITLES[method] + failed, *skews, correlation, *published_cells])
     note = (
-        f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| counts a group that is shown too seldom; it is "
-        "unbounded where a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
+        f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| also counts groups that are shown too rarely; "
+        "it is unbounded if a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
         "order. " + " / ".join(source_task.task.target_prompts[:2]) + " …"
     )
     return ResultTable(
@@ -193,7 +195,7 @@ def _table(source_task: SourceTask, attribute: str, methods: Skews) -> ResultTab
     )
 
 
-def _beside(method: str, attribute: str, backbone: str) -> float | None:
+def _published_skew(method: str, attribute: str, backbone: str) -> float | None:
     key = "fairerclip" if method.startswith("fairerclip") else method
     found = [p for p in published("fairface", "fairface", key) if p.backbone == backbone]
     return found[0].figures[f"max_skew_{attribute}"] if found else None
@@ -203,7 +205,7 @@ def _identified(source_task: SourceTask, summary: Mapping[str, Skews]) -> list[s
     """Return sentences on which convention is nearest to the published zero-shot figures."""
     sentences = []
     for attribute, methods in summary.items():
-        target = _beside("zero-shot", attribute, source_task.backbone or "")
+        target = _published_skew("zero-shot", attribute, source_task.backbone or "")
         answers, _ = parted(methods.get("zero-shot", ()))
         means = {kind: _mean(answers, kind) for kind in CONVENTIONS} if answers else {}
         bounded = {kind: mean for kind, mean in means.items() if mean is not None}

@@ -15,7 +15,13 @@ from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import hsic_bound
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.study.paper.answers import FitAnswer, InformationAnswer, PlaneAnswer, PlaneFigures, Strengths
+from fairerclip.study.paper.job_answers import (
+    FitAnswer,
+    InformationAnswer,
+    PlaneAnswer,
+    PlaneFigures,
+    Strengths,
+)
 from fairerclip.study.run_method import count_parameters, peak_memory
 
 QUICK_FEATURES = 300
@@ -31,6 +37,7 @@ SHOWN = (
     "n_features",
     "gamma",
     "class_weight",
+    "subsample",
     "max_iter",
     "criterion",
 )

@@ -8,9 +8,9 @@ from fairerclip.metrics.names import FIGURES
 from fairerclip.report.document_charts import Heatmap
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.paper.accuracy import paper_parameters
-from fairerclip.study.paper.answers import PlaneAnswer
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import BEYOND, plane
+from fairerclip.study.paper.job_answers import PlaneAnswer
 from fairerclip.study.workers import Failure
 
 STEPS = [round(0.1 * i, 1) for i in range(10)]
@@ -60,7 +60,8 @@ def heatmaps(context: Context) -> Outcome:
 
 
 ONE_CURVE = (
-    "With labels, two classes and one prompt each the plane is one curve: points of equal τ_eff, below, are equal, "
-    "because the alignment term is a multiple of Dep(Z_I, Y). One seed, the paper's preset for the dataset with τ and "
-    "τ_z the same on both sides; the published figure shows shades without numbers."
+    "With labels, two classes and one prompt per class, the plane is one curve: points with the same τ_eff (below) "
+    "have the same figures, because the alignment term is a multiple of Dep(Z_I, Y). There is one seed; parameters are "
+    "those of the paper's preset for the dataset, with τ and τ_z the same on both sides. The published figure has "
+    "no numbers."
 )

@@ -10,9 +10,9 @@ from fairerclip.metrics import hsic_bound
 from fairerclip.metrics.names import REPRESENTATION
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.paper.accuracy import paper_parameters, published_table
-from fairerclip.study.paper.answers import InformationAnswer
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import measure
+from fairerclip.study.paper.job_answers import InformationAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
@@ -27,9 +27,9 @@ def information(context: Context) -> Outcome:
     largest = max(p.figures[name] for p in published("information") for name in ("hsic_y", "hsic_s"))
     outcome = Outcome(
         notes=[
-            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: of two groups it is {number(most, 2)} at most, "
-            f"whatever the embeddings, and less where the groups are unequal. The paper prints up to "
-            f"{number(largest, 4)}: its HSIC has another scale, and its figures compare with each other alone."
+            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: for two groups it is at most {number(most, 2)} "
+            f"for any embeddings, and less if the groups are unequal. The paper prints up to {number(largest, 4)}: its "
+            "HSIC has another scale, so its figures can only be compared with each other."
         ]
     )
     limit, permutations = (100, 9) if context.options.quick else (500, 99)
@@ -79,7 +79,7 @@ def _beyond(source_task: SourceTask, bounds: Mapping[str, float]) -> list[str]:
         figures = ", ".join(f"{number(p.figures[name], 4)} ({p.title})" for p in above)
         if figures:
             sentences.append(
-                f"{source_task.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows, "
-                f"whatever the embeddings are, and the paper prints {figures}."
+                f"{source_task.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows for "
+                f"any embeddings, and the paper prints {figures}."
             )
     return sentences

@@ -7,9 +7,9 @@ from fairerclip.experiment import Experiment
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.paper.accuracy import ALIKE, GRADIENT, compared_rows, paper_parameters, published_table
-from fairerclip.study.paper.answers import FitAnswer, MethodRow
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import QUICK_FEATURES, fit_tuned
+from fairerclip.study.paper.job_answers import FitAnswer, MethodRow
 from fairerclip.study.paper.published import published
 from fairerclip.study.workers import Failure
 
@@ -29,9 +29,9 @@ def training_time(context: Context) -> Outcome:
     """Measure the time of the chosen fit and of all fits of each method, in a process with one core."""
     outcome = Outcome(
         notes=[
-            f"Training by gradient is stopped at the end of the epoch in which "
-            f"{significant(context.max_steps, 6)} batches have been learned from. Each run has one core; what else the "
-            "machine does slows it. Published seconds are of other rows and another machine. "
+            "Training by gradient is stopped at the end of the epoch in which it reaches "
+            f"{significant(context.max_steps, 6)} batches. Each run has one core, and other work of the machine slows "
+            "it down. Published seconds are for other rows and another machine. "
             "FairerCLIP is timed with the paper's preset for the dataset, at its D, with our defaults, and with the "
             "settings of our search."
         ]
@@ -43,8 +43,8 @@ def training_time(context: Context) -> Outcome:
         rows += _untuned(context, experiment, source_task.dataset)
         lines: list[list[Content]] = []
         for row in rows:
-            beside = published("training-time", source_task.dataset, row.method)
-            published_seconds = next((p.figures["seconds"] for p in beside), None)
+            published_rows = published("training-time", source_task.dataset, row.method)
+            published_seconds = next((p.figures["seconds"] for p in published_rows), None)
             if row.error is not None:
                 lines.append([row.title, None, f"failed: {row.error}", *[None] * 3, published_seconds])
                 continue
@@ -52,7 +52,7 @@ def training_time(context: Context) -> Outcome:
             sizes = [Cell(value, "whole") for value in (row.parameters, row.peak_mb)]
             lines.append([row.title, _features(row), *seconds, *sizes, published_seconds])
         title = f"{source_task.title}: {len(source_task.task.train)} training rows"
-        outcome.tables.append(ResultTable(title, COLUMNS, lines, "Memory is beyond what was there."))
+        outcome.tables.append(ResultTable(title, COLUMNS, lines, "Memory is the increase during the fit."))
         outcome.results[f"{source_task.dataset} {source_task.encoder}"] = rows
     outcome.tables.append(published_table("training-time", {"seconds": "seconds"}))
     return outcome
