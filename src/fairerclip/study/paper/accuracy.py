@@ -189,10 +189,10 @@ def accuracy_table(
         extra = [Cell(figures.eod_negative, "bare", sd=figures.eod_negative_sd)] if released else []
         lines.append([*head, *cells(figures), *extra, str(figures.seeds), *published_cells])
     note = (
-        "In per cent; ± is over seeds, [ ] over rows. The average is over test rows; the train-weighted average weights "
-        "groups by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: by the "
-        "raw worst group as published; in rows of FairerCLIP and rows chosen by our rule, by the expected worst group "
-        "with offsets of the class scores and the same limit of candidates. Prompts: "
+        "In per cent; ± is over seeds, [ ] over rows. The average is over test rows; the train-weighted average "
+        "weights groups by their training sizes. Settings are chosen on validation rows, except in rows marked fixed: "
+        "by the raw worst group as published; in rows of FairerCLIP and rows chosen by our rule, by the expected "
+        "worst group with offsets of the class scores and the same limit of candidates. Prompts: "
         f"{' / '.join(source_task.task.target_prompts)}"
     )
     return ResultTable(
