@@ -309,7 +309,7 @@ def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
     silent = Experiment.of(replace(task, sensitive={attribute.name: replace(attribute, text=None)}))
     found = compare(silent, CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1))
     assert [row.method for row in found.rows] == ["zero-shot"]
-    assert "no prompts to read" in found.left_out["orth-proj"]
+    assert "no prompts to predict" in found.left_out["orth-proj"]
     unlabelled = Experiment.of(
         replace(task, splits={**task.splits, "train": Split(task.train.X, None, task.train.s)})
     )

@@ -51,8 +51,8 @@ from fairerclip.model.estimator import FairerCLIP
 LIMITS = (
     "The figures hold for this data set, these labels and these prompts. Other images, other wordings and other groups "
     "may give other figures; groups without labels are not seen at all.",
-    "An interval covers only the chance in which rows were sampled. It does not cover wrong labels, the way in which "
-    "the rows were collected, or changes over time.",
+    "An interval accounts only for chance in the sampling of rows. It does not account for wrong labels, for the way "
+    "in which the rows were collected, or for changes over time.",
     "Equal figures for groups are not fairness: which errors matter, to whom, and whether the task should be done at "
     "all are questions that no figure answers.",
     "Mitigation lowers the dependence that was measured here. It does not remove bias, and another probe may find what "
