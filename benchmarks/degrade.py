@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import load_task, resplit
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import max_skew
@@ -84,9 +84,8 @@ def partial_labels(suite: Path, splits: int) -> None:
                 arguments = with_share(experiment, share, split)
                 rest = {k: v for k, v in arguments.items() if k not in ("X", "y")}
                 y, s = experiment.labels(val)
-                tuned = FairerCLIP(random_state=split).tune(
-                    arguments["X"], arguments["y"], validation=(val.X, y, s), **rest
-                )
+                search = FairerCLIPSearch(FairerCLIP(random_state=split))
+                tuned = search.fit(arguments["X"], arguments["y"], validation=(val.X, y, s), **rest)
                 models = {"defaults": fitted(FairerCLIP(random_state=split), arguments), "tuned": tuned}
                 if share and len(set(arguments["y"]) - {UNKNOWN}) == len(experiment.classes):
                     models["group-balanced probe, Ŝ, known rows, tuned"] = tuned_probe(experiment, arguments)
@@ -147,9 +146,8 @@ def transfer(suite: Path) -> None:
     )
     print(f"| zero-shot | {np.mean(max_skew(gallery.test.X @ T.T, groups, 1000)):.3f} |")
     for title, (X, validation) in fits.items():
-        model = FairerCLIP(random_state=0).tune(
-            X, validation=validation, objective="max_skew", text=T, sensitive_text=text
-        )
+        model = FairerCLIPSearch(FairerCLIP(random_state=0), objective="max_skew")
+        model.fit(X, validation=validation, text=T, sensitive_text=text)
         print(
             f"| {title} | {np.mean(max_skew(model.scores(gallery.test.X), groups, 1000)):.3f} |", flush=True
         )

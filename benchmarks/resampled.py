@@ -28,7 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from scipy.stats import spearmanr
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip._util.files import atomic_file
 from fairerclip.baselines import LEACE, OrthCali, OrthProj
 from fairerclip.data import Task, load_task, resplit
@@ -72,7 +72,7 @@ def run_own(key: str, experiment: Experiment, seed: int) -> tuple[FairerCLIP, di
         return experiment.fit(FairerCLIP.preset(dataset).set_params(random_state=seed), labels), {}
     if kind == "default":
         return experiment.fit(model, labels), {}
-    experiment.tune(model, labels, "eod" if kind == "eod" else "worst_group")
+    model = experiment.tune(model, labels, "eod" if kind == "eod" else "worst_group")
     tuning = model.diagnostics_["tuning"]
     chosen = {
         "chosen": tuning["chosen"]["parameters"],
@@ -182,17 +182,10 @@ def _rank(task: Task, seed: int) -> dict[str, Any]:
             .scores(test.X),
         )
         validation = (val.X, None, val.s[attribute])
-        model = FairerCLIP(random_state=seed).tune(
-            train.X, validation=validation, objective="max_skew", **shared
-        )
+        search = FairerCLIPSearch(FairerCLIP(random_state=seed), objective="max_skew")
+        model = search.fit(train.X, validation=validation, **shared)
         add("FairerCLIP", model.scores(test.X))
-        model = FairerCLIP(random_state=seed).tune(
-            train.X,
-            validation=validation,
-            objective="max_skew",
-            text=T,
-            sensitive_features=train.s[attribute],
-        )
+        model = search.fit(train.X, validation=validation, text=T, sensitive_features=train.s[attribute])
         add("FairerCLIP, true S in training", model.scores(test.X))
     return out
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import load_task, resplit
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import shrunken_worst_group
 from fairerclip.model.path import PRIOR
+from fairerclip.tuning.candidates import gather
 from fairerclip.tuning.choose import Choice, strategies
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
-from fairerclip.tuning.search import gather
 
 
 def judge_of(experiment: Experiment, name: str, shape: tuple[int, int]) -> Judge:
@@ -92,7 +92,9 @@ def models(experiment: Experiment, labels: str, seed: int) -> dict[str, FairerCL
     return {
         "tuned": experiment.tune(new(), labels),
         "the default, nothing chosen": experiment.fit(new(), labels),
-        "tuned, groups read from prompts": new().tune(X, target, validation=validation, **arguments),
+        "tuned, groups read from prompts": FairerCLIPSearch(new()).fit(
+            X, target, validation=validation, **arguments
+        ),
         "tuned, no groups, worst class": experiment.tune(new(), labels, "worst_class"),
     }
 

@@ -8,14 +8,14 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
-from fairerclip.tuning import search
+from fairerclip.tuning import candidates
 
 SMALL = ("--set", "n_features=150")
 
 
 @pytest.fixture(autouse=True)
 def few_fits(monkeypatch):
-    monkeypatch.setattr(search, "FITS", search.FITS[:2])
+    monkeypatch.setattr(candidates, "FITS", candidates.FITS[:2])
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_rankings_of_a_gallery_are_tuned_for_one_attribute(run, tmp_path):
     tuning = result["tuning"]
     assert (tuning["objective"], tuning["rows"]) == ("max_skew", 240)
     assert [row["prompt"] for row in result["skews"]] == ["good", "evil", "smart"]
-    assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts) == 3
+    assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts_) == 3
     code, out, _ = run("fit", *ranked, "-o", tmp_path / "n", "--objective", "max_skew")
     assert code == 0
     assert "order kept inside groups" in out
