@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -357,6 +356,7 @@ def test_rows_without_groups_are_left_out():
 
 
 def test_data_frames_are_taken_and_their_columns_compared():
+    pd = pytest.importorskip("pandas")
     t = task()
     X, y, s = held(t)
     frame, rows = (pd.DataFrame(a, columns=[f"f{j}" for j in range(a.shape[1])]) for a in (t.train.X, X))
