@@ -214,7 +214,7 @@ def test_a_list_that_may_not_be_read_is_our_error(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(DatasetError, match="expected something that can be read, got Permission denied"):
+    with pytest.raises(DatasetError, match="expected a readable file or folder, got Permission denied"):
         open_source(tmp_path / "list.txt")
 
 

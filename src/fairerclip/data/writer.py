@@ -18,7 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.files import atomic_file, is_leftover, reading, sync_folder, writing
+from fairerclip._util.exchange import sync_folder
+from fairerclip._util.files import atomic_file, is_leftover, reading, writing
 from fairerclip.data import layouts as layout
 from fairerclip.data.io.bounded_text import MAX_LINE
 from fairerclip.data.io.npy import map_npy
