@@ -448,7 +448,7 @@ def test_a_folder_or_link_in_the_place_of_a_file_is_not_lost(tmp_path, monkeypat
         make(folder / name)
         if working:
             monkeypatch.chdir(folder)
-        with pytest.raises(OutputExistsError, match="is left alone"):
+        with pytest.raises(OutputExistsError, match="is not a plain .*; remove it"):
             replace_some(folder)
         assert names(folder) == [name]
         assert names(tmp_path / "elsewhere") == []

@@ -166,7 +166,8 @@ def writing(path: Path) -> Iterator[None]:
         if isinstance(problem, FairerClipError):
             raise
         raise OutputError(
-            f"{path} cannot be written: {problem.strerror or problem}; check permissions and free space, or choose another path"
+            f"{path} cannot be written: {problem.strerror or problem}; check permissions and free space, or choose "
+            "another path"
         ) from problem
 
 
