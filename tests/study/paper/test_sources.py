@@ -88,7 +88,7 @@ def test_weights_are_given_for_no_model_or_for_each():
         model_choices(["A", "BB"], ["w"])
     with pytest.raises(ParameterError, match="--preprocessing is given 2 times"):
         model_choices(["A"], [], ["p", "q"])
-    with pytest.raises(ParameterError, match="share a file"):
+    with pytest.raises(ParameterError, match="expected models with different file names"):
         model_choices(["A", "A"], ["x/w.safetensors", "y/w.safetensors"])
     assert len(model_choices(["A", "A"], ["x", "y"])) == 2
 
