@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from two_sides import GAMMA, GAMMA_TEXT, SETTING, Case, conditional_factor
 
 from fairerclip.errors import (
     LabelCycleWarning,
@@ -20,7 +21,6 @@ from fairerclip.solver.pairing import procrustes
 from fairerclip.solver.problem import Prompts
 from fairerclip.solver.rows import FeatureRows
 from fairerclip.solver.terms import Attribute
-from two_sides import GAMMA, GAMMA_TEXT, SETTING, Case, conditional_factor
 
 
 def naive(case, setting, rounds):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fairerclip.errors import (
     TextCollapseWarning,
     VanishedLabelWarning,
 )
-from fairerclip.solver.decision import Decision
+from fairerclip.solver.decision import Adjustment, Decision
 from fairerclip.solver.pairing import image_features, procrustes, text_features, zero_points
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
@@ -54,20 +54,11 @@ class Setting:
     zero_shot: float = 0.0
     """Share of the zero-shot scores in the target, 0 to 1."""
     decision: str = "prompts"
-    offsets: tuple[float, ...] | None = None
-    """(c,) constants added to the class scores."""
-    sensitive_shifts: tuple[tuple[float, ...], ...] | None = None
-    """(c, q) weight of each predicted sensitive value that is subtracted from each class score."""
 
     def weights(self, side: str) -> Weights:
         """Return the weights of the S term and the alignment term on the image or the text side."""
         tau, tau_z = (self.tau, self.tau_z) if side == "image" else self.text_strengths
         return Weights(term_weight(tau, self.scaling), term_weight(tau_z, self.scaling))
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether scores are inner products with class weights instead of prompts."""
-        return self.decision == "target" or self.sensitive_shifts is not None
 
     @property
     def text_strengths(self) -> tuple[float, float]:
@@ -140,7 +131,20 @@ class Round:
     by_prompts: bool
     """Whether the angle with the prompts decides the class, instead of the predicted target."""
     sensitive_shifts: F64 | None = None
-    """(c, q)"""
+    """(c, q) weights of the predicted sensitive values that are subtracted from each class score."""
+
+    def adjusted(self, adjustment: Adjustment) -> Round:
+        """Return the round with learned corrections of its class scores."""
+        return replace(
+            self,
+            decision=self.decision.with_offsets(adjustment.offsets),
+            sensitive_shifts=adjustment.sensitive_shifts,
+        )
+
+    @property
+    def weighs_classes(self) -> bool:
+        """Whether the scores are inner products with weights of the classes, and not with prompts."""
+        return not self.by_prompts or self.sensitive_shifts is not None
 
     def encoders(self) -> Encoders:
         """Expand both sides to feature space and move the origin for the decision; docs/math.md#origin."""
@@ -176,8 +180,6 @@ class Round:
     def predict(self) -> Ints:
         """Return the class codes (n,) of the training rows."""
         scores = self.decision.scores(self.sides.image_rows @ self.image.coefficients)
-        if self.sensitive_shifts is not None:
-            scores -= self.sides.image_rows @ (self.sides.image.explained() @ self.sensitive_shifts.T)
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
 
 
@@ -299,10 +301,7 @@ def _round(sides: Sides, text: SideSolution, setting: Setting) -> Round:
     if not by_prompts:
         predicted = sides.image.predicted_scores(image.coefficients) if sides.image.table.has_scores else None
         decision = decision.by_target(image.class_means, share > 0, setting.zero_shot, predicted)
-    if setting.offsets is not None:
-        decision = decision.with_offsets(np.asarray(setting.offsets))
-    shifts = None if setting.sensitive_shifts is None else np.asarray(setting.sensitive_shifts)
-    return Round(sides, image, text, rotation, vectors, decision, zeros[1], by_prompts, shifts)
+    return Round(sides, image, text, rotation, vectors, decision, zeros[1], by_prompts)
 
 
 def _solve_text(current: Round, setting: Setting) -> SideSolution | None:

@@ -20,6 +20,16 @@ LARGEST_STEP = 1e3
 
 
 @dataclass(frozen=True)
+class Adjustment:
+    """Corrections of the class scores that are learned on labelled rows after a fit."""
+
+    offsets: F64
+    """(c,) added to the class scores; zeros change nothing."""
+    sensitive_shifts: F64 | None = None
+    """(c, q) weights of the predicted sensitive values that are subtracted from each class score, or None."""
+
+
+@dataclass(frozen=True)
 class Decision:
     """Rule from Z to classes: a score per class that is affine in Z, and the cosines of the paper.
 
