@@ -100,19 +100,19 @@ def _parameters(model: Baseline) -> tuple[dict[str, Any], Tensors]:
     plain: dict[str, Any] = {}
     arrays: Tensors = {}
     for name, value in model.get_params(deep=False).items():
-        what = f"parameter {name}"
+        label = f"parameter {name}"
         if callable(value) or (name == "random_state" and not isinstance(value, (int, np.integer))):
             plain[name] = None  # neither a callback nor a generator's state is part of the model
         elif isinstance(value, Mapping):
-            inner = {str(k): None if callable(v) else plain_value(v, what) for k, v in value.items()}
+            inner = {str(k): None if callable(v) else plain_value(v, label) for k, v in value.items()}
             plain[name] = {"mapping": inner}
         elif np.ndim(value) > 1:
             arrays[PARAMETER + name] = np.ascontiguousarray(value, dtype=np.float64)
             plain[name] = {"array": PARAMETER + name}
         elif np.ndim(value) == 1:
-            plain[name] = [plain_value(v, what) for v in value]
+            plain[name] = [plain_value(v, label) for v in value]
         else:
-            plain[name] = plain_value(value, what)
+            plain[name] = plain_value(value, label)
     return plain, arrays
 
 

@@ -71,12 +71,12 @@ class PairedRates:
     def __init__(self, counts: PairCounts, confidence: float) -> None:
         self.n_sensitive, self.n_classes = counts.n_sensitive, counts.n_classes
         self.confidence = confidence
-        seen = np.unique(np.column_stack([counts.s, counts.y]), axis=0)
-        smoothing = np.full(len(seen), -1)
-        self._s, self._y = np.concatenate([counts.s, seen[:, 0]]), np.concatenate([counts.y, seen[:, 1]])
+        pairs = np.unique(np.column_stack([counts.s, counts.y]), axis=0)  # (s, y) with rows
+        smoothing = np.full(len(pairs), -1)
+        self._s, self._y = np.concatenate([counts.s, pairs[:, 0]]), np.concatenate([counts.y, pairs[:, 1]])
         self._predictions = [np.concatenate([prediction, smoothing]) for prediction in counts.predictions]
-        self._counts = np.concatenate([counts.rows, np.zeros(len(seen))])
-        self._smoothed = np.concatenate([counts.rows, np.full(len(seen), 2.0)])
+        self._counts = np.concatenate([counts.rows, np.zeros(len(pairs))])
+        self._smoothed = np.concatenate([counts.rows, np.full(len(pairs), 2.0)])
         self._known: dict[tuple[Kind, ...], tuple[_Sums, _Sums, FloatArray]] = {}
 
     def _rates(self, kinds: tuple[Kind, ...], stage: int, cells: slice) -> tuple[FloatArray, FloatArray]:
