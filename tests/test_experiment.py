@@ -181,7 +181,7 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     assert Experiment.of(no_val).evaluation_split() == "train"
     unlabelled = replace(birds, splits={"train": replace(birds.train, y=None)})
     assert Experiment.of(unlabelled).evaluation_split() is None
-    with pytest.raises(LabelError, match="cannot be evaluated or chosen by"):
+    with pytest.raises(LabelError, match="expected rows with both a target and a sensitive label"):
         Experiment.of(unlabelled).report(unlabelled.train, np.array(["landbird"] * len(birds.train)))
 
 

@@ -240,7 +240,7 @@ def test_before_only_fits_nothing():
     assert model is results.model is results.plane is None
     assert results.groups.after is results.groups.changes is None
     assert {probe.stage for probe in results.probes} == {"before"}
-    assert results.verdict[1].startswith("No mitigated model was looked at; `--mitigate` fits one")
+    assert results.verdict[1].startswith("No mitigated model was audited: `--mitigate` fits one")
 
 
 def test_a_given_model_is_taken_as_it_is():
@@ -333,7 +333,7 @@ def test_progress_counts_every_step():
 def test_what_cannot_be_audited_is_said():
     task = small("waterbirds")
     bare = replace(task, splits={"test": Split(task.test.X, task.test.y)}, sensitive={})
-    with pytest.raises(LabelError, match="no groups to look at"):
+    with pytest.raises(LabelError, match="no groups to compare"):
         audit_task(Experiment.of(bare), QUICK)
     task.splits["val"] = Split(task.val.X, task.val.y)
     with pytest.raises(LabelError, match="val split has no sensitive labels"):

@@ -227,8 +227,8 @@ def test_a_kept_zero_shot_classifier_is_called_that(leak, name, run, tmp_path):
 
 def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
     for labels, known in (
-        ("target", "labels of the classes were known"),
-        ("none", "classes were read from the prompts"),
+        ("target", "class labels were known"),
+        ("none", "classes were predicted from the prompts"),
     ):
         model = tmp_path / labels
         fit = ("fit", task, "-o", model, "--labels", labels, "--tune", "--set", "n_features=60")
@@ -240,9 +240,9 @@ def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
             assert run("report", tmp_path / f"{labels}.json", "--format", form, "-o", file)[0] == 0
             text = file.read_text().replace("\\", "")
             assert known in text
-            assert "sensitive values were read from the prompts (480 rows)" in text
+            assert "sensitive values were predicted from the prompts (480 rows)" in text
             assert "validation rows by the objective worst" in text
-            assert "does not say on which task it was fitted" in text
+            assert "does not say which task it was fitted on" in text
             assert "how it was fitted is not known" not in text
 
 

@@ -192,7 +192,7 @@ def test_results_of_an_earlier_version_make_a_page(results):
         del query["clear"]
     page = Reader(render_page(results))
     assert "FairerCLIP learns, in closed form" in page.section("method")
-    assert "It saw the labels of the classes" in page.section("method")
+    assert "It was fitted with class labels" in page.section("method")
 
 
 def test_every_group_is_in_the_table_with_its_interval_and_change(results):
@@ -322,8 +322,11 @@ def test_a_choice_on_few_rows_is_called_uncertain(results):
 def test_a_given_model_is_said_to_be_one(results):
     results["model"] |= {"labels": None, "command": None, "source": "given"}
     text = Reader(render_page(results)).section("method")
-    assert "This is a given model. It was fitted on 3000 rows: the labels of the classes were known" in text
-    assert "No search that chose it is known." in text
+    assert (
+        "The model was given, not fitted here. It was fitted on 3000 rows: the class labels were known"
+        in text
+    )
+    assert "It is not known whether a search chose it." in text
     assert "It saw" not in text
     assert "Fitted by" not in text
 

@@ -107,7 +107,7 @@ def test_wrong_options_are_one_line_before_anything_is_embedded(run, loaded, tmp
         ("spurious", *data, "--prompts", f"waterbirds={tmp_path / 'p.json'}"): "use the same names",
         ("fairface", *data, "--prompts", "fairface-berg"): "not opposite pairs",
         ("fairface", *data, "--margin", "2"): "margin must be one of",
-        ("spurious", *data, "--margin", "0.25"): "which nothing that was named uses",
+        ("spurious", *data, "--margin", "0.25"): "which none of the chosen tables uses",
         ("spurious", "--prompts", "waterbirds"): "are of the images of --data",
         ("spurious", "--weights", "w"): "are of the images of --data",
         ("spurious", "--data", root): "--data needs --model",
