@@ -68,7 +68,7 @@ def test_a_task_takes_the_options_of_its_encoder(run, loaded, tmp_path):
     ]
     code, _, err = run(*arguments, "--weights", "w", "--overwrite")
     assert code == 2
-    assert "give that, too" in err
+    assert "give --model too" in err
     (tmp_path / "p.json").write_text(prompt_file("swan", "duck"))
     code, _, err = run(*arguments, "--model", "M", "--prompts", tmp_path / "p.json", "--overwrite")
     assert code == 2
