@@ -108,8 +108,8 @@ def test_wrong_options_are_one_line_before_anything_is_embedded(run, loaded, tmp
         ("fairface", *data, "--prompts", "fairface-berg"): "not opposite pairs",
         ("fairface", *data, "--margin", "2"): "margin must be one of",
         ("spurious", *data, "--margin", "0.25"): "which nothing that was named uses",
-        ("spurious", "--prompts", "waterbirds"): "are of the images of --data",
-        ("spurious", "--weights", "w"): "are of the images of --data",
+        ("spurious", "--prompts", "waterbirds"): "give --data too",
+        ("spurious", "--weights", "w"): "give --data too",
         ("spurious", "--data", root): "--data needs --model",
         ("spurious", *data, "--tasks", root): "exclude each other",
     }.items():
