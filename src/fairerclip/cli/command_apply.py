@@ -11,7 +11,7 @@ import typer
 from fairerclip.cli import options
 
 TOP = 10
-"""Default number of rows of each ranking that are shown."""
+"""Number of rows of each ranking that are printed by default."""
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")]
 Embeddings = Annotated[

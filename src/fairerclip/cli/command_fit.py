@@ -22,8 +22,8 @@ Tune = Annotated[
     typer.Option(
         "--tune/--no-tune",
         help="Choose everything that matters on the validation split. Default: tune where one of --objective, "
-        "--accuracy-floor and --max-seconds is given; or where no strength, criterion, preset or parameter is given "
-        "and that split has the labels that tuning needs.",
+        "--accuracy-floor and --max-seconds is given; or where no strength, criterion, offset, preset or parameter is "
+        "given and that split has the labels that tuning needs.",
     ),
 ]
 Objective = Annotated[
@@ -56,6 +56,7 @@ def fit(
     criterion: options.Criterion = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
+    offsets: options.Offsets = None,
     tune: Tune = None,
     objective: Objective = None,
     accuracy_floor: AccuracyFloor = None,
@@ -73,15 +74,16 @@ def fit(
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
     search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
-    by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
-    tune = _whether_to_tune(tune, search, by_hand, experiment)
+    class_offsets = None if offsets is None else options.parse_offsets(offsets)
+    by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
+    tune = _whether_to_tune(tune, search, by_hand, experiment, with_offsets=offsets is not None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
     with show.warnings_as_lines() as warned:
         if tune:
             with show.progress(f"searching by {goal}") as progress:
-                experiment.tune(
+                model = experiment.tune(
                     model,
                     chosen,
                     goal,
@@ -91,6 +93,8 @@ def fit(
                 )
         else:
             experiment.fit(model, chosen)
+            if class_offsets is not None:
+                model = model.at(offsets=class_offsets)
             if experiment.is_gallery():
                 warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
         result = _result(experiment, model, chosen, output)
@@ -102,9 +106,14 @@ def fit(
 
 
 def _whether_to_tune(
-    tune: bool | None, search: Mapping[str, object], by_hand: bool, experiment: Experiment
+    tune: bool | None,
+    search: Mapping[str, object],
+    by_hand: bool,
+    experiment: Experiment,
+    *,
+    with_offsets: bool,
 ) -> bool:
-    """Return whether the model is tuned; raise if it is not although options of the search are given."""
+    """Return whether the model is tuned; raise if options of the search contradict --no-tune or --offsets."""
     from fairerclip.errors import ParameterError
 
     asked = [name for name, value in search.items() if value is not None]
@@ -112,6 +121,8 @@ def _whether_to_tune(
         raise ParameterError(
             f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
         )
+    if with_offsets and (tune or asked):
+        raise ParameterError("--offsets sets what a search would learn: leave out --offsets, or the search")
     if tune is None:
         return bool(asked) or (not by_hand and experiment.why_untuned() is None)
     return tune

@@ -75,7 +75,7 @@ def _failed(error: BaseException) -> int:
 def _report(message: str, kind: str, code: int, results: Mapping[str, Any] | None = None) -> int:
     """Print one line on standard error, and with --json a document that holds the results obtained so far."""
     _print_json(kind, streams.one_line(message), code, results)
-    streams.tell(message)
+    streams.print_error(message)
     return code
 
 

@@ -87,6 +87,14 @@ Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of FairerCLIP; may be repeated."),
 ]
+Offsets = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Numbers to add to the class scores, comma-separated, one per class: those that an earlier search "
+        "learned. Nothing is tuned.",
+    ),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -138,7 +146,8 @@ Device = Annotated[str, typer.Option(help="Device of torch: cpu, cuda or mps.")]
 Download = Annotated[bool, typer.Option("--download", help="Download missing weights from the model hub.")]
 Workers = Annotated[int, typer.Option(callback=in_range, help="Threads that decode images.")]
 Margin = Annotated[
-    str | None, typer.Option(help="Margin of FairFace's images, 0.25 or 1.25; needed where both are there.")
+    str | None,
+    typer.Option(help="Margin of FairFace's images, 0.25 or 1.25; needed where the folder has both."),
 ]
 
 
@@ -232,6 +241,16 @@ def _value(text: str) -> Any:
     return text
 
 
+def parse_offsets(text: str) -> list[float]:
+    """Return the numbers of ``--offsets``."""
+    from fairerclip.errors import ParameterError
+
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--offsets expects numbers such as 0.1,-0.1; got {text!r:.200}") from None
+
+
 def build_model(
     preset: str | None,
     parameters: list[str] | None,
@@ -241,6 +260,7 @@ def build_model(
     """Make an unfitted model from a preset, ``--set`` and named options; the later of these take precedence."""
     from fairerclip.errors import ParameterError
     from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.parameters import LEARNED
 
     model = FairerCLIP(random_state=0)
     if preset is not None:
@@ -249,7 +269,7 @@ def build_model(
     given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
     for item in parameters or []:
         name, equals, text = item.partition("=")
-        if not equals or name.strip() not in model.get_params():
+        if not equals or name.strip() not in (*model.get_params(), *LEARNED):
             known = ", ".join(sorted(model.get_params()))
             raise ParameterError(f"--set expects NAME=VALUE with NAME one of {known}; got {item!r}")
         given[name.strip()] = _value(text.strip())

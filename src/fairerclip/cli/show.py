@@ -98,7 +98,7 @@ def plain_table(
     rows: Sequence[Sequence[Cell]],
     *,
     left: Collection[int] = (0,),
-    whole: Collection[int] = (),
+    unfolded: Collection[int] = (),
     tight: bool = False,
 ) -> Table:
     """Make a table of plain text, without markup; long lines are shortened.
@@ -111,7 +111,7 @@ def plain_table(
         Heads of the columns, and the cells of each row.
     left : collection of int
         Indices of columns that are flushed left; the others are flushed right.
-    whole : collection of int
+    unfolded : collection of int
         Indices of columns whose lines are cut instead of folded.
     tight : bool
         Leave no space beside columns.
@@ -126,8 +126,8 @@ def plain_table(
         table.add_column(
             _cell(column),
             justify="left" if index in left else "right",
-            overflow="ellipsis" if index in whole else "fold",
-            no_wrap=index in whole,
+            overflow="ellipsis" if index in unfolded else "fold",
+            no_wrap=index in unfolded,
         )
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
@@ -164,7 +164,7 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
         ]
         for name, report in rows
     ]
-    return plain_table(title, columns, body, left=(0, 3), whole=(1, 2, 4, 5), tight=out.width < WIDE)
+    return plain_table(title, columns, body, left=(0, 3), unfolded=(1, 2, 4, 5), tight=out.width < WIDE)
 
 
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
@@ -182,7 +182,7 @@ def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None =
         worst = row["worst_group"]
         bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
         body.append(["→" if index == mark else "", row["criterion"], *strengths, *figures, *bar])
-    return plain_table(title, columns, body, left=left, whole=range(len(columns)))
+    return plain_table(title, columns, body, left=left, unfolded=range(len(columns)))
 
 
 class Advance(Protocol):

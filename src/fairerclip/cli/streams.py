@@ -129,11 +129,11 @@ class Streams:
             return code
         if problem.errno == errno.EPIPE:
             return READER_GONE
-        tell(f"standard output could not be written: {problem.strerror}; the work is done")
+        print_error(f"standard output could not be written: {problem.strerror}; the work is done")
         return NOT_WRITTEN
 
 
-def tell(message: str) -> None:
+def print_error(message: str) -> None:
     """Print one line on standard error."""
     sys.stderr.write(f"fairerclip: {one_line(message)}\n")
 

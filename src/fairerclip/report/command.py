@@ -11,7 +11,7 @@ from fairerclip.report.clean_text import clean
 
 MISSING = "The command is not shown: the text in the results is not a fairerclip command."
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
-# Quoted words first, so that a placeholder inside one is left alone.
+# Quoted words first, so that a placeholder inside one is not replaced.
 _PLACE = re.compile(r"""'[^']*'|"[^"]*"|(?<![^ ])\{(tau|tau_z|criterion)\}(?![^ ])""")
 
 

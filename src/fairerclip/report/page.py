@@ -40,20 +40,20 @@ def render_page(results: AuditResults, *, title: str | None = None) -> str:
     str
         A complete document that needs no other file and no network.
     """
-    whole = cleaned(results.model_dump(by_alias=True))
-    brief = phrases.presentable(results)
+    all_results = cleaned(results.model_dump(by_alias=True))
+    display = phrases.presentable(results)
     style, script = asset("page.css"), asset("page.js")
     template = _environment().get_template("page.html.j2")
     page = template.render(
-        r=brief,
-        title=clean(title) if title else f"{brief.task.name}: audit by group",
+        r=display,
+        title=clean(title) if title else f"{display.task.name}: audit by group",
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
-        data=Markup(_embedded(whole)),  # noqa: S704 - escaped for a script element by _embedded
+        data=Markup(_embedded(all_results)),  # noqa: S704 - escaped for a script element by _embedded
         shown_figures=SCRIPTED,
         names=Markup(_embedded(_script_names())),  # noqa: S704 - escaped for a script element by _embedded
-        **_parts(brief),
+        **_parts(display),
     )
     return page.lstrip()
 

@@ -43,8 +43,8 @@ def draw_groups(results: AuditResults) -> Any:
     if not reports:
         return None
     lowest = sorted(groups, key=lambda row: min(estimate.value or 0.0 for estimate in row.stages.values()))
-    shown = [row for row in groups if row in lowest[:MOST_ROWS]]
-    rows: list[Row] = [(folded(f"{row.name}, n={row.n}", 30), _by_stage(row.stages)) for row in shown]
+    shown_groups = [row for row in groups if row in lowest[:MOST_ROWS]]
+    rows: list[Row] = [(folded(f"{row.name}, n={row.n}", 30), _by_stage(row.stages)) for row in shown_groups]
     figure = new_figure(COLUMN, 0.75 + (0.34 if len(rows) <= 12 else 0.26) * len(rows))
     axes = figure.add_subplot()
     dots(axes, rows)
@@ -106,9 +106,9 @@ def draw_retrieval(results: AuditResults) -> Any:
     queries = [query for query in section.queries if present_stages(query)] if section else []
     if section is None or not queries or not section.groups:
         return None
-    shown = queries[:MOST_LINES]
+    shown_queries = queries[:MOST_LINES]
     bars: list[tuple[str, Sequence[float], str]] = [("all rows", section.shares, "")]
-    for query in shown:
+    for query in shown_queries:
         for stage, ranked in present_stages(query).items():
             name = f"{short(query.name, 24)}, {stage_names(results)[stage]}"
             bars.append((name, ranked.counts, _skew_text(ranked.max_skew)))
@@ -116,7 +116,7 @@ def draw_retrieval(results: AuditResults) -> Any:
     axes = figure.add_subplot()
     _stacked(axes, bars, [-0.4 if place == 0 else 0.0 for place in range(len(bars))])
     axes.set_xlabel(f"share of the first {section.k} of {section.n} rows, %")
-    axes.set_title(left_out(len(shown), len(queries), "prompts"))
+    axes.set_title(left_out(len(shown_queries), len(queries), "prompts"))
     handles = [
         patch(facecolor=COLOURS[g % len(COLOURS)], hatch=_hatch(g), edgecolor="white", linewidth=0)
         for g in range(len(section.groups))
@@ -170,12 +170,12 @@ def draw_probes(results: AuditResults) -> Any:
         chances[key] = probe.chance
     if not rows:
         return None
-    shown = list(rows)[:MOST_ROWS]
-    figure = new_figure(COLUMN, 0.8 + 0.34 * len(shown))
+    keys = list(rows)[:MOST_ROWS]
+    figure = new_figure(COLUMN, 0.8 + 0.34 * len(keys))
     axes = figure.add_subplot()
-    dots(axes, [(folded(f"{key[0]}, {PROBES[key[1]]}"), _by_stage(rows[key])) for key in shown])
-    for place, key in enumerate(shown):
-        axes.plot([100 * chances[key]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
+    dots(axes, [(folded(f"{key[0]}, {PROBES[key[1]]}"), _by_stage(rows[key])) for key in keys])
+    for place, shown_key in enumerate(keys):
+        axes.plot([100 * chances[shown_key]] * 2, [place - 0.35, place + 0.35], **THRESHOLD)
     axes.set_xlabel(f"{PROBE.axis} [{confidence(results)} interval]")
     stages = [stage for stage in EMBEDDINGS if any(stage in row for row in rows.values())]
     stage_legend(figure, stages, EMBEDDINGS, {CHANCE.label: line(**THRESHOLD)})
@@ -195,8 +195,8 @@ def draw_dependence(results: AuditResults) -> Any:
     figure = new_figure(COLUMN, 0.7 + sum(0.45 + 0.32 * h for h in heights))
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[h + 0.5 for h in heights])
     for (axes,), (measure, rows) in zip(grid, panels.items(), strict=True):
-        shown = list(rows.items())[:MOST_ROWS]
-        dots(axes, [(folded(label, 28), _by_stage(by_stage)) for label, by_stage in shown], scale=1.0)
+        panel_rows = list(rows.items())[:MOST_ROWS]
+        dots(axes, [(folded(label, 28), _by_stage(by_stage)) for label, by_stage in panel_rows], scale=1.0)
         axes.set_xlabel(f"{DEPENDENCE[measure].axis} [{confidence(results)} interval]")
     stages = [s for s in EMBEDDINGS if any(s in row for rows in panels.values() for row in rows.values())]
     stage_legend(figure, stages, stage_names(results))
@@ -208,19 +208,19 @@ def draw_wording(results: AuditResults) -> Any:
     section = results.wording
     if section is None or not section.templates:
         return None
-    shown = section.templates[:MOST_ROWS]
-    figure = new_figure(COLUMN, 0.8 + 0.32 * len(shown))
+    templates = section.templates[:MOST_ROWS]
+    figure = new_figure(COLUMN, 0.8 + 0.32 * len(templates))
     axes = figure.add_subplot()
     rows: list[Row] = [
         (
             folded(f"{t.template}{' (used)' if i == section.used else ''}", 28),
             [t.worst_group, t.average],
         )
-        for i, t in enumerate(shown)
+        for i, t in enumerate(templates)
     ]
     dots(axes, rows, PART_STYLES.values())
     axes.set_xlabel(f"zero-shot accuracy, % [{confidence(results)} interval]")
-    axes.set_title(left_out(len(shown), len(section.templates), "templates"))
+    axes.set_title(left_out(len(templates), len(section.templates), "templates"))
     handles = [line(markersize=4, **style) for style in PART_STYLES.values()]
     legend(figure, handles, [FIGURES[name].short for name in PART_STYLES])
     return figure

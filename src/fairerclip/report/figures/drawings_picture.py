@@ -47,9 +47,11 @@ def draw_picture(results: AuditResults) -> Any:
     for axes, (stage, part) in zip(panels, stages.items(), strict=True):
         _contours(axes, part, colour_of, results.settings.small)
         axes.set_title(f"{EMBEDDINGS[stage]}: lines around 50 % and 90 % of each group", loc="left")
-    shown = names[:MOST_LINES]
-    handles = [line(color=COLOURS[g], linestyle=LINES[g]) for g in range(len(shown))]
-    legend(figure, handles, [short(name, 40) for name in shown], min(len(shown), 2 if apart else 4))
+    shown_names = names[:MOST_LINES]
+    handles = [line(color=COLOURS[g], linestyle=LINES[g]) for g in range(len(shown_names))]
+    legend(
+        figure, handles, [short(name, 40) for name in shown_names], min(len(shown_names), 2 if apart else 4)
+    )
     return figure
 
 
