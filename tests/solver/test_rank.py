@@ -15,11 +15,13 @@ class Identity:
         return X
 
 
+@pytest.mark.parametrize("size", [1e-6, 4.0, 1e6])
 @pytest.mark.parametrize(("share", "kept"), [(1e-3, 3), (1.5e-10, 3), (0.7e-10, 2), (0.0, 2)])
-def test_directions_of_the_labels_count_from_the_tolerance_on(share, kept):
-    reduced = CholeskyFactor(np.zeros((3, 3)), gamma=1.0).reduce(np.diag([4.0, 1.0, 4.0 * share]))
+def test_directions_of_the_labels_count_from_the_tolerance_on(share, kept, size):
+    singular = size * np.array([1.0, 0.25, share])
+    reduced = CholeskyFactor(np.zeros((3, 3)), gamma=1.0).reduce(np.diag(singular))
     assert reduced.basis.shape == (3, kept)
-    np.testing.assert_allclose(np.linalg.norm(reduced.coordinates, axis=1), [4.0, 1.0, 4.0 * share][:kept])
+    np.testing.assert_allclose(np.linalg.norm(reduced.coordinates, axis=1), singular[:kept])
 
 
 @pytest.mark.parametrize(("share", "positive"), [(1e-3, 2), (1.5e-10, 2), (0.7e-10, 1), (0.0, 1), (-1e-3, 1)])
@@ -35,12 +37,13 @@ def test_eigenvalues_count_from_the_tolerance_on(share, positive, most_negative)
     ("tolerance", "share", "kept"),
     [(1e-12, 1.5e-10, 3), (1e-12, 0.7e-10, 2), (1e-8, 1.5e-7, 3), (1e-8, 0.7e-7, 2)],
 )
-def test_directions_below_the_tolerance_of_the_iteration_are_noise(tolerance, share, kept):
+@pytest.mark.parametrize("size", [1e-6, 4.0, 1e6])
+def test_directions_below_the_tolerance_of_the_iteration_are_noise(tolerance, share, kept, size):
     # Rows ±e_i: C is a multiple of the identity, so that singular values are known.
     rows = FeatureRows(Identity(), np.vstack([np.eye(3), -np.eye(3)]), dtype="float64")
     random_state = np.random.RandomState(0)
     factor = ConjugateGradientFactor(rows, np.ones(6), np.zeros(3), 0.5, random_state, tolerance=tolerance)
-    assert factor.reduce(np.diag([4.0, 1.0, 4.0 * share])).basis.shape == (3, kept)
+    assert factor.reduce(size * np.diag([1.0, 0.25, share])).basis.shape == (3, kept)
 
 
 def test_labels_that_no_feature_follows_have_no_direction():
