@@ -100,7 +100,7 @@ PAIRS = (
 )
 SWAPPED_NAMES = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 SYMMETRIC = {"isinstance", "dot", *SWAPPED_NAMES}
-UNSEEN_KEYWORDS = {"strict", "stacklevel", "depth", "check_finite", "copy", "repr"}
+UNSEEN_KEYWORDS = {"strict", "check_finite", "copy", "repr"}
 """Arguments that change nothing as long as the caller is right."""
 Place = tuple[ast.AST, str, int | None]
 """Parent of a node, its field, and the place in the field where that is a list."""
