@@ -19,6 +19,7 @@ from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath
 from fairerclip.tuning.ranking import FEW_ROWS
+from fairerclip.tuning.search import FairerCLIPSearch
 
 LABELS = ("none", "target", "all")
 """Which labels of the training split a fit may use: none, y, or y and s."""
@@ -180,9 +181,10 @@ class Experiment:
     def tune(
         self, model: FairerCLIP, labels: str, objective: str = "worst_group", **options: Any
     ) -> FairerCLIP:
-        """Fit on the training split with what the validation split likes best; see `FairerCLIP.tune`.
+        """Return the model that `FairerCLIPSearch` finds on the training split, judged on the validation split.
 
-        ``objective="max_skew"`` needs sensitive labels in the validation split, every other both kinds.
+        ``objective="max_skew"`` needs sensitive labels in the validation split, every other objective both kinds.
+        ``options`` are those of the search, and ``progress``. The model that was given is not changed.
         """
         # For rankings the sensitive values of the training rows are read by what the validation labels teach.
         arguments = self.arguments(labels, guess=objective != "max_skew")
@@ -203,14 +205,14 @@ class Experiment:
             )
         else:
             y = self.target(rows)
-        return model.tune(
-            arguments.pop("X"),
-            arguments.pop("y"),
+        progress = options.pop("progress", None)
+        search = FairerCLIPSearch(model, objective=objective, **options).fit(
+            *(arguments.pop("X"), arguments.pop("y")),
             validation=(rows.X, y, groups),
-            objective=objective,
+            progress=progress,
             **arguments,
-            **options,
         )
+        return search.best_estimator_
 
     def zero_shot(self, split: Split) -> NDArray[np.str_]:
         """Class names by cosine with the prompts alone (n,)."""

@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
+from feature_inputs import unit_rows
 from sklearn.kernel_approximation import Nystroem
 
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.features import NystroemFeatures, rbf_kernel
-
-
-def unit_rows(n, p, seed=0):
-    X = np.random.RandomState(seed).normal(size=(n, p))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def gram(phi, X):

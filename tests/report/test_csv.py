@@ -9,11 +9,6 @@ from fairerclip.errors import OutputExistsError
 from fairerclip.report.csv_tables import TABLES
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
 def read(path):
     with path.open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))

@@ -15,11 +15,6 @@ from fairerclip.report.figures.drawings_picture import smoothed  # noqa: E402
 from fairerclip.report.figures.drawings_plane import average_at  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
 def drawn(name, results):
     with matplotlib.rc_context(STYLE):
         return DRAWINGS[name](results)

@@ -10,12 +10,7 @@ from fairerclip._util.numbers import bare
 from fairerclip.report.markdown_text import block, escape
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page(results):
     return render(render_markdown(results))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import sample
-from forms import render_page
+from forms import render_page, squeezed
 
 from fairerclip._util.numbers import gap, interval, measured, number, percent, points, setting, shown, signed
 from fairerclip.auditing.results import check_results
@@ -65,10 +65,6 @@ class Reader(HTMLParser):
 
     def section(self, name):
         return squeezed(self.one("section", id=name)[1])
-
-
-def squeezed(text):
-    return " ".join(text.split())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

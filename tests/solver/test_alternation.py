@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from two_sides import GAMMA, GAMMA_TEXT, SETTING, Case, conditional_factor
 
 from fairerclip.errors import (
     LabelCycleWarning,
@@ -14,12 +15,12 @@ from fairerclip.errors import (
     TextCollapseError,
 )
 from fairerclip.solver import alternation
-from fairerclip.solver.alternation import alternate, procrustes
+from fairerclip.solver.alternation import alternate
 from fairerclip.solver.dense import solve_dense
+from fairerclip.solver.pairing import procrustes
 from fairerclip.solver.problem import Prompts
 from fairerclip.solver.rows import FeatureRows
 from fairerclip.solver.terms import Attribute
-from two_sides import GAMMA, GAMMA_TEXT, SETTING, Case, conditional_factor
 
 
 def naive(case, setting, rounds):

@@ -13,7 +13,7 @@ from fairerclip.auditing.results import Method, ModelSection, TrainingSection, T
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.metrics.names import FIGURES
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.tuning.search import AS_ZERO_SHOT
+from fairerclip.tuning.candidates import AS_ZERO_SHOT
 
 FAIRERCLIP: Final = "FairerCLIP"
 ZERO_SHOT: Final = "zero-shot"
@@ -76,12 +76,12 @@ def model_facts(model: FairerCLIP) -> ModelFacts:
 def _method_of(model: FairerCLIP) -> Method:
     tuning = model.diagnostics_.get("tuning")
     ranking = isinstance(tuning, Mapping) and tuning.get("objective") == "max_skew"
-    if ranking and model.sensitive_shifts is not None and not np.any(model.sensitive_shifts):
+    if ranking and model.sensitive_shifts_ is not None and not np.any(model.sensitive_shifts_):
         return ZERO_SHOT
     same = all(getattr(model, name) == value for name, value in AS_ZERO_SHOT.items())
-    if not same or model.tau != 0 or model.sensitive_shifts is not None:
+    if not same or model.tau != 0 or model.sensitive_shifts_ is not None:
         return FAIRERCLIP
-    return UNLEARNED[bool(model.orthogonal), model.offsets is not None]
+    return UNLEARNED[bool(model.orthogonal), bool(model.offsets_.any())]
 
 
 def _training(known: Mapping[str, Any]) -> TrainingSection | None:

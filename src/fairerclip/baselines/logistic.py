@@ -13,7 +13,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.baseline import Baseline, Needs, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import NotConvergedWarning, ParameterError
-from fairerclip.inputs.weights import row_weights
+from fairerclip.inputs.weights import weigh_classes
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 
 STANDARDIZE = ("scalar", "column", None)
@@ -88,9 +88,7 @@ class L2Probe(Baseline):
         """Row weights (n,) that balance what ``class_weight`` names."""
         groups = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
         y = _labels(data)
-        return row_weights(
-            self.class_weight, y, groups, np.arange(data.n_classes), data.weight, np.random.RandomState(0)
-        )
+        return weigh_classes(self.class_weight, y, groups, np.arange(data.n_classes), data.weight)
 
     def _fit_probe(
         self, data: Training, X: F64, validation: F64 | None = None

@@ -26,6 +26,7 @@ def fit(
     criterion: options.Criterion = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
+    offsets: options.Offsets = None,
     tune: Annotated[
         bool | None,
         typer.Option(
@@ -71,8 +72,11 @@ def fit(
         raise ParameterError(
             f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
         )
+    moved = None if offsets is None else options.parse_offsets(offsets)
+    if moved is not None and (tune or asked):
+        raise ParameterError("--offsets sets what a search would learn: leave out --offsets, or the search")
     if tune is None:
-        by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
+        by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
         tune = bool(asked) or (not by_hand and experiment.why_untuned() is None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
@@ -80,7 +84,7 @@ def fit(
     with show.warnings_as_lines() as warned:
         if tune:
             with show.progress(f"searching by {goal}") as progress:
-                experiment.tune(
+                model = experiment.tune(
                     model,
                     chosen,
                     goal,
@@ -90,6 +94,7 @@ def fit(
                 )
         else:
             experiment.fit(model, chosen)
+            model = model if moved is None else model.at(offsets=moved)
             if experiment.is_gallery():
                 warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
         result = _result(experiment, model, chosen, output)

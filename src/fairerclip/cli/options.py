@@ -83,6 +83,14 @@ Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of FairerCLIP; may be repeated."),
 ]
+Offsets = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Numbers to add to the class scores, comma-separated, one per class: those that an earlier search "
+        "learned. Nothing is tuned.",
+    ),
+]
 Preset = Annotated[
     str | None,
     typer.Option(
@@ -211,6 +219,16 @@ def _value(text: str) -> Any:
     return text
 
 
+def parse_offsets(text: str) -> list[float]:
+    """Return the numbers of ``--offsets``."""
+    from fairerclip.errors import ParameterError
+
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--offsets expects numbers such as 0.1,-0.1; got {text!r:.200}") from None
+
+
 def build_model(
     preset: str | None,
     parameters: list[str] | None,
@@ -220,6 +238,7 @@ def build_model(
     """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
     from fairerclip.errors import ParameterError
     from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.parameters import LEARNED
 
     model = FairerCLIP(random_state=0)
     if preset is not None:
@@ -228,7 +247,7 @@ def build_model(
     given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
     for item in parameters or []:
         name, equals, text = item.partition("=")
-        if not equals or name.strip() not in model.get_params():
+        if not equals or name.strip() not in (*model.get_params(), *LEARNED):
             known = ", ".join(sorted(model.get_params()))
             raise ParameterError(f"--set expects NAME=VALUE with NAME one of {known}; got {item!r}")
         given[name.strip()] = _value(text.strip())

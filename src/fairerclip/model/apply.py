@@ -55,7 +55,7 @@ def is_ranking(model: FairerCLIP) -> bool:
     """Whether a model was made to rank by prompt: its scores are shifted by prompt, so their argmax is no class."""
     tuning = model.diagnostics_.get("tuning")
     objective = tuning.get("objective") if isinstance(tuning, Mapping) else None
-    return objective == "max_skew" or model.sensitive_shifts is not None
+    return objective == "max_skew" or model.sensitive_shifts_ is not None
 
 
 def prompt_names(model: FairerCLIP) -> list[str]:
@@ -101,8 +101,9 @@ def apply_model(
     warn_of_drift(model, X)
     Z = model.transform(X)  # once: features of every row are all the work there is
     kept = range(len(names)) if prompts is None else [names.index(name) for name in dict.fromkeys(prompts)]
-    scores = model.fitted_.scores(Z)[:, kept]
-    decided = {"rank": _ranks(scores)} if rank else {"prediction": model.decide(Z)["prediction"]}
+    every_score = model.fitted_.scores(Z)
+    scores = every_score[:, kept]
+    decided = {"rank": _ranks(scores)} if rank else {"prediction": model.fitted_.labels(every_score)}
     found = {**decided, "score": scores, "names": np.array([names[k] for k in kept]), "embedding": Z}
     return found if ids is None else {"id": ids, **found}
 

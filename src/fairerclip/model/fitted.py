@@ -26,6 +26,7 @@ from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
+from fairerclip.solver.decision import Adjustment
 
 SAME_PROMPT = 1 - 1e-5
 """A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
@@ -43,9 +44,10 @@ class FittedPart:
     def __get__(self, model: Any, owner: type | None = None) -> Any:
         if model is None:
             return self
-        if "fitted_" not in vars(model):
+        fitted = getattr(model, "fitted_", None)
+        if fitted is None:
             raise AttributeError(f"{type(model).__name__!r} object has no attribute {self._name!r}")
-        return self._get(model.fitted_)
+        return self._get(fitted)
 
     def __set__(self, model: Any, value: Any) -> None:
         raise AttributeError(f"{self._name} is a result of fit and cannot be set")
@@ -77,6 +79,9 @@ class FittedModel:
     rows : lengths and mean direction of the training rows; None in models of files that are older than that.
     normalize : whether rows and prompts are brought to unit length.
     weighs_classes : whether scores are inner products with weights of the classes, and not with prompts.
+    adjustment : learned corrections of the class scores, which the encoders contain.
+    zero_shot : share of the zero-shot scores in the target; None in models of files that are older than that.
+    gamma : ridge of the image side.
     """
 
     classes: NDArray[Any]
@@ -89,6 +94,9 @@ class FittedModel:
     rows: RowSummary | None
     normalize: bool
     weighs_classes: bool
+    adjustment: Adjustment
+    zero_shot: float | None
+    gamma: float
 
     @property
     def n_components(self) -> int:
@@ -120,11 +128,9 @@ class FittedModel:
         """Scores of the classes (n, c), from rows that `transform` gave (n, r)."""
         return self.encoders.decision.scores(np.asarray(Z, dtype=np.float64))
 
-    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
-        """Predicted labels (n,), and margins (n,) of two classes or scores (n, c) of more, of rows Z (n, r)."""
-        scores = self.scores(Z)
-        margin = scores[:, 1] - scores[:, 0] if len(self.classes) == 2 else scores
-        return {"prediction": np.asarray(self.classes[scores.argmax(axis=1)]), "score": margin}
+    def labels(self, scores: F64) -> NDArray[Any]:
+        """Return the class labels (n,) with the largest of the scores (n, c)."""
+        return np.asarray(self.classes[scores.argmax(axis=1)])
 
     def cosines(self, Z: Floats) -> F64:
         """The paper's cosines with the text vectors of the classes (n, c), of rows Z (n, r)."""

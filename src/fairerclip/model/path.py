@@ -24,6 +24,7 @@ from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 from fairerclip.model.parameters import CHOICES, check_strength
 from fairerclip.solver.alternation import Encoders, Setting
+from fairerclip.solver.decision import Adjustment
 from fairerclip.solver.sides import term_weight
 
 if TYPE_CHECKING:
@@ -125,19 +126,23 @@ def solve_path(
     grid: Sequence[Setting],
     *,
     refine: bool,
+    adjustment: Adjustment,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[PathPoint]:
     """Solve every point of a grid on one factorisation; docs/math.md#path.
 
     Every point starts from the labels that the fit started from, known and guessed, so that its parameters fit it
-    again. With labels fixed a point is a few k×k eigenproblems and no pass over the data. A point where the text side
-    collapses or the penalty wins everywhere is kept with its reason.
+    again, and gets the same ``adjustment`` of its class scores. With labels fixed a point is a few k×k eigenproblems
+    and no pass over the data. A point where the text side collapses or the penalty outweighs the target everywhere is
+    kept with its reason.
     """
     points = []
     for done, setting in enumerate(grid, 1):
         try:
             result = prepared.solve(setting, refine=refine)
-            points.append(PathPoint(setting, result.last.encoders(), len(result.history), None))
+            points.append(
+                PathPoint(setting, result.last.adjusted(adjustment).encoders(), len(result.history), None)
+            )
         except (NoSolutionError, TextCollapseError) as error:
             points.append(PathPoint(setting, None, 0, str(error)))
         if progress is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ from fairerclip.inputs.target import ResolvedTarget, zero_shot_share
 from fairerclip.inputs.weights import row_weights
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
-from fairerclip.solver.alternation import Alternation, Encoders, Note, Setting, alternate
-from fairerclip.solver.decision import fit_temperature
+from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
+from fairerclip.solver.decision import Adjustment, fit_temperature
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
@@ -128,12 +128,14 @@ class Prepared:
     """(len(rows),) labels that are guesses."""
     seed: int
     """Seed of the RBF alignment features."""
+    gamma: float
+    """Ridge of the image side."""
     target: ResolvedTarget
     sensitive: ResolvedSensitive
 
     def setting(self, params: Mapping[str, Any]) -> Setting:
         """What the parameters of a model ask to be solved."""
-        c, r = len(self.target.classes), params["n_components"]
+        r = params["n_components"]
         strengths = {name: None if params[name] is None else float(params[name]) for name in FOLLOWING}
         return Setting(
             tau=float(params["tau"]),
@@ -148,11 +150,13 @@ class Prepared:
             seed=self.seed,
             zero_shot=zero_shot_share(params["zero_shot"], self.target),
             decision=params["decision"],
-            offsets=check_offsets(params["offsets"], c),
-            sensitive_shifts=check_shifts(
-                params["sensitive_shifts"], c, sum(a.psi.shape[1] for a in self.problem.attributes)
-            ),
         )
+
+    def adjustment(self, offsets: Any = None, sensitive_shifts: Any = None) -> Adjustment:
+        """Return learned corrections of the class scores, checked; None is no correction."""
+        c = len(self.target.classes)
+        n_values = sum(attribute.psi.shape[1] for attribute in self.problem.attributes)
+        return Adjustment(check_offsets(offsets, c), check_shifts(sensitive_shifts, c, n_values))
 
     def solve(self, setting: Setting, *, refine: bool) -> Alternation:
         """Solve one setting, from the labels that are known and guessed; guesses are refined on request."""
@@ -169,9 +173,16 @@ class FitState:
 
     prepared: Prepared
     setting: Setting
+    solution: Round
+    """Both sides solved, without corrections of the class scores."""
+    adjustment: Adjustment
     encoders: Encoders
-    codes: Ints
-    """(len(rows),) labels that the solution was computed with."""
+    """Of the solution with the adjustment."""
+
+    def adjusted(self, adjustment: Adjustment) -> FitState:
+        """Return the same solution with other corrections of its class scores."""
+        encoders = self.solution.adjusted(adjustment).encoders()
+        return replace(self, adjustment=adjustment, encoders=encoders)
 
     def scores(self) -> F64:
         """Scores (n, c) of the training rows that took part."""
@@ -195,7 +206,10 @@ class FitState:
             prompt_classes=prompt_classes,
             rows=seen,
             normalize=normalize,
-            weighs_classes=self.setting.weighs_classes,
+            weighs_classes=self.solution.adjusted(self.adjustment).weighs_classes,
+            adjustment=self.adjustment,
+            zero_shot=self.setting.zero_shot,
+            gamma=prepared.gamma,
         )
         predicted = np.unique(scores.argmax(axis=1))
         if len(predicted) > 1:
@@ -221,24 +235,28 @@ class FitState:
             left[prepared.rows] = False
             if left.any():
                 Phi = prepared.problem.rows.raw(np.flatnonzero(left))
-                scores = self.encoders.decision.scores(Phi @ self.encoders.components - self.encoders.offset)
+                encoders = self.solution.encoders()  # labels are refined without corrections of the scores
+                scores = encoders.decision.scores(Phi @ encoders.components - encoders.offset)
                 labels[left] = scores.argmax(axis=1)
         return np.asarray(target.classes[labels])
 
     def explained(self, X: Any) -> tuple[F64, F64]:
         """What the training rows (n, k), and rows X as the encoder takes them (m, k), say of the sensitive values."""
         problem = self.prepared.problem
-        image = problem.sides(self.codes).image
+        image = self.solution.sides.image
         V = image.reduced.basis @ image.explained()
         others = problem.rows.features.transform(np.asarray(X))
         return problem.rows.project(image.mean, V), (others - image.mean) @ V
 
 
-def solve(prepared: Prepared, params: Mapping[str, Any]) -> tuple[FitState, Alternation]:
-    """Solve a problem with the parameters of a model: what stays of it, and how it went."""
+def solve(
+    prepared: Prepared, params: Mapping[str, Any], adjustment: Adjustment
+) -> tuple[FitState, Alternation]:
+    """Solve a problem with the parameters of a model, and return the state to keep and the course of the solution."""
     setting = prepared.setting(params)
     result = prepared.solve(setting, refine=params["refine"])
-    return FitState(prepared, setting, result.last.encoders(), result.last.sides.y), result
+    encoders = result.last.adjusted(adjustment).encoders()
+    return FitState(prepared, setting, result.last, adjustment, encoders), result
 
 
 def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:
@@ -280,7 +298,10 @@ def prepare(
     random_state = params["random_state"]
     feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
     weight = row_weights(
-        params["class_weight"], target.codes, sensitive.groups, target.classes, sample_weight, random_state
+        *(target.codes, sensitive.groups, target.classes, sample_weight),
+        class_weight=params["class_weight"],
+        subsample=params["subsample"],
+        random_state=random_state,
     )
     features = image_features(
         X, weight, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
@@ -305,7 +326,11 @@ def prepare(
         scores=None if scores is None else scores[chosen],
     )
     free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
-    return Prepared(problem, chosen, target.codes[chosen], free, alignment_seed, target, sensitive)
+    return Prepared(
+        *(problem, chosen, target.codes[chosen], free, alignment_seed, float(params["gamma"])),
+        target=target,
+        sensitive=sensitive,
+    )
 
 
 def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:

@@ -73,18 +73,18 @@ PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
     # have, rather than a mean of rows that nobody ran.
     (PAPER, PAPER, None): _paper(3000, 0.7, 0.7),
     ("waterbirds", "paper", None): _paper(3000, 0.7, 0.7),
-    ("celeba", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
-    ("cheekbones", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
+    ("celeba", "paper", None): _paper(8000, 0.8, 0.5, subsample="balanced"),
+    ("cheekbones", "paper", None): _paper(8000, 0.8, 0.5, subsample="balanced"),
     ("fairface", "paper", None): _paper(3000, 0.8, 0.8),
     ("cfd", "paper", None): _paper(1000, 0.6, 0.3),
     ("waterbirds", "released", "ViT-L/14"): _released(3000, (3e-4, 2e-4), (0.7, 0.7), 2),
-    ("waterbirds", "released", "RN50"): _released(3000, (6e-4, 1e-5), (0.7, 0.3), 4, class_weight=(0.9, 0.4)),
+    ("waterbirds", "released", "RN50"): _released(3000, (6e-4, 1e-5), (0.7, 0.3), 4, subsample=(0.9, 0.4)),
     ("celeba", "released", "ViT-L/14"): _released(
-        4000, (3e-5, 3e-4), (0.7, 0.3), 3, class_weight="subsample:0.8"
+        4000, (3e-5, 3e-4), (0.7, 0.3), 3, subsample="balanced:0.8"
     ),
-    ("celeba", "released", "RN50"): _released(4000, (1e-4, 2e-4), (0.5, 0.25), 1, class_weight=(0.06, 1.0)),
+    ("celeba", "released", "RN50"): _released(4000, (1e-4, 2e-4), (0.5, 0.25), 1, subsample=(0.06, 1.0)),
     ("cheekbones", "released", "ViT-L/14"): _released(
-        4000, (2e-5, 3e-4), (0.8, 0.7), 1, class_weight=(0.3, 0.3)
+        4000, (2e-5, 3e-4), (0.8, 0.7), 1, subsample=(0.3, 0.3)
     ),
     ("cfd", "released", "ViT-L/14"): _released(
         1000, (4e-5, 2e-4), (0.6, 0.3), 2, tau_text=0.0, tau_z_text=0.0

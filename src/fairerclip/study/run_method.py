@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from fairerclip._util.types import F64
 from fairerclip.auditing.group_results import StageReport
@@ -25,10 +26,10 @@ from fairerclip.errors import LabelError, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.study.comparison import MethodRun, PublishedChoice
 from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
+from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.choose import choose
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
-from fairerclip.tuning.search import Candidate, Pool
 
 CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
 """DFR averages the weights of many draws of balanced rows, but, as published, takes one draw while C is chosen."""
@@ -197,8 +198,10 @@ def _own(method: Method, experiment: Experiment, seed: int) -> ChosenModel:
     model = make(method, {}, seed)
     parameters: dict[str, Any] = {}
     candidates, strategy, value = 1, None, None
-    if experiment.has_validation():
-        tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
+    searched = experiment.has_validation()
+    if searched:
+        model = experiment.tune(model, method.labels, search_space=SEARCH)
+        tuning = model.diagnostics_["tuning"]
         parameters = tuning["chosen"]["parameters"]
         strategy, value = tuning["strategy"], tuning["value"]
         candidates = (
@@ -206,8 +209,9 @@ def _own(method: Method, experiment: Experiment, seed: int) -> ChosenModel:
         )  # the default, which a search always tries, is a point of `SEARCH`
     # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
     start = time.perf_counter()
-    experiment.fit(model, method.labels)
+    fitted = experiment.fit(clone(model), method.labels)
     seconds = time.perf_counter() - start
+    model = model if searched else fitted
     return ChosenModel(model, _no_offsets(model), parameters, candidates, seconds, strategy, value)
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, ParameterError
+from fairerclip.tuning.candidates import Pool
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, first_best, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
-from fairerclip.tuning.search import Pool
 
 REPEATS = 20
 """Times that the rows are halved; each gives two judgements. docs/choosing.md#stability has what fewer would change."""

@@ -21,7 +21,6 @@ from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
 from fairerclip.tuning.ranking import RANKING
-from fairerclip.tuning.search import LEARNED
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
@@ -68,7 +67,7 @@ def mitigate(
     why = "its parameters were set by hand" if by_hand else experiment.why_untuned()
     tune = why is None
     if tune:
-        experiment.tune(model, labels, experiment.default_objective())
+        model = experiment.tune(model, labels, experiment.default_objective())
     else:
         experiment.fit(model, labels)
     seconds = time.perf_counter() - start
@@ -123,7 +122,7 @@ def fit_command(
     named = {"tau", "tau_z", "criterion", "random_state"}
     if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
         words += ["--objective", "max_skew"]
-        named |= {*RANKING, *LEARNED, "n_components"}
+        named |= {*RANKING, "n_components"}
     else:
         words.append("--no-tune")
         words += [
@@ -138,6 +137,8 @@ def fit_command(
     for name, value in sorted(model.get_params().items()):
         if name not in named and value != own[name]:
             words += ["--set", f"{name}={_typed(value)}"]
+    if model.offsets_.any():
+        words += ["--offsets", ",".join(map(repr, model.offsets_.tolist()))]
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
 
 
