@@ -39,18 +39,10 @@ ROOMS = {
     "solver": (),
     "features": (),
     "metrics": (),
-    "inputs": (
-        "test_agreement",
-        "test_labels",
-        "test_sensitive",
-        "test_soft_values",
-        "test_zero_shot_share",
-        "test_orthogonal",
-        "test_degenerate",
-    ),
-    "tuning": ("test_offsets",),
+    "inputs": ("tests/model/test_degenerate.py", "tests/model/test_zero_shot_share.py"),
+    "tuning": ("tests/model/test_offsets.py",),
 }
-"""Test files of each room that are not in its own folder of tests."""
+"""Each room with the tests of it that are not in its own folder of tests."""
 WARM = (
     "pytest",
     "hypothesis",
@@ -456,10 +448,8 @@ def fingerprint(room: str, files: list[str]) -> str:
 
 def test_files(room: str) -> list[str]:
     """Test files of a room: those of its folder, then those named in ROOMS."""
-    folder = ROOT / "tests"
-    own = sorted((folder / room).rglob("test_*.py"))
-    others = [path for name in ROOMS[room] for path in folder.rglob(f"{name}.py") if path not in own]
-    return [str(path.relative_to(ROOT)) for path in (*own, *others)]
+    own = sorted((ROOT / "tests" / room).rglob("test_*.py"))
+    return [*(str(path.relative_to(ROOT)) for path in own), *ROOMS[room]]
 
 
 def drawn(room: str, seed: int, count: int, without: set[str]) -> tuple[list[Mutant], int]:

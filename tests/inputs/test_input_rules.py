@@ -256,6 +256,12 @@ def test_three_thousand_classes_are_told_apart(n_classes, refused):
         assert len(resolve_target(X, y, None, ones(n_classes)).classes) == n_classes
 
 
+def test_ten_of_the_labels_that_do_not_say_their_prompt_are_shown():
+    y, text = [f"k{n:02}" for n in range(12)], np.eye(12)
+    with pytest.raises(PromptError, match=r"array of 12 entries and y has the labels \['k00'.*'k09'\], so"):
+        resolve_target(text, y, text, ones(12))
+
+
 def test_class_means_are_weighted_and_leave_out_rows_without_a_label(monkeypatch):
     monkeypatch.setattr(target, "READ_ROWS", 2)
     rng = np.random.default_rng(0)
