@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairerclip.errors import PromptError, SwappedPromptsWarning
-from fairerclip.inputs.agreement import Agreement, agreement, check_swapped
+from fairerclip.inputs.agreement import Agreement, agreement, check_order, check_swapped
 
 TEXT, SENSITIVE_TEXT = np.eye(4)[:2, None], np.eye(4)[2:, None]
 
@@ -45,6 +45,16 @@ def test_another_order_must_agree_by_a_fifth_more_on_twenty_rows(best, rows, exp
 )
 def test_chance_is_within_two_standard_errors_on_a_hundred_rows(given, best, rows, expected):
     assert Agreement(given, best, error=0.01, chance=0.5, rows=rows).is_chance is expected
+
+
+def test_ten_names_are_shown_of_an_order_that_is_wrong():
+    names = [f"k{n:02}" for n in range(12)]
+    wrong_order = Agreement(0.1, 0.9, error=0.01, chance=1 / 12, rows=200)
+    with pytest.raises(PromptError) as error:
+        check_order(wrong_order, names, "the target", by_position=True, depth=1)
+    assert str(names[:10]) + ";" in str(error.value)
+    assert "{'k00': …," in str(error.value)
+    assert "'k09': …}" in str(error.value)
 
 
 def test_the_standard_error_is_that_of_a_mean_of_recalls():

@@ -107,7 +107,7 @@ def test_values_that_are_numbers_are_the_places_of_the_prompts_and_unknown_ones_
         ([False, True], True),
         ([3], False),
         ([-1, 0], False),
-        ([0.5], False),
+        ([0.0, 0.5], False),
         ([], False),
         (["0", "1"], False),
     ],
