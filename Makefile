@@ -6,7 +6,11 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
+<<<<<<< HEAD
 .PHONY: demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash real reproduce clean
+=======
+.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants real reproduce clean
+>>>>>>> m
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -92,6 +96,14 @@ fuzz-guided: $(VENV)/fuzz.done
 # and strace; about 10 minutes.
 crash: $(VENV)/dev.done
 	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/crash.py
+
+# The source of five rooms with one thing changed at a time, MUTANTS of each room drawn by SEED: the share that a test of
+# the room notices, and those that none does. Verdicts are kept in mutants.json and taken up again. Needs Linux; about
+# 10 minutes on one core.
+MUTANTS ?= 40
+SEED ?= 0
+mutants: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python tests/mutants.py --count $(MUTANTS) --seed $(SEED)
 
 # Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for
