@@ -14,7 +14,8 @@ import numpy as np
 
 from fairerclip.metrics.groups.bounds import group_intervals
 from fairerclip.metrics.groups.group_figures import evaluate
-from fairerclip.metrics.groups.paired import PairCounts, paired_from_counts
+from fairerclip.metrics.groups.paired import paired_from_counts
+from fairerclip.metrics.groups.paired_rates import PairCounts
 from fairerclip.metrics.names import FIGURES
 
 TRAIN = 100

@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from fairerclip.encoders import Encoder, load
+from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.embed import embed_images
-from fairerclip.encoders.images import open_image
 
 TARGET = 0.85
 SIZE = (500, 375)

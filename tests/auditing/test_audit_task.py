@@ -17,7 +17,7 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
-from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
+from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
 
 FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)
@@ -119,15 +119,20 @@ def test_the_model_is_what_tune_gives_and_its_point_is_marked(which, request):
         ("none", None),
         ("target", {**AS_ZERO_SHOT, "tau": 0.0, "offsets": [0.0, 0.0123]}),
         ("none", {**AS_ORTHOGONAL, "tau": 0.5, "criterion": "conditional"}),
-        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 1.0}, "gamma": 3e-4, "refine": True}),
+        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 2.0}, "gamma": 3e-4, "refine": True}),
     ],
     ids=["tuned", "tuned without labels", "zero-shot with offsets", "orthogonal prompts", "weights by class"],
 )
 def test_the_command_fits_the_point_that_is_picked(labels, tuned, run, tmp_path, monkeypatch):
     task = small("waterbirds")
     if tuned is not None:  # whatever the search likes best
+        parameters = {name: value for name, value in tuned.items() if name != "offsets"}
         monkeypatch.setattr(
-            Experiment, "tune", lambda self, model, labels, _: self.fit(model.set_params(**tuned), labels)
+            Experiment,
+            "tune",
+            lambda self, model, labels, _: self.fit(model.set_params(**parameters), labels).at(
+                offsets=tuned.get("offsets")
+            ),
         )
     monkeypatch.chdir(tmp_path)  # commands name the file without its folder: pages travel
     file = save_task(task, tmp_path / "birds & co.npz")

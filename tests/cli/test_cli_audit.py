@@ -135,8 +135,8 @@ def test_mitigating_a_gallery_lowers_the_skew_of_its_rankings(gallery, run, tmp_
     # The command on the page fits this very model.
     words = found["model"]["command"].replace("-o MODEL", f"-o {tmp_path / 'again'}").split()[1:]
     assert run(*[str(gallery) if word == "g.npz" else word for word in words])[0] == 0
-    shifts = json.loads(found["model"]["parameters"]["sensitive_shifts"])
-    np.testing.assert_allclose(FairerCLIP.load(tmp_path / "again").sensitive_shifts, shifts)
+    shifts = json.loads(found["model"]["parameters"]["sensitive_shifts_"])
+    np.testing.assert_allclose(FairerCLIP.load(tmp_path / "again").sensitive_shifts_, shifts)
 
 
 def test_a_gallery_is_fitted_and_reported_for_its_rankings_unasked(gallery, run, tmp_path):

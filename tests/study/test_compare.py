@@ -203,7 +203,7 @@ def test_without_validation_the_first_setting_is_taken(experiment):
 def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
     method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
     run = run_method(method, experiment, 3)
-    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search=SEARCH)
+    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search_space=SEARCH)
     tuning, test = model.diagnostics_["tuning"], experiment.task.test
     assert run.chosen == {"n_features": 100, **tuning["chosen"]["parameters"]}
     assert run.report == report_of(experiment, model.predict(test.X))

@@ -159,7 +159,8 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         tau_z=float(model.tau_z),
         criterion=model.criterion,
         n_iter=int(model.n_iter_),
-        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())},
+        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())}
+        | _learned(model),
         command=None
         if mitigation.labels is None
         else fit_command(experiment, source, model, mitigation.labels, strengths),
@@ -170,6 +171,12 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         training=facts.training,
         tuning=facts.tuning,
     )
+
+
+def _learned(model: FairerCLIP) -> dict[str, str]:
+    """Return the corrections of the class scores that a search learned, as text; nothing where there are none."""
+    values = {"offsets_": model.offsets_, "sensitive_shifts_": model.sensitive_shifts_}
+    return {name: str(value.tolist()) for name, value in values.items() if value is not None and value.any()}
 
 
 def _plain(value: Any) -> str | float | bool | None:
