@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -23,9 +24,6 @@ from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
 from fairerclip.solver.decision import Adjustment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
@@ -145,7 +143,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
 
     References
     ----------
-    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in RKHSs", ICLR 2024.
+    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in RKHSs", 2024.
 
     Examples
     --------
@@ -164,54 +162,48 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def __init__(
         self,
         *,
-        normalize: bool = True,
         tau: float = 0.8,
+        zero_shot: float | None = None,
+        gamma: float = 1e-3,
+        class_weight: Any = "balanced",
+        criterion: str = "marginal",
+        random_state: Any = None,
         tau_z: float = 0.7,
         tau_text: float | None = 0.1,
         tau_z_text: float | None = 0.1,
-        gamma: float = 1e-3,
         gamma_text: float = 1e-4,
+        kernel: str = "rbf",
         n_features: int = 1000,
         bandwidth: float | str = "3*median",
-        kernel: str = "rbf",
         alignment: str = "linear",
         n_components: int | None = None,
-        zero_shot: float | None = None,
         orthogonal: bool = False,
         decision: str = "target",
-        criterion: str = "marginal",
+        decision_zero: str = "balanced",
         scaling: str = "spectral",
-        class_weight: Any = "balanced",
         subsample: Any = None,
         solver: str = "auto",
         max_iter: int = 10,
         refine: bool = False,
-        decision_zero: str = "balanced",
+        normalize: bool = True,
         sensitive_terms: str = "each",
         sensitive_kind: str = "auto",
         missing_label: Any = None,
-        random_state: Any = None,
         dtype: str = "float32",
         **earlier: Any,
     ) -> None:
-        self.normalize = normalize
-        self.tau, self.tau_z = tau, tau_z
-        self.tau_text, self.tau_z_text = tau_text, tau_z_text
-        self.gamma, self.gamma_text = gamma, gamma_text
-        self.n_features = n_features
-        self.bandwidth, self.kernel = bandwidth, kernel
-        self.alignment = alignment
-        self.n_components = n_components
-        self.zero_shot, self.orthogonal = zero_shot, orthogonal
+        self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
+        self.class_weight, self.criterion, self.random_state = class_weight, criterion, random_state
+        self.tau_z, self.tau_text, self.tau_z_text = tau_z, tau_text, tau_z_text
+        self.gamma_text = gamma_text
+        self.kernel, self.n_features, self.bandwidth = kernel, n_features, bandwidth
+        self.alignment, self.n_components, self.orthogonal = alignment, n_components, orthogonal
         self.decision, self.decision_zero = decision, decision_zero
-        self.criterion, self.scaling = criterion, scaling
-        self.class_weight, self.subsample = class_weight, subsample
-        self.solver = solver
-        self.max_iter, self.refine = max_iter, refine
+        self.scaling, self.subsample = scaling, subsample
+        self.solver, self.max_iter, self.refine = solver, max_iter, refine
+        self.normalize = normalize
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
-        self.missing_label = missing_label
-        self.random_state = random_state
-        self.dtype = dtype
+        self.missing_label, self.dtype = missing_label, dtype
         if earlier:
             self._take_earlier(earlier)
 
@@ -219,15 +211,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
         """Return an unfitted, seeded model with published parameters.
 
-        Parameters
-        ----------
-        dataset : str
-            "paper" (the published method without a dataset), "waterbirds", "celeba", "cheekbones", "fairface" or
-            "cfd". Shares of rows kept are in the order of ``classes_``, the positive class second.
-        source : {"paper", "released"}
-            The paper's table, or the authors' code.
-        backbone : str
-            CLIP model that the parameters were published for.
+        ``dataset`` is "paper" (the method as published), "waterbirds", "celeba", "cheekbones", "fairface" or "cfd";
+        ``source`` is "paper", or "released" for the authors' code. The second of two classes is the positive one.
         """
         return cls(**preset(dataset, source, backbone))
 

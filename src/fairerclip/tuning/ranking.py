@@ -114,7 +114,7 @@ def _learn_shifts(
     scores = np.concatenate([train_scores, old])
     everything = np.concatenate([train_explained, explained])
     groups = np.concatenate([posteriors, np.eye(len(values))[codes][:, order]])
-    shifts = np.stack([_equal_top(column, everything, groups) for column in scores.T])
+    shifts = np.stack([_equal_top(column, everything, groups) for column in np.ascontiguousarray(scores.T)])
     return shifts, old, explained
 
 
