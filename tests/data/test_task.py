@@ -143,7 +143,10 @@ BAD = {
     "misspelled split": ({"image_trian": ones((2, 5))}, "'image_trian'; did you mean 'image_train'"),
     "misspelled in capitals": ({"Class_Name": np.array(["a"])}, "did you mean 'class_names'"),
     "misspelled sensitive": ({"text_senstive": ones((2, 5))}, "did you mean 'text_sensitive'"),
-    "a named attribute called s": ({"s_s_train": np.zeros(6, dtype=int)}, "an attribute called 's', which is reserved"),
+    "a named attribute called s": (
+        {"s_s_train": np.zeros(6, dtype=int)},
+        "an attribute called 's', which is reserved",
+    ),
 }
 
 
