@@ -5,12 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import beta, norm
+from scipy.stats import beta, norm, spearmanr
 
 from fairerclip.metrics import group_report, paired_report
 from fairerclip.metrics.dependence.dependence_intervals import _lower_end, _upper_end
 from fairerclip.metrics.groups.bounds import group_intervals
 from fairerclip.metrics.retrieval.extremes import correlation, difference_limits, mean_distance, sidak
+from fairerclip.metrics.retrieval.rank_quality import _kept, _on_fishers_scale, _spearman
 from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, default_cut, row_weights
 
 CONFIDENCE = 0.9
@@ -279,6 +280,37 @@ def test_the_middle_rank_of_a_block_is_that_of_its_copies(distinct):
         for row in range(12):
             above, alike = gallery[scores > scores[row]].sum(), gallery[scores == scores[row]].sum()
             assert ranks[row] == pytest.approx(above + alike / 2)
+
+
+@pytest.mark.parametrize("distinct", [30, 5])
+def test_drift_of_resampled_rows_is_that_of_their_copies(distinct):
+    rng = np.random.default_rng(1)
+    first, second = (rng.permutation(np.arange(30) % distinct).astype(float) for _ in range(2))
+    sides = TopRows.of(first, "expected"), TopRows.of(second, "expected")
+    weights = next(row_weights(30, 6, rng))
+    found, kept = _spearman(weights, *sides), _kept(weights, *sides, 9)
+    for gallery, correlation_, both in zip(weights, found, kept, strict=True):
+        copies = gallery.astype(int)
+        assert correlation_ == pytest.approx(
+            spearmanr(np.repeat(first, copies), np.repeat(second, copies))[0]
+        )
+        there = gallery > 0
+        shares = [naive_shown(side, gallery, 9)[there] / gallery[there] for side in (first, second)]
+        assert both == pytest.approx(np.sum(gallery[there] * shares[0] * shares[1]))
+
+
+def test_intervals_of_correlations_are_symmetric_on_fishers_scale():
+    replicates = np.array([0.2, 0.5, np.nan, 0.7])
+    found = _on_fishers_scale(0.4, replicates, 0.9)
+    reach = norm.ppf(0.95) * np.arctanh([0.2, 0.5, 0.7]).std()
+    expected = np.tanh([np.arctanh(0.4) - reach, np.arctanh(0.4) + reach])
+    assert_allclose((found.value, found.low, found.high), (0.4, *expected))
+    sure = _on_fishers_scale(1.0, np.ones(3), 0.9)
+    assert (sure.low, sure.high) == (1.0, 1.0)
+    doubtful = _on_fishers_scale(1.0, np.array([1.0, 0.9, 1.0]), 0.9)
+    assert doubtful.low < 1.0
+    assert np.isnan(_on_fishers_scale(0.4, np.array([0.3, np.nan]), 0.9).low)
+    assert not np.isnan(_on_fishers_scale(0.4, np.array([0.3, 0.5]), 0.9).low)
 
 
 def test_cuts():
