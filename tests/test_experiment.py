@@ -70,9 +70,9 @@ def test_the_train_weighted_average_uses_the_training_groups(birds):
 
 def test_tuning_looks_at_the_validation_split_only(birds):
     experiment = Experiment.of(birds)
-    model = experiment.tune(small(), "target", search=SEARCH)
+    model = experiment.tune(small(), "target", search_space=SEARCH)
     other = replace(birds, splits={k: v for k, v in birds.splits.items() if k != "test"})
-    same = Experiment.of(other).tune(small(), "target", search=SEARCH)
+    same = Experiment.of(other).tune(small(), "target", search_space=SEARCH)
     assert same.get_params() == model.get_params()
     np.testing.assert_array_equal(same.predict(birds.test.X), model.predict(birds.test.X))
     report = experiment.report(birds.test, model.predict(birds.test.X))
@@ -181,7 +181,7 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     assert Experiment.of(no_val).evaluation_split() == "train"
     unlabelled = replace(birds, splits={"train": replace(birds.train, y=None)})
     assert Experiment.of(unlabelled).evaluation_split() is None
-    with pytest.raises(LabelError, match="cannot be evaluated or chosen by"):
+    with pytest.raises(LabelError, match="expected rows with both a target and a sensitive label"):
         Experiment.of(unlabelled).report(unlabelled.train, np.array(["landbird"] * len(birds.train)))
 
 

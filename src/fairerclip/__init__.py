@@ -1,10 +1,10 @@
 """Measure and mitigate bias and spurious correlation in CLIP-like models.
 
-Data flow one way through the rooms of the package::
+Data pass through the subpackages in one direction::
 
     data, encoders  →  inputs  →  features  →  solver  →  model, tuning  →  experiment  →  auditing  →  report  →  cli
 
-The names below are imported when first used, so that ``import fairerclip`` is instant.
+Public names are imported when they are first used, so that ``import fairerclip`` is fast.
 """
 
 from fairerclip._util.lazy import lazy

@@ -1,7 +1,7 @@
-"""One exception or warning per cause.
+"""Exceptions and warnings of the package, one class per cause.
 
-Each error is a `FairerClipError` and the natural builtin, so both ``except FairerClipError`` and
-``except ValueError`` work. Messages say what was expected, what came, and what to do.
+Each error is a `FairerClipError` and also a builtin exception, so both ``except FairerClipError`` and
+``except ValueError`` work. Messages say what was expected, what was given, and what to do.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FairerClipError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of every error that this package raises itself."""
 
 
 class ShapeError(FairerClipError, ValueError):
@@ -21,15 +21,15 @@ class NonFiniteError(FairerClipError, ValueError):
 
 
 class ZeroRowError(FairerClipError, ValueError):
-    """Rows are all zero, so that their cosine with a prompt is undefined."""
+    """Rows hold only zeros, so their cosine with a prompt is undefined."""
 
 
 class LabelError(FairerClipError, ValueError):
-    """Labels are missing, of one value only, or do not fit the prompts."""
+    """Labels are missing, have one value only, or do not match the prompts."""
 
 
 class PromptError(FairerClipError, ValueError):
-    """Prompt embeddings are missing, repeated, or do not fit the labels."""
+    """Prompt embeddings are missing, repeated, or do not match the labels."""
 
 
 class ParameterError(FairerClipError, ValueError):
@@ -37,11 +37,11 @@ class ParameterError(FairerClipError, ValueError):
 
 
 class TextCollapseError(FairerClipError, ValueError):
-    """The text encoder maps every class to the same point: no class could be told from another."""
+    """The text encoder maps every class to the same point, so classes cannot be distinguished."""
 
 
 class NoSolutionError(FairerClipError, ValueError):
-    """No direction has a positive objective: the penalty outweighs the target everywhere."""
+    """No direction has a positive objective: the penalty is larger than the target term everywhere."""
 
 
 class NotDefiniteError(FairerClipError, ValueError):
@@ -49,7 +49,7 @@ class NotDefiniteError(FairerClipError, ValueError):
 
 
 class FreeQueryError(FairerClipError, ValueError):
-    """A retrieval query that is not among the prompts the model was fitted on."""
+    """A retrieval query is not among the prompts that the model was fitted on."""
 
 
 class StateError(FairerClipError, RuntimeError):
@@ -61,19 +61,19 @@ class TaskFileError(FairerClipError, ValueError):
 
 
 class ResultsFileError(FairerClipError, ValueError):
-    """A file of results cannot be used: not one, of a newer version, or not what the format says."""
+    """A results file cannot be used: it is not a results file, of a newer version, or breaks the format."""
 
 
 class ModelFileError(FairerClipError, ValueError):
-    """A saved model is damaged, of an unknown version, or not a model."""
+    """A model file is damaged, of an unknown version, or not a model."""
 
 
 class StoreError(FairerClipError, ValueError):
-    """Embeddings on disk cannot be used: damaged, of mixed widths, or not what was expected."""
+    """Embeddings on disk cannot be used: they are damaged, of mixed widths, or in an unknown layout."""
 
 
 class JoinError(FairerClipError, ValueError):
-    """Labels and embeddings do not meet: ids repeat, a column is missing, or nothing matches."""
+    """Labels and embeddings cannot be joined: ids are repeated, a column is missing, or no id matches."""
 
 
 class ProvenanceError(FairerClipError, ValueError):
@@ -85,15 +85,15 @@ class DatasetError(FairerClipError, OSError):
 
 
 class DatasetAbsentError(DatasetError):
-    """There is nothing of a dataset where it was looked for."""
+    """No file of a dataset is in the folder that was given."""
 
 
 class PromptFileError(FairerClipError, ValueError):
-    """A prompt file cannot be used, or there is none of that name."""
+    """A prompt file cannot be used, or no prompt file has this name."""
 
 
 class ImageError(FairerClipError, ValueError):
-    """An image cannot be decoded, or is one that must not be."""
+    """An image cannot be decoded, or is larger or of another format than is accepted."""
 
 
 class EncoderError(FairerClipError, ValueError):
@@ -101,11 +101,11 @@ class EncoderError(FairerClipError, ValueError):
 
 
 class MissingExtraError(FairerClipError, ImportError):
-    """A library that is not installed is needed; the message names the extra."""
+    """An optional library is needed but not installed; the message names the extra to install."""
 
 
 class OutputExistsError(FairerClipError, FileExistsError):
-    """The output path is taken and overwriting was not asked for."""
+    """The output path exists and may not be overwritten."""
 
 
 class OutputBusyError(FairerClipError, OSError):
@@ -113,19 +113,20 @@ class OutputBusyError(FairerClipError, OSError):
 
 
 class OutputError(FairerClipError, OSError):
-    """The output cannot be written: no permission, no space, no such place."""
+    """The output cannot be written: no permission, no space, or no such folder."""
 
 
 class LostWorkerError(FairerClipError, RuntimeError):
-    """A process that worked for us ended without an answer."""
+    """A worker process ended without a result."""
 
 
 class WorkFailedError(FairerClipError, RuntimeError):
-    """Every part of some work failed, or one that was asked for by name.
+    """Every part of the work failed, or a part that was requested by name.
 
     Attributes
     ----------
-    results : what there is all the same, ready for JSON.
+    results : dict
+        Results of the parts that did not fail, ready for JSON.
     """
 
     def __init__(self, message: str, results: Mapping[str, Any] | None = None) -> None:
@@ -134,39 +135,39 @@ class WorkFailedError(FairerClipError, RuntimeError):
 
 
 class FairerClipWarning(UserWarning):
-    """Base of every warning that this package gives."""
+    """Base class of every warning of this package."""
 
 
 class NotOneStepWarning(FairerClipWarning):
-    """A folder was replaced file by file, since it could not be replaced in one step."""
+    """A folder was replaced file by file, because it could not be replaced in one step."""
 
 
 class KeptRunWarning(FairerClipWarning):
-    """A kept run cannot be used and is run again."""
+    """A saved run cannot be used, so it is run again."""
 
 
 class NoSensitiveWarning(FairerClipWarning):
-    """There is neither a sensitive attribute nor prompts to read it from: nothing is mitigated."""
+    """There are neither sensitive labels nor sensitive prompts, so nothing is mitigated."""
 
 
 class ConstantSensitiveWarning(FairerClipWarning):
-    """A sensitive attribute has one value only: its term is zero."""
+    """A sensitive attribute has one value only, so its dependence term is zero."""
 
 
 class ManyCategoriesWarning(FairerClipWarning):
-    """A categorical sensitive attribute has so many values that it looks like a quantity."""
+    """A categorical sensitive attribute has so many values that it is probably a number."""
 
 
 class VanishedLabelWarning(FairerClipWarning):
-    """A class or a sensitive value has no rows (any more)."""
+    """A class or a sensitive value has no rows, from the start or after an iteration."""
 
 
 class DroppedTermWarning(FairerClipWarning):
-    """A dependence term vanished and was left out of the objective."""
+    """A dependence term is zero and was left out of the objective."""
 
 
 class RankWarning(FairerClipWarning):
-    """Fewer components have a positive objective than were asked for."""
+    """Fewer components have a positive objective than were requested."""
 
 
 class TextCollapseWarning(FairerClipWarning):
@@ -174,15 +175,15 @@ class TextCollapseWarning(FairerClipWarning):
 
 
 class ConstantPredictionWarning(FairerClipWarning):
-    """Every training row is predicted to be of one class."""
+    """Every training row gets the same predicted class."""
 
 
 class ZeroRowWarning(FairerClipWarning):
-    """Rows are all zero."""
+    """Rows hold only zeros."""
 
 
 class PromptOrderWarning(FairerClipWarning):
-    """Prompts agree with the known labels far better in another order."""
+    """Prompts agree with the known labels much better in another order."""
 
 
 class UninformativePromptsWarning(FairerClipWarning):
@@ -194,27 +195,27 @@ class SwappedPromptsWarning(FairerClipWarning):
 
 
 class IdleParameterWarning(FairerClipWarning):
-    """A parameter was set that has no effect beside the others."""
+    """A parameter was set that has no effect with the other parameters."""
 
 
 class NormDriftWarning(FairerClipWarning):
-    """Rows have other lengths than those that the model was fitted on."""
+    """Rows have other lengths than the rows that the model was fitted on."""
 
 
 class DirectionDriftWarning(FairerClipWarning):
-    """Rows point elsewhere on average than those that the model was fitted on."""
+    """The mean of the rows has another direction than that of the rows that the model was fitted on."""
 
 
 class RenamedWarning(FairerClipWarning, FutureWarning):
-    """A name that has moved was used; it goes in the next release."""
+    """An old name was used; it is removed in the next release."""
 
 
 class AccuracyFloorWarning(FairerClipWarning):
-    """No model of a search reaches the accuracy floor that was asked for."""
+    """No model of a search reaches the required accuracy."""
 
 
 class PositiveClassWarning(FairerClipWarning):
-    """Two classes have names, and none was given as the positive one: the second in sorted order was taken."""
+    """Two classes have names and no positive class was given, so the second in sorted order is the positive one."""
 
 
 class UntunedRankingWarning(FairerClipWarning):
@@ -222,8 +223,8 @@ class UntunedRankingWarning(FairerClipWarning):
 
 
 class LabelCycleWarning(FairerClipWarning):
-    """Pseudo-labels came back to an earlier state and would repeat for ever."""
+    """Pseudo-labels returned to an earlier state, so the iteration would repeat forever."""
 
 
 class NotConvergedWarning(FairerClipWarning):
-    """The iteration cap was reached while something still changed."""
+    """The maximum number of iterations was reached before the iteration converged."""

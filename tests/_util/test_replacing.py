@@ -17,7 +17,7 @@ import pytest
 from faults import killed_before
 
 from fairerclip import FairerCLIP
-from fairerclip._util import exchange, files
+from fairerclip._util import exchange, files, replace_folder
 from fairerclip._util.files import (
     atomic_file,
     atomic_folder,
@@ -256,7 +256,7 @@ def test_what_somebody_puts_into_the_folder_meanwhile_survives(tmp_path, monkeyp
         (path / "edited.txt").write_bytes(b"22")
         return exchange.swap(one, other)
 
-    monkeypatch.setattr(files, "swap", late)
+    monkeypatch.setattr(replace_folder, "swap", late)
     write_folder(path, {"a": b"new"}, overwrite=True)
     assert content(path) == {"a": b"new", "edited.txt": b"22", "deep.txt": b"d", "late.txt": b"late"}
 
@@ -269,13 +269,13 @@ def refuse(*rest):
 
 
 def test_without_an_exchange_files_are_replaced_one_by_one_with_a_warning(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "swap", refuse)
+    monkeypatch.setattr(replace_folder, "swap", refuse)
     path = models[0].save(tmp_path / "model")
     (path / "notes.txt").write_text("mine")
     placed = []
     replace = os.replace
     monkeypatch.setattr(os, "replace", lambda a, b: placed.append(Path(b).name) or replace(a, b))
-    with pytest.warns(NotOneStepWarning, match="model cannot be replaced in one step here"):
+    with pytest.warns(NotOneStepWarning, match="model cannot be replaced in one step"):
         models[1].save(path, overwrite=True)
     assert placed == [TENSORS, MANIFEST]
     assert FairerCLIP.load(path).classes_.tolist() == models[1].classes_.tolist()
@@ -347,7 +347,7 @@ def test_what_could_not_be_written_is_refused_before_the_work(tmp_path, monkeypa
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(OutputError, match="out cannot be written: Read-only file system; make room"):
+    with pytest.raises(OutputError, match="out cannot be written: Read-only file system; check permissions"):
         check(tmp_path / "out", False)
 
 
@@ -448,7 +448,7 @@ def test_a_folder_or_link_in_the_place_of_a_file_is_not_lost(tmp_path, monkeypat
         make(folder / name)
         if working:
             monkeypatch.chdir(folder)
-        with pytest.raises(OutputExistsError, match="is left alone"):
+        with pytest.raises(OutputExistsError, match="is not a plain .*; remove it"):
             replace_some(folder)
         assert names(folder) == [name]
         assert names(tmp_path / "elsewhere") == []
@@ -473,7 +473,7 @@ def test_a_lock_that_is_none_of_ours_is_told_before_the_work(tmp_path):
         "link": lambda p: os.symlink("nowhere", p),
     }.items():
         make(tmp_path / f".{name}.lock")
-        with pytest.raises(OutputError, match="is not a lock of ours"):
+        with pytest.raises(OutputError, match="is not a lock file of fairerclip; remove or rename it"):
             check_free(tmp_path / name, overwrite=False)
 
 

@@ -135,8 +135,8 @@ def test_mitigating_a_gallery_lowers_the_skew_of_its_rankings(gallery, run, tmp_
     # The command on the page fits this very model.
     words = found["model"]["command"].replace("-o MODEL", f"-o {tmp_path / 'again'}").split()[1:]
     assert run(*[str(gallery) if word == "g.npz" else word for word in words])[0] == 0
-    shifts = json.loads(found["model"]["parameters"]["sensitive_shifts"])
-    np.testing.assert_allclose(FairerCLIP.load(tmp_path / "again").sensitive_shifts, shifts)
+    shifts = json.loads(found["model"]["parameters"]["sensitive_shifts_"])
+    np.testing.assert_allclose(FairerCLIP.load(tmp_path / "again").sensitive_shifts_, shifts)
 
 
 def test_a_gallery_is_fitted_and_reported_for_its_rankings_unasked(gallery, run, tmp_path):
@@ -227,8 +227,8 @@ def test_a_kept_zero_shot_classifier_is_called_that(leak, name, run, tmp_path):
 
 def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
     for labels, known in (
-        ("target", "labels of the classes were known"),
-        ("none", "classes were read from the prompts"),
+        ("target", "class labels were known"),
+        ("none", "classes were predicted from the prompts"),
     ):
         model = tmp_path / labels
         fit = ("fit", task, "-o", model, "--labels", labels, "--tune", "--set", "n_features=60")
@@ -240,9 +240,9 @@ def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
             assert run("report", tmp_path / f"{labels}.json", "--format", form, "-o", file)[0] == 0
             text = file.read_text().replace("\\", "")
             assert known in text
-            assert "sensitive values were read from the prompts (480 rows)" in text
+            assert "sensitive values were predicted from the prompts (480 rows)" in text
             assert "validation rows by the objective worst" in text
-            assert "does not say on which task it was fitted" in text
+            assert "does not say which task it was fitted on" in text
             assert "how it was fitted is not known" not in text
 
 

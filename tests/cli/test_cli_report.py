@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairerclip.auditing.results import read_results, write_results
-from fairerclip.cli.command_audit import full_audit
+from fairerclip.cli.command_audit import FitChoices, full_audit
 from fairerclip.cli.options import load_experiment
 from fairerclip.data import save_task, simulate
 
@@ -23,8 +23,9 @@ def gallery(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(task):
     """What `audit` finds, once for all tests that only look at it."""
-    wanted = {"mitigate": True, "parameters": ["n_features=200"], "permutations": 19, "seeds": 1}
-    return full_audit(load_experiment(task, None, None), source=str(task), **wanted)[0]
+    fitting = FitChoices(parameters=["n_features=200"], seeds=1)
+    experiment = load_experiment(task, None, None)
+    return full_audit(experiment, fitting, source=str(task), mitigate=True, permutations=19)[0]
 
 
 @pytest.fixture

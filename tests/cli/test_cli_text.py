@@ -229,7 +229,7 @@ def test_a_line_has_an_end(capsys):
     from fairerclip.cli import show, streams
 
     show.say("x" * 10**6)
-    streams.tell("x" * 10**6)
+    streams.print_error("x" * 10**6)
     assert [len(text) for text in capsys.readouterr()] == [8001, 8013]
 
 

@@ -8,14 +8,14 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
-from fairerclip.tuning import search
+from fairerclip.tuning import candidates
 
 SMALL = ("--set", "n_features=150")
 
 
 @pytest.fixture(autouse=True)
 def few_fits(monkeypatch):
-    monkeypatch.setattr(search, "FITS", search.FITS[:2])
+    monkeypatch.setattr(candidates, "FITS", candidates.FITS[:2])
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_rankings_of_a_gallery_are_tuned_for_one_attribute(run, tmp_path):
     tuning = result["tuning"]
     assert (tuning["objective"], tuning["rows"]) == ("max_skew", 240)
     assert [row["prompt"] for row in result["skews"]] == ["good", "evil", "smart"]
-    assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts) == 3
+    assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts_) == 3
     code, out, _ = run("fit", *ranked, "-o", tmp_path / "n", "--objective", "max_skew")
     assert code == 0
     assert "order kept inside groups" in out
@@ -162,7 +162,7 @@ def test_the_search_is_told_on_a_narrow_terminal(run, task, tmp_path, monkeypatc
     code, out, err = run("fit", task, "-o", tmp_path / "m")
     assert (code, err) == (0, "")
     assert "Searched by worst_group on 120 validation rows" in out
-    assert "What held up best on rows that it was not chosen on: " in out
+    assert "Chosen strategy: " in out
     assert max(len(line) for line in out.splitlines() if "written to" not in line) <= 80
     assert "…" not in out
 

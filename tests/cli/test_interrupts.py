@@ -29,7 +29,10 @@ def test_a_comparison_that_is_interrupted_leaves_nothing_behind_and_goes_on_late
     command.until(lambda: times_of(runs) and command.workers())
     kept = times_of(runs)
     ended_well(end := command.stop())
-    assert end.err == f"fairerclip: interrupted; finished runs are kept in {runs}: the same command goes on\n"
+    assert (
+        end.err
+        == f"fairerclip: interrupted; finished runs are kept in {runs}: run the same command to continue\n"
+    )
     assert not half_written(tmp_path)
     assert not (tmp_path / "comparison.json").exists()
     again = compare(task, tmp_path).finish()
@@ -58,7 +61,7 @@ def test_a_reproduction_that_is_interrupted_leaves_nothing_behind(tmp_path, jobs
     command = Command(*arguments)
     command.until((lambda: times_of(tmp_path / "runs")) if jobs == 1 else command.workers)
     ended_well(end := command.stop(group=group))
-    assert ("the same command goes on" in end.err) is bool(times_of(tmp_path / "runs"))
+    assert ("run the same command to continue" in end.err) is bool(times_of(tmp_path / "runs"))
     assert not half_written(tmp_path)
 
 
@@ -86,7 +89,7 @@ def test_an_interrupt_that_comes_in_a_finalizer_is_raised_later(monkeypatch):
 
     stops = Stops()
     try:
-        stops.heed()
+        stops.handle()
         with pytest.raises(Stopped):
             lose_it()
         stops.ignore()

@@ -178,5 +178,5 @@ def test_group_sizes_of_other_groups_leave_no_weighted_average():
     task = ODD["no class in common"]()
     e = Experiment.of(task)
     assert e.report(task.test, e.zero_shot(task.test)).train_weighted_average is None
-    with pytest.raises(LabelError, match="cannot be evaluated"):
+    with pytest.raises(LabelError, match="expected rows with both"):
         e.labels(ODD["no known value at all"]().test)

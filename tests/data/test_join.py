@@ -185,5 +185,5 @@ def test_tables_that_are_absent_not_utf8_or_of_another_kind_are_refused(tmp_path
 
 def test_a_quantity_is_not_taken_for_a_category(tmp_path):
     text = "id,y\n" + "".join(f"{i},{i / 7}\n" for i in range(10_050))
-    with pytest.raises(LabelError, match="bin a quantity"):
+    with pytest.raises(LabelError, match="divide a quantity into bins"):
         read_labels(table(tmp_path, text), id_column="id", columns=["y"])

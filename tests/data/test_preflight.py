@@ -48,7 +48,7 @@ def test_every_kind_of_bad_row_is_counted_and_named(monkeypatch):
     assert (found.zero_rows, found.first_zero) == (2, (7, 8))
     assert (found.duplicate_rows, found.first_duplicate) == (3, (8, 250, 299))
     assert found.repeated_ids == 2
-    assert "Images come from a model that is unknown." in found.lines()
+    assert "Images come from an unknown model." in found.lines()
 
 
 def test_float16_lengths_are_those_on_disk_and_count_as_unit(tmp_path):
@@ -68,7 +68,7 @@ def test_the_modality_gap_is_the_distance_of_the_means():
     a, b = X.mean(axis=0), (T / 5).mean(axis=0)
     assert found.modality_gap == pytest.approx(np.linalg.norm(a - b), rel=1e-4)
     assert found.modality_cosine == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-3)
-    assert "Texts come from a model that is unknown." in found.lines()
+    assert "Texts come from an unknown model." in found.lines()
 
 
 def test_texts_of_another_width_or_model_are_refused():

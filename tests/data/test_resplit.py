@@ -121,7 +121,7 @@ def test_the_cells_may_be_those_of_some_attributes():
 def test_an_unknown_attribute_and_a_single_split_are_refused(birds):
     with pytest.raises(ParameterError, match="altitude"):
         resplit(birds, 0, sensitive=["altitude"])
-    with pytest.raises(ParameterError, match="one split only: there is nothing to swap rows with"):
+    with pytest.raises(ParameterError, match="expected a task with two splits or more, .* has one"):
         resplit(replace(birds, splits={"train": birds.train}), 0)
 
 

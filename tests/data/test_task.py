@@ -143,7 +143,10 @@ BAD = {
     "misspelled split": ({"image_trian": ones((2, 5))}, "'image_trian'; did you mean 'image_train'"),
     "misspelled in capitals": ({"Class_Name": np.array(["a"])}, "did you mean 'class_names'"),
     "misspelled sensitive": ({"text_senstive": ones((2, 5))}, "did you mean 'text_sensitive'"),
-    "a named attribute called s": ({"s_s_train": np.zeros(6, dtype=int)}, "names an attribute 's'"),
+    "a named attribute called s": (
+        {"s_s_train": np.zeros(6, dtype=int)},
+        "an attribute called 's', which is reserved",
+    ),
 }
 
 
@@ -286,7 +289,7 @@ def test_saving_checks_what_loading_would(tmp_path):
         (Task("t", {"train": Split(X, y % 2, {"sex": y % 2})}, None, names, names), "attributes"),
         (
             Task("t", {"train": Split(X, y % 2)}, None, names, names, extra={"y_train": y}),
-            "names of their own",
+            "that the format does not use, got y_train",
         ),
     ]
     for task, message in bad:

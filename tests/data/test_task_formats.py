@@ -192,7 +192,7 @@ def test_embeddings_without_a_label_are_an_error_until_told_otherwise(folder):
         ('{ train = "0", test = "2" }', '{ train = "0" }', "got also"),
         ('target = "bird"', 'target = "brid"', "did you mean 'bird'"),
         ('["a landbird", "a waterbird"]', '"a bird"', "target_prompts to be list"),
-        ("[sensitive.place]", "[splits.dev]\n[sensitive.place]", "not both"),
+        ("[sensitive.place]", "[splits.dev]\n[sensitive.place]", "got both or neither"),
         ('sensitive = ["place"]', 'sensitive = "place"', "sensitive to be list"),
         ('split = "part"', "split = 3", "split to be str"),
         ('store = "emb.npz"', 'store = "emb.npz"\nkey = 3', "key to be str"),
@@ -235,7 +235,7 @@ def test_hostile_names_survive_a_folder(tmp_path):
 
 def test_a_folder_has_no_place_for_unknown_arrays(tmp_path):
     task = replace(waterbirds(scale=0.02, width=32), extra={"odd": np.arange(3)})
-    with pytest.raises(TaskFileError, match="no place for odd"):
+    with pytest.raises(TaskFileError, match="cannot hold the extra arrays odd"):
         save_task(task, tmp_path / "task")
     assert list(tmp_path.iterdir()) == []
 
@@ -313,7 +313,7 @@ def test_what_could_not_be_read_is_not_written(tmp_path, monkeypatch):
     names = tuple(f"class {i} " + "x" * 100 for i in range(6000))
     rows = Split(np.eye(2, dtype=np.float32), np.array([0, 1]))
     wide = Task("t", {"train": rows}, None, names, names)
-    with pytest.raises(TaskFileError, match="task.toml has room for 524,288; write .npz"):
+    with pytest.raises(TaskFileError, match="at most 524,288 bytes for task.toml, got .*; write .npz"):
         save_task(wide, tmp_path / "folder")
     monkeypatch.setattr(tensors, "MAX_TEXTS", 1000)
     with pytest.raises(TaskFileError, match="'target_prompts' of at most 1,000 texts, got more; write .npz"):

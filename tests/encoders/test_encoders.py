@@ -10,7 +10,7 @@ import pytest
 from clip_inputs import PROMPTS
 
 from fairerclip.encoders import Preprocessing, load
-from fairerclip.errors import EncoderError, MissingExtraError, ShapeError
+from fairerclip.errors import EncoderError, ShapeError
 
 pytest.importorskip("torch")
 pytest.importorskip("PIL")
@@ -149,13 +149,15 @@ def test_preprocessing_that_cannot_be_known_is_an_error(open_clip_folder, clip_f
     config = json.loads((folder / "open_clip_config.json").read_text())
     del config["preprocess_cfg"]
     (folder / "open_clip_config.json").write_text(json.dumps(config))
-    with pytest.raises(EncoderError, match="nothing says how images are prepared.*preprocessing="):
+    with pytest.raises(EncoderError, match="the preprocessing of images for .* is unknown.*preprocessing="):
         load(f"open_clip:{folder}")
     given = load(f"open_clip:{folder}", preprocessing=Preprocessing.openai(64))
     assert given.provenance == load(f"open_clip:{open_clip_folder}").provenance
     other = shutil.copytree(clip_folder, tmp_path / "t")
     (other / "preprocessor_config.json").unlink()
-    with pytest.raises(EncoderError, match="nothing in .* says how images are prepared"):
+    with pytest.raises(
+        EncoderError, match="the preprocessing of images is unknown: expected preprocessor_config.json in"
+    ):
         load(f"transformers:{other}")
 
 
@@ -219,25 +221,6 @@ def test_the_hub_switch_is_put_back(open_clip_folder):
     assert constants.HF_HUB_OFFLINE is before
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [
-        ("ViT-B/32", "open_clip", "open-clip"),
-        ("transformers:x", "transformers", "transformers"),
-        ("onnx:x", "onnxruntime", "onnx"),
-    ],
-)
-def test_a_missing_library_names_its_extra(name, module, extra, monkeypatch):
-    import fairerclip._util.extras
-
-    def missing(wanted):
-        raise ImportError(f"No module named {wanted!r}")
-
-    monkeypatch.setattr(fairerclip._util.extras, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=rf'needs {module}.*pip install "fairerclip\[{extra}\]"'):
-        load(name)
-
-
 def test_a_torchvision_that_does_not_fit_is_said(monkeypatch):
     import fairerclip._util.extras
 
@@ -245,7 +228,7 @@ def test_a_torchvision_that_does_not_fit_is_said(monkeypatch):
         raise RuntimeError("operator torchvision::nms does not exist")
 
     monkeypatch.setattr(fairerclip._util.extras, "import_module", broken)
-    with pytest.raises(EncoderError, match="cannot be imported.*torchvision that fits"):
+    with pytest.raises(EncoderError, match="cannot be imported.*torchvision that belongs to torch"):
         load("ViT-B/32")
 
 
@@ -256,7 +239,7 @@ def test_wrong_pixels_and_prompts_are_refused(ours, batch):
         ours.encode_images(batch.astype(np.float64))
     with pytest.raises(EncoderError, match="list of non-empty strings"):
         ours.encode_text("a photo")
-    with pytest.raises(EncoderError, match="82 tokens and the model reads 77"):
+    with pytest.raises(EncoderError, match="at most 77 tokens, got one of 82"):
         ours.encode_text(["bird " * 80])
     with pytest.raises(EncoderError, match="non-empty"):
         ours.encode_text([" "])

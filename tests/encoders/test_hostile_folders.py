@@ -175,7 +175,7 @@ def test_a_link_out_of_the_folder_is_refused(hostile, tmp_path, library, file):
     folder = hostile(library)
     (folder / file).rename(tmp_path / file)
     (folder / file).symlink_to(tmp_path / file)
-    with pytest.raises(EncoderError, match=f"{file} is a link that leads out of its folder"):
+    with pytest.raises(EncoderError, match=f"{file} is a link to a place outside its folder"):
         load(f"{library}:{folder}")
 
 
@@ -218,7 +218,7 @@ def test_a_folder_with_the_name_of_a_text_model_is_not_taken_for_it(hostile, tmp
     edit(folder / OPEN_CLIP_CONFIG, text(hf_model_name="roberta-base", hf_tokenizer_name="roberta-base"))
     (tmp_path / "roberta-base").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(EncoderError, match="roberta-base has the name of a repository"):
+    with pytest.raises(EncoderError, match="roberta-base has the name of a hub repository"):
         load(f"open_clip:{folder}")
 
 

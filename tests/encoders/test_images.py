@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from fairerclip.encoders import images
-from fairerclip.encoders.images import ImageItem, Refused, open_image, open_source
+from fairerclip.encoders.decode import open_image
+from fairerclip.encoders.images import ImageItem, Refused, open_source
 from fairerclip.errors import DatasetError, ImageError, JoinError
 
 Image = pytest.importorskip("PIL.Image")
@@ -164,7 +165,7 @@ def test_images_of_other_formats_alone_are_an_error(tmp_path):
     for name in ("a.gif", "b.TIFF", "c.heic"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(
-        DatasetError, match="names no image.*3 left out, the first a.gif: .gif files are not read"
+        DatasetError, match="holds no image.*3 left out, the first a.gif: .gif files are not read"
     ):
         open_source(tmp_path)
     with pytest.raises(DatasetError, match="c.heic: .heic files are not read"):
@@ -214,7 +215,7 @@ def test_a_list_that_may_not_be_read_is_our_error(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(DatasetError, match="expected something that can be read, got Permission denied"):
+    with pytest.raises(DatasetError, match="expected a readable file or folder, got Permission denied"):
         open_source(tmp_path / "list.txt")
 
 
@@ -252,7 +253,7 @@ def test_repeated_ids_and_empty_sources_are_errors(tmp_path):
     with pytest.raises(JoinError, match="line 2: expected ids that differ, got 'a.png' again"):
         open_source(file)
     file.write_text("\n")
-    with pytest.raises(DatasetError, match="names no image"):
+    with pytest.raises(DatasetError, match="lists no image"):
         open_source(file)
     with pytest.raises(DatasetError, match="does not exist"):
         open_source(tmp_path / "nowhere")
@@ -293,8 +294,8 @@ def test_tar_is_streamed_and_hostile_members_are_named(tmp_path):
     items = list(open_source(file).items())
     assert [(i.id, i.content) for i in items if isinstance(i, ImageItem)] == [("000", b"1"), ("d/001", b"2")]
     reasons = {i.id: i.reason for i in items if isinstance(i, Refused)}
-    assert "leads out" in reasons["s.tar:../002.jpg"]
-    assert "leads out" in reasons["s.tar:/003.jpg"]
+    assert "points outside" in reasons["s.tar:../002.jpg"]
+    assert "points outside" in reasons["s.tar:/003.jpg"]
     assert "link" in reasons["s.tar:004.jpg"]
     assert "link" in reasons["s.tar:005.jpg"]
     assert "earlier image has the key '000'" in reasons["s.tar:000.png"]
@@ -315,7 +316,7 @@ def tar_header(kind, size):
         (tar_header(b"L", 6 << 30), "headers of at most 16,384 bytes, got one of 6,442,450,944"),
         (tar_header(b"x", 20_000) + b"1" * 20_480, "headers of at most 16,384 bytes, got one of 20,000"),
         (tar_header(b"0", -512), "got one of -512"),
-        (tar_header(b"S", 0), "it has holes"),
+        (tar_header(b"S", 0), "it is a sparse file"),
     ],
 )
 def test_a_hostile_header_of_a_tar_is_refused_with_its_reason(tmp_path, content, reason):

@@ -29,8 +29,9 @@ from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.simulate import waterbirds
 from fairerclip.data.stores import open_store
 from fairerclip.encoders import Preprocessing, load
+from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.embed import embed_images
-from fairerclip.encoders.images import open_image, open_source
+from fairerclip.encoders.images import open_source
 from fairerclip.errors import FairerClipError
 
 MARK = "a_mark_that_only_hostile_files_hold"

@@ -89,7 +89,7 @@ def test_every_way_to_openais_weights_is_the_same_encoder(cached):
 
 def test_a_bare_file_does_not_get_default_preprocessing(cached):
     file = cached("RN50")
-    with pytest.raises(EncoderError, match="nothing says how images are prepared.*openai"):
+    with pytest.raises(EncoderError, match="the preprocessing of images for .* is unknown.*openai"):
         load("open_clip:RN50", weights=file)
     with pytest.raises(EncoderError, match="neither a JSON file nor a tag of RN50"):
         load("open_clip:RN50", weights=file, preprocessing="laion")

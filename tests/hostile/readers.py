@@ -37,11 +37,12 @@ from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
 from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
 from fairerclip.encoders import weight_files as weights
-from fairerclip.encoders.images import open_image, open_source
+from fairerclip.encoders.decode import open_image
+from fairerclip.encoders.images import open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
-from fairerclip.study.paper.answers import PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,19 @@ from fairerclip.errors import (
     LabelError,
     ParameterError,
     PromptError,
+    RenamedWarning,
     TextCollapseWarning,
     VanishedLabelWarning,
 )
 from fairerclip.inputs.encode import encode
 from fairerclip.inputs.prompts import prototypes, zero_shot
-from fairerclip.inputs.weights import balancing_weights, row_weights, subsample
+from fairerclip.inputs.weights import (
+    balancing_weights,
+    draw_rows,
+    row_weights,
+    translate_shares,
+    weigh_classes,
+)
 from small_models import small
 
 
@@ -263,23 +270,69 @@ def test_balancing_gives_every_code_the_same_weight(codes, seed):
 
 def test_subsampling_keeps_what_it_is_told_to():
     codes = np.repeat([0, 1, 2], [5, 50, 500])
-    mask = subsample(codes, {0: 9, 1: 9, 2: 9}, np.random.RandomState(0))
+    mask = draw_rows(codes, {0: 9, 1: 9, 2: 9}, np.random.RandomState(0))
     assert_array_equal(np.bincount(codes[mask]), [5, 9, 9])
 
 
-@pytest.mark.parametrize("class_weight", ["subsample", "subsample:0.5", {"a": 0.5}])
-def test_subsampling_never_draws_a_row_of_weight_zero(class_weight):
+def weights(y, classes, weight, **options):
+    options = {"class_weight": None, "subsample": None, **options}
+    return row_weights(y, None, np.array(classes), weight, random_state=np.random.RandomState(0), **options)
+
+
+@pytest.mark.parametrize("subsample", ["balanced", "balanced:0.5", {"a": 0.5}, (0.5, 1.0)], ids=str)
+def test_subsampling_never_draws_a_row_of_weight_zero(subsample):
     y = np.repeat([0, 1], [40, 60])
     weight = (np.arange(100) % 2).astype(float)
-    kept = row_weights(class_weight, y, None, np.array(["a", "b"]), weight, np.random.RandomState(0)) > 0
+    kept = weights(y, ["a", "b"], weight, subsample=subsample) > 0
     assert not kept[weight == 0].any()
-    expected = {"subsample": (20, 20), "subsample:0.5": (10, 10)}.get(str(class_weight), (10, 30))
+    expected = {"balanced": (20, 20), "balanced:0.5": (10, 10)}.get(str(subsample), (10, 30))
     assert (kept[:40].sum(), kept[40:].sum()) == expected
+
+
+def test_rows_are_drawn_first_and_then_weighted():
+    y = np.repeat([0, 1], [40, 60])
+    weight = weights(y, ["a", "b"], np.ones(100), subsample={"a": 0.5}, class_weight="balanced")
+    assert np.count_nonzero(weight[:40]) == 20
+    assert_allclose([weight[:40].sum(), weight[40:].sum()], [40, 40])
+
+
+def test_a_mapping_weights_the_rows_of_each_class():
+    y = np.array([0, 1, 2, 1])
+    given = np.array([1.0, 2.0, 1.0, 0.5])
+    found = weights(y, ["a", "b", "c"], given, class_weight={"b": 3, "c": 0})
+    assert_array_equal(found, [1.0, 6.0, 0.0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("subsample", (None, "balanced")),
+        ("subsample:0.8", (None, "balanced:0.8")),
+        ((0.9, 0.4), (None, (0.9, 0.4))),
+        ([1, 0.5], (None, [1, 0.5])),
+    ],
+    ids=str,
+)
+def test_shares_under_their_earlier_name_are_translated_with_a_warning(earlier, now):
+    with pytest.warns(RenamedWarning, match="class_weight=.* is called subsample=.* now"):
+        assert translate_shares(earlier, None) == now
+    with pytest.warns(RenamedWarning), pytest.raises(ParameterError, match="both choose rows"):
+        translate_shares(earlier, "balanced")
+
+
+def test_a_mapping_that_could_be_shares_warns_that_it_is_weights():
+    with pytest.warns(RenamedWarning, match="subsample={class: share}"):
+        assert translate_shares({0: 0.5, 1: 1}, None) == ({0: 0.5, 1: 1}, None)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0}, {0: 0.5, 1: 3}, {}], ids=str)
+def test_weights_that_cannot_be_shares_do_not_warn(class_weight):
+    assert translate_shares(class_weight, "balanced") == (class_weight, "balanced")
 
 
 def test_group_weights_need_groups():
     with pytest.raises(ParameterError, match="'group' needs a categorical sensitive attribute"):
-        row_weights("group", np.array([0, 1]), None, np.array([0, 1]), np.ones(2), np.random.RandomState(0))
+        weigh_classes("group", np.array([0, 1]), None, np.array([0, 1]), np.ones(2))
 
 
 def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
@@ -298,7 +351,7 @@ def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
 
 def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddings):
     e = embeddings(n=400)
-    m = small(class_weight="subsample:0.5", max_iter=1, refine=True)
+    m = small(class_weight=None, subsample="balanced:0.5", max_iter=1, refine=True)
     m.fit(e.X, text=e.text, sensitive_features=e.s)
     assert m.diagnostics_["rows"] < 300
     assert_array_equal(m.pseudo_labels_, m.predict(e.X))

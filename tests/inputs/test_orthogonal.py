@@ -8,7 +8,7 @@ from fairerclip import FairerCLIP
 from fairerclip.baselines import OrthProj, ZeroShot
 from fairerclip.errors import ParameterError
 from fairerclip.inputs.prompts import without_span
-from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
+from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
 
 
 @pytest.mark.parametrize("seed", range(5))

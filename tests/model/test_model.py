@@ -204,10 +204,10 @@ def test_how_an_array_lies_in_memory_changes_nothing(embeddings, tmp_path, make,
     plain = e.X.astype(dtype)
     other = make(tmp_path, plain)
     before = plain.copy()
-    # class_weight="subsample" so that rows are picked from the array, too. Zero-shot scores are float32
+    # subsample="balanced" so that rows are picked from the array, too. Zero-shot scores are float32
     # whatever the rows are, and their last bits depend on the order of the sums.
-    for class_weight, zero_shot in ((None, 0.0), ("subsample", 0.0), (None, 0.5)):
-        parameters = {"class_weight": class_weight, "zero_shot": zero_shot}
+    for subsample, zero_shot in ((None, 0.0), ("balanced", 0.0), (None, 0.5)):
+        parameters = {"class_weight": None, "subsample": subsample, "zero_shot": zero_shot}
         a, b = small(**parameters), small(**parameters)
         a.fit(plain, e.y, sensitive_features=e.s, text=e.text)
         b.fit(other, e.y, sensitive_features=e.s, text=e.text)
@@ -240,13 +240,13 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
 # Determinism ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("class_weight", [None, "subsample"])
+@pytest.mark.parametrize("subsample", [None, "balanced"])
 @pytest.mark.parametrize("alignment", ["linear", "rbf"])
-def test_one_seed_gives_one_model_bit_for_bit(embeddings, class_weight, alignment):
+def test_one_seed_gives_one_model_bit_for_bit(embeddings, subsample, alignment):
     e = embeddings(n_classes=3, n_sensitive=3)
     runs = []
     for seed in (3, 3, 4):
-        m = FairerCLIP(n_features=60, random_state=seed, class_weight=class_weight, alignment=alignment)
+        m = FairerCLIP(n_features=60, random_state=seed, subsample=subsample, alignment=alignment)
         m.fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
         runs.append(np.concatenate([m.components_.ravel(), m.text_components_.ravel(), m.zero_]))
     assert_array_equal(runs[0], runs[1])
@@ -429,16 +429,16 @@ def test_label_free_refinement_ends_at_its_own_predictions(embeddings, parameter
     assert np.any(m.pseudo_labels_ != guesses)
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", "subsample:0.5"])
-def test_without_refinement_the_guesses_stay(embeddings, class_weight):
+@pytest.mark.parametrize("subsample", [None, "balanced:0.5"])
+def test_without_refinement_the_guesses_stay(embeddings, subsample):
     e = embeddings(correlation=0.3)
     guesses = (e.X @ e.text.T).argmax(axis=1)
-    m = small(class_weight=class_weight).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    m = small(subsample=subsample).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     assert_array_equal(m.pseudo_labels_, guesses)
     assert np.any(m.predict(e.X) != guesses)
     assert m.diagnostics_["label_changes"] == [0] * m.n_iter_
-    if class_weight == "balanced":
-        fixed = small(class_weight=class_weight, zero_shot=0.75)
+    if subsample is None:
+        fixed = small(zero_shot=0.75)
         fixed.fit(e.X, guesses, text=e.text, sensitive_features=m.pseudo_sensitive_)
         assert_array_equal(m.decision_function(e.X), fixed.decision_function(e.X))
 
@@ -525,20 +525,46 @@ def test_group_weights_equal_explicit_weights_of_the_cells(embeddings):
 def test_subsample_takes_as_many_rows_of_each_class(embeddings):
     e = unbalanced(embeddings)
     smaller = np.bincount(e.y).min()
-    m = fitted(e, class_weight="subsample")
+    m = fitted(e, subsample="balanced")
     assert m.diagnostics_["rows"] == 2 * smaller
-    assert fitted(e, class_weight="subsample:0.5").diagnostics_["rows"] == 2 * round(0.5 * smaller)
-    other = fitted(e, class_weight="subsample", random_state=1)
+    assert fitted(e, subsample="balanced:0.5").diagnostics_["rows"] == 2 * round(0.5 * smaller)
+    other = fitted(e, subsample="balanced", random_state=1)
     assert not np.allclose(m.mean_, other.mean_)
 
 
-def test_a_mapping_is_the_share_of_rows_kept(embeddings):
+def test_a_mapping_of_shares_keeps_rows_of_each_class(embeddings):
     e = unbalanced(embeddings)
     zeros, ones = np.bincount(e.y)
-    assert fitted(e, class_weight={0: 0.25, 1: 1}).diagnostics_["rows"] == round(0.25 * zeros) + ones
-    assert fitted(e, class_weight={0: 0.5}).diagnostics_["rows"] == round(0.5 * zeros) + ones
-    everything = fitted(e, class_weight={0: 1.0, 1: 1.0})
-    assert_array_equal(everything.components_, fitted(e, class_weight=None).components_)
+    assert fitted(e, subsample={0: 0.25, 1: 1}).diagnostics_["rows"] == round(0.25 * zeros) + ones
+    assert fitted(e, subsample={0: 0.5}).diagnostics_["rows"] == round(0.5 * zeros) + ones
+    everything = fitted(e, subsample={0: 1.0, 1: 1.0})
+    assert_array_equal(everything.components_, fitted(e).components_)
+
+
+def test_class_weights_are_sample_weights(embeddings):
+    e = unbalanced(embeddings)
+    weighted = fitted(e, class_weight={0: 0.25, 1: 3})
+    by_hand = small(class_weight=None)
+    by_hand.fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=np.where(e.y == 0, 0.25, 3))
+    assert_array_equal(weighted.components_, by_hand.components_)
+    assert_array_equal(weighted.predict_proba(e.X), by_hand.predict_proba(e.X))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({7: 2}, "names \\[7\\]"),
+        ({0: -1}, r"class_weight\[0\] must be a number in \[0, 1e\+30\]; got -1"),
+        ({0: "much"}, "got 'much'"),
+        ({0: np.inf}, "got inf"),
+        ({0: 0, 1: 0}, "leaves no row a weight"),
+        ("even", "'balanced', 'group'"),
+        (1.0, "'balanced', 'group'"),
+    ],
+)
+def test_a_class_weight_that_cannot_be_is_named(embeddings, value, message):
+    with pytest.raises(ParameterError, match=message):
+        fitted(embeddings(), class_weight=value)
 
 
 @pytest.mark.parametrize(
@@ -547,13 +573,14 @@ def test_a_mapping_is_the_share_of_rows_kept(embeddings):
         ({7: 0.5}, "names \\[7\\]"),
         ({0: 0}, "in \\(0, 1\\]; got 0"),
         ({0: 2}, "got 2"),
-        ("subsample:x", "got 'x'"),
-        ("even", "'balanced', 'group'"),
+        ("balanced:x", "got 'x'"),
+        ("even", "'balanced', 'balanced:SHARE'"),
+        (0.5, "'balanced', 'balanced:SHARE'"),
     ],
 )
-def test_a_class_weight_that_cannot_be_is_named(embeddings, value, message):
+def test_a_subsample_that_cannot_be_is_named(embeddings, value, message):
     with pytest.raises(ParameterError, match=message):
-        fitted(embeddings(), class_weight=value)
+        fitted(embeddings(), subsample=value)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "exact", "linear"])
@@ -571,11 +598,21 @@ def test_an_integer_weight_is_repetition_and_zero_is_removal(embeddings, kernel,
     assert_allclose(weighted.predict_proba(e.X), repeated.predict_proba(e.X), atol=1e-6)
 
 
-@pytest.mark.parametrize("class_weight", ["balanced", "group", "subsample", {0: 0.5}])
-def test_a_row_of_weight_zero_takes_no_part_in_class_weights(embeddings, class_weight):
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"class_weight": "balanced"},
+        {"class_weight": "group"},
+        {"class_weight": {0: 0.5, 1: 2.0}},
+        {"subsample": "balanced"},
+        {"subsample": {0: 0.5}, "class_weight": "group"},
+    ],
+    ids=str,
+)
+def test_a_row_of_weight_zero_takes_no_part_in_weights_and_draws(embeddings, parameters):
     e = embeddings(n=200)
     weight = (np.arange(200) % 3 > 0).astype(float)
-    a, b = small(class_weight=class_weight), small(class_weight=class_weight)
+    a, b = small(**parameters), small(**parameters)
     a.fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=weight)
     kept = weight > 0
     b.fit(e.X[kept], e.y[kept], sensitive_features=e.s[kept], text=e.text)
@@ -735,15 +772,6 @@ def test_a_refit_that_fails_leaves_the_model_as_it_was(embeddings):
     assert_array_equal(m.decision_function(e.X), before)
     assert m.classes_.tolist() == [0, 1]
     assert m.missing_label_ is None
-
-
-def test_deciding_on_embeddings_is_predicting_without_embedding_again(embeddings):
-    for classes in (2, 4):
-        e = embeddings(n_classes=classes)
-        m = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-        decided = m.decide(m.transform(e.X))
-        assert_array_equal(decided["prediction"], m.predict(e.X))
-        assert_array_equal(decided["score"], m.decision_function(e.X))
 
 
 def test_a_fitted_attribute_is_missing_before_a_fit_under_its_own_name_and_cannot_be_set():

@@ -98,8 +98,10 @@ def test_labels_of_every_kind_survive(embeddings, tmp_path, names):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"class_weight": {0: 0.5, 1: 1.0}},
-        {"class_weight": "subsample:0.5"},
+        {"class_weight": {0: 0.5, 1: 2.0}},
+        {"subsample": {0: 0.5, 1: 1.0}},
+        {"subsample": (0.5, 1.0), "class_weight": "group"},
+        {"subsample": "balanced:0.5"},
         {"bandwidth": 0.7},
         {"bandwidth": "3*median"},
         {"tau": np.float64(0.3), "n_features": np.int64(15)},
@@ -107,9 +109,6 @@ def test_labels_of_every_kind_survive(embeddings, tmp_path, names):
         {"n_components": 1, "criterion": "conditional"},
         {"zero_shot": 0.25, "refine": True},
         {"decision": "prompts", "zero_shot": 0},
-        {"offsets": [0.5, -0.25]},
-        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]]},
-        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]], "offsets": [3, 1e-9]},
     ],
     ids=str,
 )
@@ -117,6 +116,26 @@ def test_parameters_survive(embeddings, tmp_path, parameters):
     e = embeddings()
     m = small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
     assert_same(m, FairerCLIP.load(m.save(tmp_path / "model")), e.X)
+
+
+@pytest.mark.parametrize(
+    "learned",
+    [
+        {"offsets": [0.5, -0.25]},
+        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]]},
+        {"sensitive_shifts": [[0.5, 0.0], [-1.0, 2]], "offsets": [3, 1e-9]},
+    ],
+    ids=str,
+)
+def test_learned_values_survive(embeddings, tmp_path, learned):
+    e = embeddings()
+    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).at(**learned)
+    back = FairerCLIP.load(m.save(tmp_path / "model"))
+    assert_same(m, back, e.X)
+    assert_array_equal(back.offsets_, learned.get("offsets", [0, 0]))
+    if "sensitive_shifts" in learned:
+        assert_array_equal(back.sensitive_shifts_, learned["sensitive_shifts"])
+    assert (back.zero_shot_, back.gamma_) == (m.zero_shot_, m.gamma_) == (0.5, 1e-3)
 
 
 def test_label_free_models_survive_without_anybodys_labels(embeddings, tmp_path):
@@ -328,11 +347,11 @@ def test_a_repeated_key_is_refused(folder):
         FairerCLIP.load(folder)
 
 
-@pytest.mark.parametrize("version", [0, 1, 5, "2", None, 2.5, True])
+@pytest.mark.parametrize("version", [0, 1, 6, "2", None, 2.5, True])
 def test_an_unknown_version_is_named(folder, version):
     forge(folder, format_version=version)
     with pytest.raises(
-        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads 2 to 4")
+        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads 2 to 5")
     ):
         FairerCLIP.load(folder)
 

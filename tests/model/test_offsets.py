@@ -6,12 +6,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from fairerclip import FairerCLIP
-from fairerclip.errors import ConstantPredictionWarning, ParameterError
+from fairerclip.errors import ConstantPredictionWarning, ParameterError, RenamedWarning
 from small_models import small
 
 
-def fitted(e, **parameters):
-    return small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+def fitted(e, *, offsets=None, sensitive_shifts=None, **parameters):
+    model = small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    return model.at(offsets=offsets, sensitive_shifts=sensitive_shifts)
 
 
 # Offsets --------------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def test_a_huge_offset_is_always_predicted(embeddings, place):
     offsets = [0.0, 0.0, 0.0]
     offsets[place] = 1e6
     with pytest.warns(ConstantPredictionWarning, match="every training row is predicted"):
-        m = small(offsets=offsets).fit(e.X, np.array(["a", "b", "c"])[e.y], sensitive_features=e.s)
+        m = small().fit(e.X, np.array(["a", "b", "c"])[e.y], sensitive_features=e.s).at(offsets=offsets)
     assert set(m.predict(e.X)) == {"abc"[place]}
 
 
@@ -59,16 +60,18 @@ def test_offsets_that_are_alike_change_no_prediction(embeddings):
 @pytest.mark.parametrize(
     "given", [[0.2, -0.3], (0.2, -0.3), np.array([0.2, -0.3])], ids=["list", "tuple", "array"]
 )
-def test_offsets_survive_a_refit_a_clone_and_a_file(embeddings, tmp_path, given):
+def test_offsets_survive_a_file_and_end_with_a_fit(embeddings, tmp_path, given):
     e = embeddings()
+    plain = fitted(e).scores(e.X)
     m = fitted(e, offsets=given)
-    scores = m.scores(e.X)
     back = FairerCLIP.load(m.save(tmp_path / "model"))
-    assert list(back.offsets) == [0.2, -0.3]
-    assert_array_equal(back.scores(e.X), scores)
+    assert back.offsets_.tolist() == m.offsets_.tolist() == [0.2, -0.3]
+    assert_array_equal(back.scores(e.X), m.scores(e.X))
+    # They were learned for one fitted model: a new fit has none.
     for other in (clone(m), back, m):
         other.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-        assert_array_equal(other.scores(e.X), scores)
+        assert other.offsets_.tolist() == [0, 0]
+        assert_array_equal(other.scores(e.X), plain)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +95,57 @@ def test_offsets_that_cannot_be_are_named(embeddings, offsets):
         fitted(embeddings(), offsets=offsets)
 
 
-def test_a_refit_with_wrong_offsets_leaves_the_model_as_it_was(embeddings):
+def test_a_copy_with_offsets_leaves_the_model_as_it_was(embeddings):
     e = embeddings()
     m = fitted(e)
     before = m.scores(e.X)
     with pytest.raises(ParameterError, match="offsets"):
-        m.set_params(offsets=[1.0]).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+        m.at(offsets=[1.0])
+    assert m.at(offsets=[0.5, 0.0]).offsets_.tolist() == [0.5, 0]
+    assert m.offsets_.tolist() == [0, 0]
     assert_array_equal(m.scores(e.X), before)
 
 
-def test_refinement_sees_the_offsets(embeddings):
+def test_offsets_stay_with_a_copy_that_changes_other_parameters(embeddings):
+    e = embeddings()
+    moved, plain = fitted(e).at(offsets=[0.3, -0.1]).at(tau=0.2), fitted(e, tau=0.2)
+    assert_allclose(moved.scores(e.X), plain.scores(e.X) + np.array([0.3, -0.1]), atol=1e-10)
+
+
+def test_refinement_does_not_depend_on_offsets(embeddings):
     e = embeddings(seed=3, correlation=0.3, n=300)
-    given = {"text": e.text, "sensitive_text": e.sensitive_text}
-    plain, moved = (small(refine=True, max_iter=30, offsets=o).fit(e.X, **given) for o in (None, [0.0, 0.15]))
-    assert_array_equal(moved.pseudo_labels_, moved.predict(e.X))
-    assert np.sum(moved.pseudo_labels_) > np.sum(plain.pseudo_labels_)
+    plain = small(refine=True, max_iter=30).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    moved = plain.at(offsets=[0.0, 0.15])
+    assert_array_equal(moved.pseudo_labels_, plain.predict(e.X))
+    assert_allclose(moved.scores(e.X), plain.scores(e.X) + np.array([0.0, 0.15]), atol=1e-10)
+    assert np.sum(moved.predict(e.X)) > np.sum(plain.predict(e.X))
+
+
+# Earlier names --------------------------------------------------------------------------------------
+
+
+def test_offsets_and_shifts_of_the_constructor_warn_and_work(embeddings):
+    e = embeddings()
+    values = {"offsets": [0.1, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
+    with pytest.warns(
+        RenamedWarning, match=r"FairerCLIP\(offsets=…\) is called fit\(…\).at\(offsets=…\) now"
+    ):
+        m = small(offsets=values["offsets"])
+    with pytest.warns(RenamedWarning, match="sensitive_shifts"):
+        m.set_params(sensitive_shifts=values["sensitive_shifts"], tau=0.5)
+    m = clone(m).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    assert m.tau == 0.5
+    assert not {"offsets", "sensitive_shifts"} & set(m.get_params())
+    assert_array_equal(m.scores(e.X), fitted(e, tau=0.5, **values).scores(e.X))
+    with pytest.warns(RenamedWarning, match="offsets is called offsets_ now"):
+        assert m.offsets == [0.1, -0.1]
+    with pytest.warns(RenamedWarning, match="sensitive_shifts is called sensitive_shifts_ now"):
+        assert m.sensitive_shifts == values["sensitive_shifts"]
+
+
+def test_a_parameter_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tua'"):
+        FairerCLIP(tua=1)
 
 
 # Sensitive shifts -----------------------------------------------------------------------------------
@@ -154,9 +193,8 @@ def test_shifts_of_several_attributes_are_one_number_for_each_value_of_each(embe
     other = np.random.default_rng(11).integers(3, size=len(e.y))
     shifts = np.random.default_rng(6).normal(size=(2, 5))
     given = {"sensitive_features": {"a": e.s, "b": other}, "text": e.text}
-    plain, shifted = (
-        small(sensitive_shifts=s, class_weight=None).fit(e.X, e.y, **given) for s in (None, shifts)
-    )
+    plain = small(class_weight=None).fit(e.X, e.y, **given)
+    shifted = plain.at(sensitive_shifts=shifts)
     read = ridge(plain, e.X, np.column_stack([np.eye(2)[e.s], np.eye(3)[other]]), np.ones(len(e.y)))
     assert_allclose(shifted.scores(e.X), plain.scores(e.X) - read @ shifts.T, atol=1e-8)
 
@@ -171,7 +209,7 @@ def test_a_shift_parts_the_ranks_of_a_sensitive_value(embeddings):
     assert means[0] > means[1] > means[2]
 
 
-def test_shifts_survive_a_refit_a_clone_a_file_and_a_pickle(embeddings, tmp_path):
+def test_shifts_survive_a_file_and_a_pickle(embeddings, tmp_path):
     import pickle
 
     e = embeddings(n_classes=3)
@@ -179,16 +217,12 @@ def test_shifts_survive_a_refit_a_clone_a_file_and_a_pickle(embeddings, tmp_path
     m = fitted(e, sensitive_shifts=shifts, offsets=[0.1, 0.0, -0.1])
     back = FairerCLIP.load(m.save(tmp_path / "model"))
     again = pickle.loads(pickle.dumps(m))  # noqa: S301 - our own bytes
-    assert_array_equal(np.asarray(back.sensitive_shifts), shifts)
+    assert_array_equal(back.sensitive_shifts_, shifts)
     for other in (back, again):
         for call in ("scores", "transform", "predict_proba", "cosines"):
             assert_array_equal(getattr(other, call)(e.X), getattr(m, call)(e.X))
         assert_array_equal(other.transform_text(e.text), m.transform_text(e.text))
         assert_array_equal(other.eigenvalues_, m.eigenvalues_)
-    scores = m.scores(e.X)
-    for other in (clone(m), back, m):
-        other.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-        assert_array_equal(other.scores(e.X), scores)
 
 
 @pytest.mark.parametrize(

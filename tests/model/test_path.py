@@ -110,9 +110,9 @@ def test_the_share_of_a_path_is_that_of_its_model_unless_given(embeddings):
 def test_offsets_and_shifts_travel_along_a_path(embeddings):
     e = embeddings()
     extra = {"offsets": [0.3, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
-    path = labelled(e, **extra).path([0.2, 0.7], zero_shots=[0.4])
+    path = labelled(e).at(**extra).path([0.2, 0.7], zero_shots=[0.4])
     for g, tau in enumerate((0.2, 0.7)):
-        fresh = labelled(e, tau=tau, zero_shot=0.4, **extra)
+        fresh = labelled(e, tau=tau, zero_shot=0.4).at(**extra)
         assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
         assert_allclose(path.model(g).scores(e.X), fresh.scores(e.X), atol=1e-6)
 

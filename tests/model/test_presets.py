@@ -79,7 +79,6 @@ def test_every_preset_is_the_published_method_and_not_our_defaults(key):
     dataset, source, backbone = key
     m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
     assert (m.decision, m.zero_shot, m.refine, m.bandwidth) == ("prompts", 0.0, True, "median")
-    assert (m.offsets, m.sensitive_shifts) == (None, None)
     ours = FairerCLIP()
     assert (ours.decision, ours.zero_shot, ours.refine, ours.bandwidth) == ("target", None, False, "3*median")
     assert (ours.tau, ours.gamma, ours.class_weight) == (0.8, 1e-3, "balanced")
@@ -87,14 +86,14 @@ def test_every_preset_is_the_published_method_and_not_our_defaults(key):
 
 def test_rows_are_kept_as_published():
     def kept(dataset, source, backbone="ViT-L/14"):
-        return FairerCLIP.preset(dataset, source=source, backbone=backbone).class_weight
+        return FairerCLIP.preset(dataset, source=source, backbone=backbone).subsample
 
     # In the order of the classes: landbird, waterbird; others, blond.
     assert kept("waterbirds", "released", "RN50") == (0.9, 0.4)
     assert kept("waterbirds", "released") is None
-    assert kept("celeba", "released") == "subsample:0.8"
+    assert kept("celeba", "released") == "balanced:0.8"
     assert kept("celeba", "released", "RN50") == (0.06, 1.0)
-    assert kept("celeba", "paper") == "subsample"
+    assert kept("celeba", "paper") == "balanced"
     assert kept("waterbirds", "paper") is None
 
 
@@ -142,18 +141,16 @@ def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(names, backbo
 
 def test_shares_need_one_for_each_class(embeddings, tmp_path):
     e = embeddings(n_classes=3)
-    m = FairerCLIP(n_features=40, random_state=0, class_weight=(0.5, 0.5))
+    m = FairerCLIP(n_features=40, random_state=0, subsample=(0.5, 0.5))
     with pytest.raises(
         ParameterError, match=r"3 shares, one per class in the order of classes_ \(\[0, 1, 2\]\)"
     ):
         m.fit(e.X, e.y, text=e.text, sensitive_features=e.s)
-    with pytest.raises(
-        ParameterError, match=r"class_weight\[1\]: the share kept must be a number in \(0, 1\]"
-    ):
-        m.set_params(class_weight=[0.5, 2, 1]).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
-    m.set_params(class_weight=(0.5, 0.5, 1)).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
+    with pytest.raises(ParameterError, match=r"subsample\[1\]: the share kept must be a number in \(0, 1\]"):
+        m.set_params(subsample=[0.5, 2, 1]).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
+    m.set_params(subsample=(0.5, 0.5, 1)).fit(e.X, e.y, text=e.text, sensitive_features=e.s)
     again = FairerCLIP.load(m.save(tmp_path / "m"))
-    assert again.class_weight == (0.5, 0.5, 1)
+    assert again.subsample == (0.5, 0.5, 1)
     assert_array_equal(again.predict(e.X), m.predict(e.X))
 
 

@@ -113,9 +113,9 @@ def test_rows_of_another_length_are_named(embeddings):
     drift = m.drift(10 * e.X)
     assert kinds(drift) == [NormDriftWarning]
     assert (drift.length, drift.fitted_length) == (pytest.approx(10), pytest.approx(1))
-    assert "changes no answer" in drift.warnings[0][1]
+    assert "predictions do not change" in drift.warnings[0][1]
     raw = fitted(e, model=small(normalize=False)).drift(10 * e.X)
-    assert "bring the rows to the lengths" in raw.warnings[0][1]
+    assert "scale the rows to the lengths" in raw.warnings[0][1]
 
 
 def test_rows_of_another_encoder_are_named(embeddings):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import FreeQueryError, IdleParameterWarning, RenamedWarning
 from paper import PAPER
@@ -27,12 +27,12 @@ SETTINGS = {
 def fitted(e, dtype=np.float64, **parameters):
     rng = np.random.default_rng(8)
     c = len(e.text)
-    if parameters.get("offsets") == "some":
-        parameters["offsets"] = rng.normal(scale=0.3, size=c).tolist()
-    if parameters.get("sensitive_shifts") == "some":
-        parameters["sensitive_shifts"] = rng.normal(scale=0.3, size=(c, 2)).tolist()
+    sizes = {"offsets": c, "sensitive_shifts": (c, 2)}
+    learned = {
+        name: rng.normal(scale=0.3, size=size) for name, size in sizes.items() if parameters.pop(name, None)
+    }
     m = FairerCLIP(**{"n_features": 60, "random_state": 0, **parameters})
-    return m.fit(e.X.astype(dtype), e.y, sensitive_features=e.s, text=e.text)
+    return m.fit(e.X.astype(dtype), e.y, sensitive_features=e.s, text=e.text).at(**learned)
 
 
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.TextCollapseWarning")
@@ -137,12 +137,22 @@ def test_the_earlier_name_of_the_cosines_still_works_and_says_so(embeddings):
         assert_array_equal(m.similarity(e.X), m.cosines(e.X))
 
 
+@pytest.mark.parametrize("c", [2, 3])
+def test_the_earlier_way_to_decide_from_embeddings_still_works_and_says_so(embeddings, c):
+    e = embeddings(n_classes=c)
+    m = fitted(e)
+    with pytest.warns(RenamedWarning, match="decide"):
+        decided = m.decide(m.transform(e.X))
+    assert_array_equal(decided["prediction"], m.predict(e.X))
+    assert_array_equal(decided["score"], m.decision_function(e.X))
+
+
 @pytest.mark.parametrize("c", [3, 6])
 def test_a_ranking_model_ranks_through_its_embeddings_as_it_ranks(embeddings, c):
     e = embeddings(n_classes=c, n=600, correlation=0.5)
-    m = FairerCLIP(n_features=60, random_state=0)
     given = {"text": e.text, "sensitive_text": e.sensitive_text}
-    m.tune(e.X[:400], validation=(e.X[400:], None, e.s[400:]), objective="max_skew", **given)
+    m = FairerCLIPSearch(FairerCLIP(n_features=60, random_state=0), objective="max_skew")
+    m.fit(e.X[:400], validation=(e.X[400:], None, e.s[400:]), **given)
     product = m.transform(e.X) @ m.transform_text(e.text).T
     for k in range(c):
         assert spearmanr(product[:, k], m.scores(e.X)[:, k]).statistic > 1 - 1e-6

@@ -50,7 +50,7 @@ def test_tables_hold_the_numbers_of_the_results(results):
 def test_the_plane_has_a_row_per_point_and_one_for_zero_shot(results):
     plane, made = results["plane"], csv_rows(results)
     *points, zero = made["plane"]
-    assert len(points) == len(plane["points"]) == 30
+    assert len(points) == len(plane["points"]) == 36
     assert [row["worst_group"] for row in points] == [point["worst_group"] for point in plane["points"]]
     assert [row["point"] for row in points if row["chosen"]] == [plane["chosen"]]
     assert {row["point"] for row in points if row["front"]} == set(plane["front"])

@@ -203,7 +203,7 @@ def test_without_validation_the_first_setting_is_taken(experiment):
 def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
     method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
     run = run_method(method, experiment, 3)
-    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search=SEARCH)
+    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search_space=SEARCH)
     tuning, test = model.diagnostics_["tuning"], experiment.task.test
     assert run.chosen == {"n_features": 100, **tuning["chosen"]["parameters"]}
     assert run.report == report_of(experiment, model.predict(test.X))
@@ -262,7 +262,7 @@ def test_a_setting_that_diverges_is_left_out(experiment):
     assert run.chosen["lr"] == 1e-2
     assert not run.strategy.startswith("given")  # the published setting is the one that diverged
     assert any("training diverged" in note for note in run.notes)
-    with pytest.raises(NonFiniteError, match="no setting can be trained: training diverged"):
+    with pytest.raises(NonFiniteError, match="training failed with every setting: training diverged"):
         run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
 
 
@@ -309,7 +309,7 @@ def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
     silent = Experiment.of(replace(task, sensitive={attribute.name: replace(attribute, text=None)}))
     found = compare(silent, CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1))
     assert [row.method for row in found.rows] == ["zero-shot"]
-    assert "no prompts to read" in found.left_out["orth-proj"]
+    assert "no prompts to predict" in found.left_out["orth-proj"]
     unlabelled = Experiment.of(
         replace(task, splits={**task.splits, "train": Split(task.train.X, None, task.train.s)})
     )

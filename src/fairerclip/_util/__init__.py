@@ -1,1 +1,1 @@
-"""What belongs to no room: files, checks of parameters, numbers as text, optional libraries."""
+"""Helpers that every room uses: files, checks of parameters, numbers as text, optional libraries."""

@@ -1,4 +1,4 @@
-"""Optional libraries: imported where they are used, missed with one line that says what to install."""
+"""Import of optional libraries, with an error that says what to install."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairerclip.errors import MissingExtraError
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module, or say which extra brings it."""
+    """Import and return an optional module; raise `MissingExtraError` with the extra to install if it is absent."""
     try:
         return import_module(module)
     except ImportError as error:

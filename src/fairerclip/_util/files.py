@@ -1,7 +1,7 @@
-"""Reading files of a bounded size; writing so that a path holds either the old content or the whole new one.
+"""Files: reading with a size limit, and writing so that a path holds either the old content or the whole new one.
 
-A file or folder is made under a hidden name beside its path, ``.NAME.TOKEN.tmp``, and put in place in one step. While
-it is made, the lock ``.NAME.lock`` keeps other writers away. A process that is killed leaves both behind; the next
+A file or folder is written under a hidden name beside its path, ``.NAME.TOKEN.tmp``, and put in place in one step.
+Meanwhile the lock ``.NAME.lock`` keeps other writers away. A process that is killed leaves both behind; the next
 writer of the path removes them.
 """
 
@@ -14,42 +14,41 @@ import secrets
 import shutil
 import stat
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fairerclip._util.exchange import rename_to_free, swap
+from fairerclip._util.exchange import rename_to_free, sync_folder
+from fairerclip._util.replace_folder import replace_folder
 from fairerclip.errors import (
     FairerClipError,
-    NotOneStepWarning,
     OutputBusyError,
     OutputError,
     OutputExistsError,
 )
 
 _OURS = re.compile(r"\.(?P<of>.+)\.(?P<ending>[0-9a-f]{16}\.tmp|lock)", re.DOTALL)
-"""Names of temporaries and locks, with the name of what is written."""
+"""Pattern of the names of temporary files and locks; ``of`` is the name of the file or folder being written."""
 LONGEST_NAME = 230
-"""Bytes of a name: file systems take 255, and while a file is written its name is longer."""
+"""Most bytes of a name: file systems accept 255, and the temporary name of a file is longer than its own."""
 
 
 @contextmanager
 def reading(error: type[FairerClipError]) -> Iterator[None]:
-    """What the system refuses to open or list is ``error``, with its path; also a decorator of readers."""
+    """Raise ``error``, with the path, when the system cannot open or list something; also a decorator of readers."""
     try:
         yield
     except FairerClipError:
         raise
     except OSError as problem:
         raise error(
-            f"{problem.filename or 'the input'}: expected something that can be read, got {problem.strerror or problem}"
+            f"{problem.filename or 'the input'}: expected a readable file or folder, got {problem.strerror or problem}"
         ) from None
 
 
 def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
-    """The content of a regular file of at most ``limit`` bytes; anything else is ``error``, before memory is taken.
+    """Return the content of a regular file; raise ``error``, before reading, if it has more than ``limit`` bytes.
 
     Examples
     --------
@@ -60,18 +59,18 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
     fairerclip.errors.TaskFileError: nowhere.json: expected a readable file, got No such file or directory
     """
     try:
-        # Without O_NONBLOCK, opening a named pipe would wait for somebody to write to it.
+        # Without O_NONBLOCK, opening a named pipe would wait until somebody writes to it.
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as handle:
-            found = os.fstat(handle.fileno())
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise error(f"{path}: expected a regular file, found a folder or a device")
-            if found.st_size > limit:
-                raise error(f"{path}: expected at most {limit:,} bytes, got {found.st_size:,}")
-            content = handle.read(min(limit, found.st_size))  # read(n) takes n bytes of memory at once
+            if status.st_size > limit:
+                raise error(f"{path}: expected at most {limit:,} bytes, got {status.st_size:,}")
+            content = handle.read(min(limit, status.st_size))  # read(n) allocates n bytes at once
             if handle.read(1):  # the file has grown meanwhile
                 raise error(f"{path}: expected at most {limit:,} bytes, got more")
             return content
-    except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as problem:  # ValueError: the name holds a NUL
         if isinstance(problem, error):
             raise
         raise error(
@@ -79,17 +78,17 @@ def read_bounded(path: Path, limit: int, error: type[FairerClipError]) -> bytes:
         ) from None
 
 
-# Before the work ------------------------------------------------------------------------------------
+# Checks before the work ------------------------------------------------------------------------------
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse, before the work, a file that could not be written after it: taken, or in a folder that is not ours."""
+    """Raise, before the work, if its output file could not be written: the name is taken or the folder read-only."""
     _check_file(path, overwrite)
     _check_writable(path)
 
 
 def check_folder(path: Path, overwrite: bool) -> None:
-    """Refuse, before the work, a folder that could not be written after it: taken, or not ours to write into."""
+    """Raise, before the work, if its output folder could not be written: the name is taken or a folder read-only."""
     _check_folder(path, overwrite)
     _check_writable(path)
 
@@ -102,7 +101,9 @@ def _check_file(path: Path, overwrite: bool) -> None:
         if os.path.lexists(path):
             _check_taken(path, overwrite)
             if path.is_symlink() or not path.is_file():
-                raise OutputExistsError(f"{path} is a link or a device, not a plain file; it is left alone")
+                raise OutputExistsError(
+                    f"{path} is a link or a device, not a plain file, and was not changed; choose another name"
+                )
 
 
 def _check_folder(path: Path, overwrite: bool) -> None:
@@ -113,7 +114,7 @@ def _check_folder(path: Path, overwrite: bool) -> None:
         if os.path.lexists(path):
             _check_taken(path, overwrite)
             if path.is_symlink():
-                raise OutputExistsError(f"{path} is a link; give the name of the folder that it leads to")
+                raise OutputExistsError(f"{path} is a link; give the name of the folder that it points to")
 
 
 def _check_taken(path: Path, overwrite: bool) -> None:
@@ -122,7 +123,7 @@ def _check_taken(path: Path, overwrite: bool) -> None:
 
 
 def check_name(path: Path) -> None:
-    """Refuse, before anything is read, a name that nothing could be written under."""
+    """Raise if no file or folder of this name could be written."""
     text = str(path)
     if "\0" in text or not _named(path).name:
         raise OutputError(f"{text!r} cannot be written: give the name of a file or folder")
@@ -138,16 +139,18 @@ def check_name(path: Path) -> None:
 
 
 def _named(path: Path) -> Path:
-    """The path with the name that ``.`` and ``..`` stand for."""
+    """Return the path with a last name, resolving ``.`` and ``..`` at its end."""
     return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
 def _check_writable(path: Path) -> None:
-    """Make a file, without a name where the system can, in the folder that the path or its parents will be made in."""
+    """Raise if no file can be created in the nearest existing folder above the path, by creating a temporary one."""
     with writing(path):
         lock = _beside(_named(path), "lock")
         if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
-            raise OutputError(f"{path} cannot be written: {lock} is in the way, and is not a lock of ours")
+            raise OutputError(
+                f"{path} cannot be written: {lock} is not a lock file of fairerclip; remove or rename it"
+            )
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         folder = next(parent for parent in _named(path).absolute().parents if os.path.lexists(parent))
@@ -156,14 +159,15 @@ def _check_writable(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system says against writing a path, as our error."""
+    """Raise `OutputError` when the system refuses to write a path."""
     try:
         yield
     except OSError as problem:
         if isinstance(problem, FairerClipError):
             raise
         raise OutputError(
-            f"{path} cannot be written: {problem.strerror or problem}; make room for it or choose another place"
+            f"{path} cannot be written: {problem.strerror or problem}; check permissions and free space, or choose "
+            "another path"
         ) from problem
 
 
@@ -172,7 +176,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A binary handle whose content appears at ``path`` when the block ends well, and not before."""
+    """Yield a binary handle; its content appears at ``path``, whole, when the block ends without an error."""
     _check_file(path, overwrite)
     with _sole_writer(path) as temporary:
         with temporary.open("xb") as handle:
@@ -191,13 +195,13 @@ def atomic_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
 def atomic_folder(
     path: Path, *, overwrite: bool = False, ours: Sequence[str] = (), last: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """A new folder to fill, which appears at ``path`` when the block ends well, and not before.
+    """Yield a new folder to fill; it appears at ``path``, whole, when the block ends without an error.
 
-    With ``overwrite`` it takes the place of a folder that is there, in one step. Files of the old folder stay, but for
-    those that are written anew and those called as one of ``ours``, which an earlier call may have written.
+    With ``overwrite`` it replaces an existing folder in one step. Files of the old folder are kept, except those that
+    are written again and those named in ``ours``, which an earlier call may have written.
 
-    Where the system cannot exchange two folders in one step, and for the folder that we work in, files are replaced
-    one by one, those called as one of ``last`` after the others, with a `NotOneStepWarning`.
+    Where the system cannot exchange two folders in one step, and for the current folder, files are replaced one by
+    one, those named in ``last`` after the others, with a `NotOneStepWarning`.
     """
     _check_folder(path, overwrite)
     path = _named(path)
@@ -207,7 +211,7 @@ def atomic_folder(
         _sync_tree(fresh)
         _check_folder(path, overwrite)
         if overwrite and os.path.lexists(path):
-            _replace_folder(path, fresh, ours, last)
+            replace_folder(path, fresh, ours, last)
         else:
             _take_name(fresh, path)
         sync_folder(path.parent)
@@ -216,7 +220,7 @@ def atomic_folder(
 def write_folder(
     path: Path, contents: Mapping[str, bytes], *, overwrite: bool, ours: Sequence[str] = ()
 ) -> list[Path]:
-    """Write named files into a folder as `atomic_folder` does, the last of them last; returns the files."""
+    """Write named files into a folder as `atomic_folder` does, the last name last, and return their paths."""
     with atomic_folder(path, overwrite=overwrite, ours=ours, last=[*contents][-1:]) as fresh:
         for name, content in contents.items():
             (fresh / name).write_bytes(content)
@@ -225,9 +229,9 @@ def write_folder(
 
 @contextmanager
 def sole_use(path: Path) -> Iterator[None]:
-    """Keep a folder from other processes that ask for it likewise; `OutputBusyError` where one has it.
+    """Lock a folder against other processes that call this; raise `OutputBusyError` if one of them holds it.
 
-    What killed processes left among its files is removed.
+    Temporary files that killed processes left in the folder are removed.
     """
     check_folder(path, overwrite=True)
     path = _named(path)
@@ -244,25 +248,11 @@ def sole_use(path: Path) -> Iterator[None]:
 
 
 def is_leftover(path: Path, written: str) -> bool:
-    """Whether a file was left by a process that was killed while it wrote one whose name matches ``written``."""
-    found = _OURS.fullmatch(path.name)
-    if found is None or not re.fullmatch(written, found["of"]) or path.is_symlink() or not path.is_file():
+    """Return whether a process that was killed while writing a file of a name like ``written`` left this file."""
+    match = _OURS.fullmatch(path.name)
+    if match is None or not re.fullmatch(written, match["of"]) or path.is_symlink() or not path.is_file():
         return False
-    return found["ending"] != "lock" or not path.stat().st_size
-
-
-def sync_folder(path: Path) -> None:
-    """Have the names in a folder on the disk, where the system can tell."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system whose folders cannot be synced
-            raise
-    finally:
-        os.close(handle)
+    return match["ending"] != "lock" or not path.stat().st_size
 
 
 def _take_name(temporary: Path, path: Path) -> None:
@@ -270,13 +260,13 @@ def _take_name(temporary: Path, path: Path) -> None:
         rename_to_free(temporary, path)
     except FileExistsError:
         raise OutputExistsError(
-            f"{path} has been made by another process meanwhile; it is left alone"
+            f"{path} was created by another process meanwhile, and was not changed; choose another name"
         ) from None
 
 
 @contextmanager
 def _sole_writer(path: Path) -> Iterator[Path]:
-    """The name of a temporary beside a path, for the one writer that the path has; what is left of it is removed."""
+    """Lock a path and yield the name of a temporary file or folder beside it, which is removed at the end."""
     path = _named(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -293,10 +283,11 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a path against other writers; None where the system has no locks, and two writers are the user's care.
+    """Lock a path against other writers; return None where the system has no locks.
 
-    The lock falls with the process, however it ends. Its file is removed by a writer that ends in order: one that is
-    there, and not locked, is of a writer that was killed.
+    The system releases the lock when the process ends, however it ends. A writer that ends normally removes the lock
+    file: a file that is there but not locked belongs to a writer that was killed. Without locks, the user must see
+    to it that a path has one writer only.
     """
     try:
         import fcntl
@@ -304,18 +295,18 @@ def _lock(path: Path) -> int | None:
         return None
     file = _beside(path, "lock")
     while True:
-        found = False
+        existed = False
         try:
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
-            found = True
+            existed = True
             try:
                 handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             except FileNotFoundError:
                 continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(handle, file):  # its writer ended between our two steps
+            if not _is_at(handle, file):  # the other writer removed it after we opened it
                 os.close(handle)
                 continue
         except BlockingIOError:
@@ -325,13 +316,13 @@ def _lock(path: Path) -> int | None:
             os.close(handle)
             file.unlink(missing_ok=True)
             return None
-        if found:
+        if existed:
             _remove_leftovers(path)
         return handle
 
 
 def _unlock(path: Path, lock: int | None, *, removed: bool = True) -> None:
-    """Unlock a path; the file of the lock stays where something is left for the next writer to remove."""
+    """Unlock a path; keep the lock file if a temporary file is left, which the next writer then removes."""
     if lock is None:
         return
     if removed:
@@ -347,10 +338,10 @@ def _is_at(handle: int, file: Path) -> bool:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporaries of a path whose writers were killed."""
+    """Remove the temporary files of a path whose writers were killed."""
     for name in os.listdir(path.parent):
-        found = _OURS.fullmatch(name)
-        if found is not None and found["of"] == path.name and found["ending"] != "lock":
+        match = _OURS.fullmatch(name)
+        if match is not None and match["of"] == path.name and match["ending"] != "lock":
             _remove(path.parent / name)
 
 
@@ -367,100 +358,3 @@ def _sync_tree(folder: Path) -> None:
             with open(Path(parent, name), "rb+") as handle:
                 os.fsync(handle.fileno())
         sync_folder(Path(parent))
-
-
-# Replacing a folder ---------------------------------------------------------------------------------
-
-
-def _replace_folder(path: Path, fresh: Path, ours: Sequence[str], last: Sequence[str]) -> None:
-    written = {str(file.relative_to(fresh)) for file in fresh.rglob("*")}
-    for name in sorted(
-        written | {*ours}
-    ):  # a folder of the user's in the place of a file would go with all it holds
-        _check_replaced(path / name, folder=(fresh / name).is_dir())
-    names = os.listdir(fresh)
-    if not _is_working_folder(path):
-        _carry(path, fresh, written | {*ours})
-        os.chmod(fresh, stat.S_IMODE(path.stat().st_mode))
-        if swap(fresh, path):
-            sync_folder(path.parent)
-            _carry(fresh, path, written | {*ours})  # what somebody put there meanwhile
-            return
-    warnings.warn(
-        f"{path} cannot be replaced in one step here (a network folder, an older system, or the folder that you are "
-        "in): its files are replaced one by one, and are of two kinds if this is broken off",
-        NotOneStepWarning,
-        stacklevel=6,
-    )
-    for name in {*ours} - written:
-        (path / name).unlink(missing_ok=True)
-    for name in sorted(names, key=lambda name: name in last):
-        _move(fresh / name, path / name)
-    sync_folder(path)
-
-
-def _check_replaced(target: Path, *, folder: bool) -> None:
-    """Refuse to put a file in the place of a folder or a link, or a folder in that of anything else."""
-    if os.path.lexists(target) and (
-        target.is_symlink() or not (target.is_dir() if folder else target.is_file())
-    ):
-        raise OutputExistsError(f"{target} is not a plain {'folder' if folder else 'file'}; it is left alone")
-
-
-def _is_working_folder(path: Path) -> bool:
-    """Whether we are in a folder or below it: exchanged and removed, it would leave us nowhere."""
-    try:
-        return Path.cwd().is_relative_to(path.resolve())
-    except FileNotFoundError:  # somebody has removed where we are
-        return False
-
-
-def _carry(old: Path, new: Path, skipped: set[str], inside: str = "") -> None:
-    """Link what there is in an old folder into the new one, or copy it where links are not possible."""
-    carried = False
-    for entry in [*os.scandir(old)]:
-        name = os.path.join(inside, entry.name)
-        target = new / entry.name
-        if entry.is_dir(follow_symlinks=False) and (target.is_dir() or name not in skipped):
-            made = not target.is_dir()
-            if made:
-                target.mkdir()
-                carried = True
-            _carry(old / entry.name, target, skipped, name)
-            if made:
-                shutil.copymode(entry.path, target)  # last, as it may forbid to write
-        elif name not in skipped and not _same(old / entry.name, target):
-            with suppress(FileNotFoundError):  # somebody has removed it meanwhile
-                _link(old / entry.name, target)
-                carried = True
-    if carried:
-        sync_folder(new)
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        a, b = one.lstat(), other.lstat()
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(a, b) or (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
-
-
-def _link(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        if not source.is_symlink() and not source.is_file():
-            raise  # reading a pipe would wait for somebody to write to it
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _move(source: Path, target: Path) -> None:
-    if source.is_dir():
-        target.mkdir(exist_ok=True)
-        for name in os.listdir(source):
-            _move(source / name, target / name)
-    else:
-        os.replace(source, target)

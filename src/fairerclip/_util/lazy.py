@@ -1,4 +1,4 @@
-"""Names of a package that are imported when first used (PEP 562)."""
+"""Lazy import of a package's public names when they are first used (PEP 562)."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -6,12 +6,14 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its modules.
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are defined in its modules.
 
     Parameters
     ----------
-    package : name of the package.
-    homes : public name → module that defines it, relative to the package.
+    package : str
+        Name of the package.
+    homes : mapping of str to str
+        Public name → module that defines it, relative to the package.
     """
 
     def get(name: str) -> Any:

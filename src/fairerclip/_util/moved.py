@@ -1,4 +1,4 @@
-"""Modules that documentation of an earlier release taught under another name: they warn, and go with the next one."""
+"""Old module names of an earlier release: they still work with a warning, and are removed in the next release."""
 
 import warnings
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from fairerclip.errors import RenamedWarning
 
 
 def moved(old: str, new: str, note: str = "") -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that has moved: names come from the new one, with a warning.
+    """Return the ``__getattr__`` of a module that has moved: it takes names from the new module and warns.
 
-    ``note`` is added to the warning: what else is different there.
+    ``note`` is added to the warning, to name further differences.
     """
 
     def get(name: str) -> Any:
-        if name.startswith("__"):  # what the import system and tools look for
+        if name.startswith("__"):  # the import system and tools look for such names
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        found = getattr(import_module(new), name)
+        value = getattr(import_module(new), name)
         message = f"{old} is called {new} now; it goes in the next release{note}"
         warnings.warn(message, RenamedWarning, stacklevel=2)
-        return found
+        return value
 
     return get

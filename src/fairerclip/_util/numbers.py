@@ -1,28 +1,28 @@
-"""Numbers as text: the one formatter of the page, the terminal, Markdown, sentences, tables and drawings.
+"""Formatting of numbers as text for the HTML page, the terminal, Markdown, sentences, tables and figures.
 
-One rule rounds everything. A float is first brought to 12 significant digits, which drops the noise of binary
-arithmetic (0.285 × 100 is 28.499999999999996); what is left is rounded in decimal, halves away from zero. For a
-share k/n this is the rounding of the exact ratio: 13/16 is 81.3 %. The page's script follows the same rule.
+One rule rounds everything. A float is first rounded to 12 significant digits, which removes the error of binary
+arithmetic (0.285 × 100 is 28.499999999999996); the result is rounded in decimal, halves away from zero. For a
+share k/n this is the rounding of the exact ratio: 13/16 is 81.3 %. The script of the page follows the same rule.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
 NOTHING = "–"
 MINUS = "−"
 SPACE = "\u00a0"
-"""Between a number and its unit: a line does not break there."""
+"""No-break space, between a number and its unit."""
 _TWELVE = Context(prec=12, rounding=ROUND_HALF_UP)
-_WIDE = Context(prec=400, rounding=ROUND_HALF_UP)  # any float has room
+_WIDE = Context(prec=400, rounding=ROUND_HALF_UP)  # enough digits for any float
 
 
 def rounded(value: float, digits: int, *, shift: int = 0, plus: bool = False) -> str:
-    """Decimal text of ``value`` × 10^``shift``, halves away from zero, with a true minus sign.
+    """Format ``value`` × 10^``shift`` with ``digits`` decimals, halves away from zero, with the sign "−".
 
     Examples
     --------
@@ -39,7 +39,7 @@ def rounded(value: float, digits: int, *, shift: int = 0, plus: bool = False) ->
 
 
 def percent(value: float | None) -> str:
-    r"""Share as per cent with one decimal; the space before the sign does not break.
+    r"""Format a share in per cent with one decimal and a no-break space before the sign.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def percent(value: float | None) -> str:
 
 
 def gap(value: float | None) -> str:
-    r"""Size of a difference of two shares, in percentage points.
+    r"""Format the absolute difference of two shares in percentage points.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def gap(value: float | None) -> str:
 
 
 def bare(value: float | None) -> str:
-    """Share in per cent, or a difference in points, where the head of the table says which.
+    """Format a share in per cent, or a difference in points, without the unit, which the table header gives.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def bare(value: float | None) -> str:
 
 
 def points(value: float | None) -> str:
-    """Difference of two shares in percentage points, with its sign and without the unit.
+    """Format a difference of two shares in percentage points, with its sign and without the unit.
 
     Examples
     --------
@@ -83,17 +83,17 @@ def points(value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Plain number with a fixed count of decimals."""
+    """Format a number with a fixed number of decimals."""
     return NOTHING if value is None else rounded(value, digits)
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """Plain number with its sign."""
+    """Format a number with its sign and a fixed number of decimals."""
     return NOTHING if value is None else rounded(value, digits, plus=True)
 
 
 def count(value: float) -> str:
-    """Count of rows; where ties are shared out it may be a fraction, which has one decimal.
+    """Format a count of rows; a fraction, which occurs where ties are divided, gets one decimal.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def count(value: float) -> str:
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """Number with a count of significant digits, but whole where it is large: p-values, ticks, magnitudes.
+    """Format a number with some significant digits, or without decimals if it is large: p-values, axis ticks.
 
     Examples
     --------
@@ -115,28 +115,28 @@ def significant(value: float | None, digits: int = 3) -> str:
         return NOTHING
     if not math.isfinite(value) or abs(value) >= 10 ** (digits - 1):
         return rounded(value, 0)
-    found = Context(prec=digits, rounding=ROUND_HALF_UP).plus(_TWELVE.create_decimal(value)).normalize()
-    text = f"{found:f}" if found == 0 or found.adjusted() > -6 else f"{found:e}"
+    exact = Context(prec=digits, rounding=ROUND_HALF_UP).plus(_TWELVE.create_decimal(value)).normalize()
+    text = f"{exact:f}" if exact == 0 or exact.adjusted() > -6 else f"{exact:e}"
     return MINUS + text[1:] if text.startswith("-") else text
 
 
 Kind = Literal[
     "percent",  # a share
-    "gap",  # the size of a difference of two shares
-    "bare",  # either, where the head of the table says the unit
+    "gap",  # the absolute difference of two shares
+    "bare",  # either, without the unit, which the table header gives
     "points",  # a difference of two shares, with its sign
     "change",  # the same without the unit
     "number",
     "fine",  # a number with one decimal more
     "signed",
     "seconds",
-    "tenths",  # seconds of what takes long
+    "tenths",  # seconds of long runs
     "whole",
     "count",  # of rows, which may be a fraction
     "setting",
     "significant",
 ]
-"""How a number is written."""
+"""Kinds of numbers, each with its format."""
 _PLAIN: dict[str, Callable[[float | None], str]] = {
     "percent": bare,
     "gap": bare,
@@ -157,7 +157,7 @@ _UNITS = {"percent": f"{SPACE}%", "gap": f"{SPACE}points", "points": f"{SPACE}po
 
 
 def measured(value: float | None, kind: str = "percent") -> str:
-    r"""A figure with its unit: per cent, points, or none where the table's head says it ("bare").
+    r"""Format a number of a kind with its unit: per cent, points, or none.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def measured(value: float | None, kind: str = "percent") -> str:
 
 
 def worded(value: float | None, kind: str = "percent") -> str:
-    """The same inside a sentence, with plain spaces, which people can search for.
+    """Format a number with its unit for a sentence, with plain spaces, so that readers can search for it.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def worded(value: float | None, kind: str = "percent") -> str:
 
 
 def interval(low: float | None, high: float | None, kind: str = "percent") -> str:
-    """Interval in brackets, in the unit of its value; nothing where there is none.
+    """Format an interval in brackets, without the unit; return "" if it has no ends.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def interval(low: float | None, high: float | None, kind: str = "percent") -> st
 
 
 def with_interval(value: float | None, low: float | None, high: float | None, kind: str = "percent") -> str:
-    r"""A figure with its unit and its interval.
+    r"""Format a number with its unit and its interval.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def with_interval(value: float | None, low: float | None, high: float | None, ki
 
 
 def change(difference: float | None, low: float | None, high: float | None, kind: str = "points") -> str:
-    """A difference with its sign and its interval; the head says that the unit is points.
+    """Format a difference with its sign and its interval, without the unit, which the table header gives.
 
     Examples
     --------
@@ -217,31 +217,19 @@ def change(difference: float | None, low: float | None, high: float | None, kind
     )
 
 
-def with_spread(mean: float, sd: float | None, ends: Sequence[float] | None = None) -> str:
-    """Mean share in per cent with its spread over seeds and its interval; the head says the unit.
-
-    Examples
-    --------
-    >>> with_spread(0.5, None), with_spread(0.5, 0.01, (0.4, 0.6))
-    ('50.0', '50.0 ± 1.0 [40.0, 60.0]')
-    """
-    spread = "" if sd is None else f" ± {bare(sd)}"
-    return bare(mean) + spread + ("" if ends is None else f" {interval(ends[0], ends[1])}")
-
-
 def setting(value: float) -> str:
-    """A value of τ or τ_z as one types it: at most four decimals, no trailing zeros."""
+    """Format a value of τ or τ_z as a user types it: at most four decimals, no trailing zeros."""
     text = rounded(value, 4)
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def typed(value: float) -> str:
-    """A number as the script writes it: twelve digits, without the noise of the last ones of 0.1 + 0.2."""
+    """Format a number with twelve significant digits, as the script of the page does; 0.1 + 0.2 gives 0.3."""
     return f"{value:.12g}"
 
 
 def shown(value: Any) -> str:
-    """Any JSON value on one line."""
+    """Format any JSON value on one line."""
     if value is None or isinstance(value, str):
         return NOTHING if value is None else value
     return typed(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

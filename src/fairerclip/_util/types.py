@@ -1,4 +1,4 @@
-"""Names of the arrays that pass through the rooms; shapes are said where they are used."""
+"""Short names for array types; docstrings and comments give the shapes where the arrays are used."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What comes in: embeddings, labels and task files, read without trusting them, and simulated tasks.
+"""Input data: readers of embeddings, labels and task files that check everything, and simulated tasks.
 
-`open_store` reads embeddings in the layouts people have, `preflight` looks at them, `read_labels` and `join`
-bring labels to them by id. A `Task` holds the `Split`s, the prompts' embeddings and the `Sensitive` attributes
+`open_store` opens embeddings in the common layouts, `preflight` checks them, `read_labels` reads labels and `join`
+matches them with embeddings by id. A `Task` holds the `Split`s, the prompt embeddings and the `Sensitive` attributes
 of one experiment. `read_dataset` reads the lists of a public data set, `load_prompts` and `encode_prompts` its
 prompts.
 """
 
-# Not lazy: these need numpy alone, and a lazy `simulate`, `join` or `preflight` would be the function or the
-# submodule of that name depending on who imports first.
+# Not lazy: these need only numpy, and a lazy `simulate`, `join` or `preflight` would be the function or the
+# submodule of that name depending on which is imported first.
 from fairerclip._util.lazy import lazy
 from fairerclip.data.join import Join, join
 from fairerclip.data.label_table import LabelTable, read_labels
@@ -27,7 +27,7 @@ _HOMES = {
     "read_dataset": "datasets",
 }
 
-__all__ = [  # noqa: PLE0604 - the lazy ones are named above
+__all__ = [  # noqa: PLE0604 - the lazy names are those of _HOMES
     *_HOMES,
     "EmbeddingStore",
     "Join",

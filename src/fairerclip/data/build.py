@@ -1,4 +1,4 @@
-"""From embeddings, labels and prompts to a task: everything joined by id."""
+"""Building of a task from embeddings, labels and prompts, joined by id."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SPLIT_NAMES = {
     "dev": "val",
     "eval": "test",
 }
-"""What a column of splits may say besides train, val and test."""
+"""Accepted values of a split column besides train, val and test."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Rows with an id, a split, a class and groups: what a dataset or a label file gives."""
+    """Labelled rows of a data set or a label file: id, split, class and sensitive values of each."""
 
     name: str
     ids: NDArray[Any]
@@ -53,7 +53,7 @@ class Labelled:
 
 
 def from_dataset(index: DatasetIndex) -> Labelled:
-    """A dataset's own lists."""
+    """Return the labelled rows of a data set."""
     return Labelled(index.name, index.ids, index.split, index.y, index.class_names, index.sensitive)
 
 
@@ -67,7 +67,7 @@ def from_table(
     shares: tuple[float, float, float],
     seed: int,
 ) -> Labelled:
-    """A label file: the target, the sensitive attributes, and splits by column or at random by share."""
+    """Return the labelled rows of a label file, split by a column, or at random with the given shares."""
     y = None if target is None else table.columns[target]
     if split_column is None:
         split = random_split(len(table), shares, seed)
@@ -84,7 +84,7 @@ def from_table(
 
 
 def random_split(n: int, shares: tuple[float, float, float], seed: int) -> NDArray[np.str_]:
-    """Train, val or test for each of n rows, by shares that sum to one; seeded."""
+    """Return "train", "val" or "test" for each of n rows, drawn at random with shares that sum to one."""
     if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9):
         raise ParameterError(f"split shares must be non-negative and sum to 1; got {shares}")
     check_range("seed", seed)
@@ -101,7 +101,7 @@ def _named_split(column: Column) -> NDArray[np.str_]:
     unknown = sorted({name for name in names if name not in SPLITS})
     if unknown:
         raise LabelError(
-            f"column {column.name!r} must say train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
+            f"column {column.name!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
         )
     if (column.codes < 0).any():
         raise LabelError(f"column {column.name!r} has no split for {int((column.codes < 0).sum())} rows")
@@ -111,36 +111,38 @@ def _named_split(column: Column) -> NDArray[np.str_]:
 def build_task(
     labelled: Labelled, store: EmbeddingStore, prompts: EncodedPrompts | None
 ) -> tuple[Task, list[str]]:
-    """Join embeddings with labels by id, and with prompts by class and value name.
+    """Build a task: join embeddings with labels by id, and labels with prompts by name.
 
-    Returns the task and plain sentences on what did not match. Memory: the embeddings that match.
+    Returns the task and notes on rows, classes and values that did not match. Memory: the matched embeddings.
     """
     if store.ids is None:
         raise StoreError(
             f"{store.path} has no ids, so its rows cannot be matched with labels: labels are never joined by "
             "position. Give an .npz with an array 'ids', parquet with an id column, or a clip-retrieval folder"
         )
-    met = join(store.ids, labelled.ids)
-    notes = met.lines() if met.unmatched_embeddings or met.unmatched_labels else []
+    joined = join(store.ids, labelled.ids)
+    notes = joined.lines() if joined.unmatched_embeddings or joined.unmatched_labels else []
     texts = _Texts.of(labelled, prompts)
+    label_rows = joined.rows_in_labels
     rows = {}
     for name in SPLITS:
-        here = np.flatnonzero((met.rows_in_labels >= 0) & (labelled.split[met.rows_in_labels] == name))
-        if len(here):
-            rows[name] = here
+        in_split = np.flatnonzero((label_rows >= 0) & (labelled.split[label_rows] == name))
+        if len(in_split):
+            rows[name] = in_split
     if not rows:
         raise JoinError("no embedding with a label belongs to a split")
     splits = {
-        name: _split(store, here, met.rows_in_labels[here], labelled, texts) for name, here in rows.items()
+        name: _split(store, in_split, label_rows[in_split], labelled, texts)
+        for name, in_split in rows.items()
     }
     task = texts.task(labelled, splits)
-    return task, [*notes, *_gaps(task), *_sentences_said(task, prompts)]
+    return task, [*notes, *_missing_notes(task), *_sentence_notes(task, prompts)]
 
 
-def _sentences_said(task: Task, prompts: EncodedPrompts | None) -> list[str]:
-    """What became of the sentences of the prompt set that Orth-Proj and Orth-Cali work on."""
-    there = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
-    if all(part is None for part in there):
+def _sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
+    """Return a note on how many sentences for Orth-Proj and Orth-Cali the task has, or why it has none."""
+    given = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
+    if all(part is None for part in given):
         return []
     kept = {"spurious": task.spurious, "counterfactual": task.counterfactual}
     counts = [f"{len(part.prompts)} {kind}" for kind, part in kept.items() if part is not None]
@@ -152,36 +154,36 @@ def _sentences_said(task: Task, prompts: EncodedPrompts | None) -> list[str]:
     ]
 
 
-def _gaps(task: Task) -> list[str]:
-    """Splits, classes and values that have no rows, and attributes without prompts."""
+def _missing_notes(task: Task) -> list[str]:
+    """Return notes on splits, classes and values that have no rows, and on attributes without prompts."""
     out = [f"The {name} split is empty." for name in SPLITS if name not in task.splits]
     for name, split in task.splits.items():
         columns = [] if split.y is None else [("class", task.class_names, split.y)]
         columns += [(a, task.sensitive[a].names, codes) for a, codes in split.s.items()]
-        for what, names, codes in columns:
-            gone = [str(n) for k, n in enumerate(names) if not (codes == k).any()]
-            if gone:
-                out.append(f"The {name} split has no row of {what} {', '.join(gone)}.")
+        for label, names, codes in columns:
+            absent = [str(n) for k, n in enumerate(names) if not (codes == k).any()]
+            if absent:
+                out.append(f"The {name} split has no row of {label} {', '.join(absent)}.")
     out += [
-        f"There are no prompts for {a}, so its values cannot be read from images: fit with labels 'all'."
+        f"There are no prompts for {a}, so its values cannot be predicted from images: fit with labels 'all'."
         for a, attribute in task.sensitive.items()
         if attribute.text is None
     ]
     return out
 
 
-def _split(store: EmbeddingStore, here: Ints, labels: Ints, labelled: Labelled, texts: _Texts) -> Split:
+def _split(store: EmbeddingStore, rows: Ints, labels: Ints, labelled: Labelled, texts: _Texts) -> Split:
     return Split(
-        X=store[here],
+        X=store[rows],
         y=None if labelled.y is None else texts.class_move[labelled.y[labels]],
         s={name: texts.value_moves[name][codes[labels]] for name, (codes, _) in labelled.sensitive.items()},
-        ids=np.asarray(store.ids)[here].astype(str),
+        ids=np.asarray(store.ids)[rows].astype(str),
     )
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """Prompts in the order of the task, and how label codes move to that order."""
+    """Prompts in the order of the task, and maps from the codes of the labels to that order."""
 
     class_names: tuple[str, ...]
     class_move: Ints
@@ -242,18 +244,18 @@ class _Texts:
         )
 
     def _further(self, encoded: EncodedPrompts | None) -> tuple[Sentences | None, Sentences | None]:
-        """Spurious and counterfactual sentences, unless they may be about attributes that the task does not have."""
+        """Return spurious and counterfactual sentences, unless the prompts have attributes that the task has not."""
         if encoded is None or not set(encoded.sensitive) <= set(self.value_names):
             return None, None
-        said, both = encoded.spurious, encoded.counterfactual
+        spurious, pairs = encoded.spurious, encoded.counterfactual
         return (
-            None if said is None else Sentences(said, encoded.spurious_prompts),
-            None if both is None else Sentences(both.vectors, both.prompts, both.classes),
+            None if spurious is None else Sentences(spurious, encoded.spurious_prompts),
+            None if pairs is None else Sentences(pairs.vectors, pairs.prompts, pairs.classes),
         )
 
 
 def check_prompts(labelled: Labelled, prompts: PromptSet) -> None:
-    """Refuse prompts whose names are not those of the labels: known before anything is embedded."""
+    """Raise, before anything is embedded, if the labels have names for which there are no prompts."""
     if labelled.y is not None and prompts.classes:
         _ordered(labelled.class_names, prompts.class_names, "the target")
     for attribute, (_, values) in labelled.sensitive.items():
@@ -261,13 +263,13 @@ def check_prompts(labelled: Labelled, prompts: PromptSet) -> None:
             _ordered(values, prompts.sensitive_names(attribute), attribute)
 
 
-def _ordered(labels: Sequence[str], prompts: Sequence[str], what: str) -> tuple[str, ...]:
-    """The prompts' names, which must be those of the labels."""
+def _ordered(labels: Sequence[str], prompts: Sequence[str], column: str) -> tuple[str, ...]:
+    """Return the names of the prompts; raise if a name of the labels is not among them."""
     if set(labels) <= set(prompts):
         return tuple(prompts)
     raise PromptError(
-        f"{what} has values {', '.join(map(str, labels))}, but the prompts are for {', '.join(prompts)}: use the same "
-        "names in the prompt file and in the labels"
+        f"{column} has values {', '.join(map(str, labels))}, but the prompts are for {', '.join(prompts)}: use the "
+        "same names in the prompt file and in the labels"
     )
 
 
@@ -279,12 +281,12 @@ def _move(old: Sequence[str], new: Sequence[str]) -> Ints:
 def text_encoder(
     prompts: PromptSet, store: EmbeddingStore, encoder: Encoder | None, text: EmbeddingStore | None
 ) -> Encode:
-    """Where prompt embeddings come from: a model, vectors that were given, or the store itself."""
+    """Return the function that embeds prompts: a model's text encoder, or a look-up in ``text`` or in the store."""
     if encoder is not None:
         check_same_model(store.provenance, encoder.provenance)
         if encoder.width != store.shape[1]:
             raise PromptError(
-                f"{encoder.name} gives {encoder.width} columns, {store.path} has {store.shape[1]}: prompts must be "
+                f"{encoder.name} returns {encoder.width} columns, {store.path} has {store.shape[1]}: prompts must be "
                 "encoded by the model that embedded the images"
             )
         return encoder.encode_text
@@ -309,7 +311,7 @@ def text_encoder(
 def _given_text(
     prompts: PromptSet, store: EmbeddingStore, text: EmbeddingStore
 ) -> tuple[list[str], NDArray[Any]]:
-    """Prompt embeddings from a file: by sentence where it has them, else in the order of the set."""
+    """Return sentences and embeddings of a file; without ids in it, its rows are in the order of the prompt set."""
     check_same_model(store.provenance, text.provenance)
     if text.ids is not None:
         return [str(i) for i in text.ids], text[:]
@@ -334,5 +336,5 @@ def _stored_text(store: EmbeddingStore) -> tuple[list[str], NDArray[Any]]:
 
 
 def encoded_prompts(prompts: PromptSet, encode: Encode) -> EncodedPrompts:
-    """Prompts of each class and value averaged into one vector, as CLIP does."""
+    """Embed a prompt set and average the prompts of each class and value into one vector, as CLIP does."""
     return encode_prompts(prompts, encode, average=True)

@@ -1,4 +1,4 @@
-"""Rows of embeddings: of unit length, checked before anything is computed, and compared with those of a fit."""
+"""Rows of embeddings: scaling to unit length, checks of their values, and comparison with the rows of a fit."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from fairerclip.errors import (
 )
 
 BLOCK_ROWS = 8192
-"""Rows per block: large enough for BLAS to be at full speed, small enough for any laptop."""
+"""Rows per block: large enough for BLAS to run at full speed, small enough for the memory of a laptop."""
 READ_ROWS = 16384
-"""Rows per block where blocks are summed or multiplied with prompts: of another size, sums would differ in the last
-digits from those of models that were saved before."""
+"""Rows per block where blocks are summed or multiplied with prompts. Another size would change the last digits of the
+sums, compared with models saved by earlier versions."""
 SMALLEST, LARGEST = 1e-15, 1e15
 """Magnitudes of X between which squares and their sums stay within float32."""
 
 TAILS = (0.01, 0.5, 0.99)
-"""Quantiles of the lengths that are kept."""
+"""Quantiles of the row lengths that a model keeps."""
 LENGTH_SLACK = 1.25
-"""A median length may lie so many times outside the range of the fitted lengths."""
+"""Factor by which a median length may lie outside the range of the fitted lengths."""
 SAME_DIRECTION = 0.25
-"""Least cosine of two means: that of one class among many stays above it, that of another encoder is near 0."""
+"""Smallest accepted cosine of two means: one class among many stays above it, another encoder is near 0."""
 SHORTEST_MEAN = 0.2
-"""Unit rows whose mean is shorter point everywhere, so that their mean direction says nothing."""
+"""Smallest length of the mean of unit rows; below it the rows have no common direction."""
 FEW_ROWS = 3.0
-"""The squared length of the fitted mean must be so many times the sampling variance of the new one."""
+"""Smallest ratio of the squared length of the fitted mean to the sampling variance of the new mean."""
 
 
 def _listed(rows: Sequence[int]) -> str:
-    shown = ", ".join(str(r) for r in rows[:5])
-    return f"{len(rows)} rows (first: {shown})" if len(rows) > 1 else f"row {shown}"
+    first = ", ".join(str(r) for r in rows[:5])
+    return f"{len(rows)} rows (first: {first})" if len(rows) > 1 else f"row {first}"
 
 
 def unit_rows(rows: Any) -> NDArray[Any]:
-    """Rows of length one, float32 for float16 and float32 and float64 otherwise; a zero row stays zero.
+    """Return the rows scaled to unit length; a zero row stays zero.
 
-    Lengths are summed in float64, whatever the rows are.
+    The result is float32 for float16 and float32 input, and float64 otherwise. Lengths are computed in float64.
     """
     rows, lengths, _ = _with_lengths(rows)
     lengths = lengths.astype(rows.dtype)[:, None]
@@ -57,13 +57,13 @@ def unit_rows(rows: Any) -> NDArray[Any]:
 
 
 def row_lengths(rows: Any) -> F64:
-    """Euclidean lengths (n,) of rows, in float64."""
+    """Return the Euclidean lengths (n,) of rows, in float64."""
     _, lengths, scale = _with_lengths(rows)
     return lengths * scale
 
 
 def _with_lengths(rows: Any) -> tuple[Floats, F64, F64]:
-    """Rows in working precision, their lengths (n,), and what rows of extreme size were divided by (n,)."""
+    """Return rows in working precision, their lengths (n,), and the divisors (n,) of very large and small rows."""
     rows = np.asarray(rows)
     rows = rows.astype(working_dtype(rows.dtype), copy=False)
     with np.errstate(over="ignore"):
@@ -80,16 +80,17 @@ def _with_lengths(rows: Any) -> tuple[Floats, F64, F64]:
 
 
 def working_dtype(dtype: Any) -> type[np.floating]:
-    """The precision in which rows of a dtype are worked with."""
+    """Return the precision in which rows of a dtype are processed."""
     return np.float32 if dtype in (np.float16, np.float32) else np.float64
 
 
 class UnitRows:
-    """Rows of X, brought to unit length as they are read: X is neither copied nor changed.
+    """View of X whose rows are scaled to unit length when they are read; X is neither copied nor changed.
 
     Parameters
     ----------
-    X : (n, p) array, memory map or store.
+    X : array, memory map or store of shape (n, p)
+        Embeddings.
     """
 
     def __init__(self, X: Any) -> None:
@@ -109,7 +110,7 @@ class UnitRows:
 
 
 def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
-    """Refuse rows that are not finite and refuse, or warn of, rows that are zero. O(n·p), by blocks."""
+    """Raise if rows are not finite; raise or warn if rows are zero. O(n·p), by blocks."""
     bad: list[int] = []
     zero: list[int] = []
     for start in range(0, int(X.shape[0]), BLOCK_ROWS):
@@ -133,7 +134,7 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
 
 
 def check_directions(X: Any) -> None:
-    """Refuse rows of one column: at unit length they are all 1 or −1."""
+    """Raise if X has one column only: scaled to unit length, its rows are all 1 or −1."""
     if X.shape[1] < 2:
         raise ShapeError(
             f"X has {X.shape[1]} feature(s), and rows of one column have no direction: give embeddings of 2 columns or "
@@ -142,7 +143,7 @@ def check_directions(X: Any) -> None:
 
 
 def check_scale(X: Any) -> None:
-    """Refuse magnitudes whose squares single precision cannot hold: they would turn into NaN. O(n·p)."""
+    """Raise if float32 cannot hold the squares of X, which would turn into NaN. O(n·p)."""
     blocks = range(0, int(X.shape[0]), BLOCK_ROWS)
     largest = max(float(np.abs(X[start : start + BLOCK_ROWS]).max()) for start in blocks)
     if largest > 0 and not SMALLEST <= largest <= LARGEST:
@@ -154,13 +155,16 @@ def check_scale(X: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RowSummary:
-    """What is kept of rows to recognise others by: no row can be told from it.
+    """Summary of the rows of a fit, to detect drift in new rows; single rows cannot be recovered from it.
 
     Parameters
     ----------
-    rows : number of rows.
-    lengths : (3,) the 1 %, 50 % and 99 % quantiles of their lengths, as they came.
-    mean : (p,) mean of the rows at unit length.
+    rows : int
+        Number of rows.
+    lengths : array of shape (3,)
+        The 1 %, 50 % and 99 % quantiles of the row lengths, before any scaling.
+    mean : array of shape (p,)
+        Mean of the rows scaled to unit length.
     """
 
     rows: int
@@ -181,13 +185,16 @@ class RowSummary:
 
 @dataclass(frozen=True)
 class Drift:
-    """How new rows differ from the fitted ones.
+    """Difference between new rows and the rows of the fit.
 
     Parameters
     ----------
-    length, fitted_length : median lengths of the rows, new and fitted, as they came.
-    cosine : of the two mean directions; None where too few rows, or rows that point everywhere, cannot tell.
-    warnings : what is worth a warning, with its class.
+    length, fitted_length : float
+        Median lengths of the new and of the fitted rows, before any scaling.
+    cosine : float or None
+        Cosine of the two mean directions; None if there are too few rows or they have no common direction.
+    warnings : tuple of (warning class, str)
+        Warnings to give, with their messages.
     """
 
     length: float
@@ -197,17 +204,17 @@ class Drift:
 
 
 def compare_rows(fitted: RowSummary, new: RowSummary, *, normalize: bool) -> Drift:
-    """Compare new rows with the fitted ones; docs/guide.md#drift has the thresholds."""
+    """Compare new rows with the rows of the fit; docs/guide.md#drift has the thresholds."""
     low, middle, high = fitted.lengths.tolist()
     length = float(new.lengths[1])
-    found: list[tuple[type[FairerClipWarning], str]] = []
+    messages: list[tuple[type[FairerClipWarning], str]] = []
     if not low / LENGTH_SLACK <= length <= high * LENGTH_SLACK:
         effect = (
-            "Lengths are divided out, so this changes no answer by itself; check that the same encoder made both"
+            "The model scales rows to unit length, so predictions do not change; check that the same encoder made both"
             if normalize
-            else "This model was fitted without normalize=True: bring the rows to the lengths it was fitted on"
+            else "This model was fitted without normalize=True: scale the rows to the lengths that it was fitted on"
         )
-        found.append(
+        messages.append(
             (
                 NormDriftWarning,
                 f"the rows have a median length of {length:.4g}, those of the fit had {middle:.4g} (98 % of them "
@@ -216,14 +223,14 @@ def compare_rows(fitted: RowSummary, new: RowSummary, *, normalize: bool) -> Dri
         )
     cosine = _mean_cosine(fitted, new)
     if cosine is not None and cosine < SAME_DIRECTION:
-        found.append(
+        messages.append(
             (
                 DirectionDriftWarning,
-                f"the mean of the rows points elsewhere than that of the fit (cosine {cosine:.2f}): they may come from "
-                "another encoder, another preprocessing or another kind of image, for which the model was not fitted",
+                f"the mean of the rows has another direction than that of the fit (cosine {cosine:.2f}): they may come "
+                "from another encoder, another preprocessing or another kind of image than the model was fitted on",
             )
         )
-    return Drift(length, float(middle), cosine, tuple(found))
+    return Drift(length, float(middle), cosine, tuple(messages))
 
 
 def _mean_cosine(fitted: RowSummary, new: RowSummary) -> float | None:

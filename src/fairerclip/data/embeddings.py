@@ -1,4 +1,4 @@
-"""Embeddings to apply a model to: any store, or one split of a task."""
+"""Reading of the embeddings that a model is applied to: any store, or one split of a task."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fairerclip.data.task import load_task
 from fairerclip.errors import StoreError, TaskFileError
 
 IMAGE_KEYS = {"image_train", "image_val", "image_test"}
-"""What a task file holds and a store does not."""
+"""Keys that a task file has and a store has not."""
 
 
 @reading(StoreError)
 def read_embeddings(path: Path, split: str = "test") -> tuple[Any, NDArray[Any] | None]:
-    """Image embeddings (n, p), streamed where they come from a store, and their ids."""
+    """Return image embeddings (n, p) and their ids; embeddings of a store are read block by block when used."""
     if is_task(path):
         rows = load_task(path).split(split)
         return rows.X, rows.ids
@@ -29,12 +29,12 @@ def read_embeddings(path: Path, split: str = "test") -> tuple[Any, NDArray[Any] 
 
 
 def is_task(path: Path) -> bool:
-    """Whether a path holds a task and not bare embeddings; only names are looked at."""
+    """Return whether a path holds a task instead of embeddings alone, by the names of its arrays or files."""
     try:
         if path.suffix == ".npz":
             return not IMAGE_KEYS.isdisjoint(npz_members(path))
         if path.suffix == ".safetensors":
             return not IMAGE_KEYS.isdisjoint(open_tensors(path, TaskFileError)[0])
     except TaskFileError:
-        return False  # whoever opens it says what is wrong
+        return False  # opening it as a store raises an error that says what is wrong
     return (path / "task.toml").is_file()

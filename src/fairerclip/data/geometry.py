@@ -1,13 +1,13 @@
-"""The geometry of a simulated image-text space: what `simulate` draws its tasks from.
+"""Geometry of the simulated image-text space from which `simulate` draws its tasks.
 
-Everything is laid out on orthogonal axes, then turned by one random rotation, so that no coordinate means
-anything by itself::
+Embeddings are built on orthogonal axes and then rotated by one random rotation, so that no single coordinate has a
+meaning::
 
     image mean | text mean | target | hidden | sensitive … | interaction | species | bulk
 
-*target* is the class evidence that prompts read, *hidden* class evidence that only a probe finds,
-*interaction* moves with class × sensitive value, *species* are the sub-clusters of a class, and *bulk* is
-noise with a power-law spectrum. Image mean and text mean stand apart: the modality gap.
+*target* is the class evidence that prompts can use, *hidden* is class evidence that only a trained probe can use,
+*interaction* depends on class × sensitive value, *species* are the sub-clusters of a class, and *bulk* is
+noise with a power-law spectrum. The distance of image mean and text mean is the modality gap.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from fairerclip.errors import ParameterError
 
 Floats = NDArray[np.float32]
 
-MIN_BULK = 16  # fewer bulk axes than this and the noise of the prompts would not average out
-STRATIFIED_ROWS = 2000  # larger cells are spread evenly enough by themselves
+MIN_BULK = 16  # with fewer bulk axes the noise of the prompts would not average out
+STRATIFIED_ROWS = 2000  # larger cells need no stratified noise
 _NORMAL, _TAIL = NormalDist(), 1e-9
 REWORDED = (0.15, 0.3)  # spread of leak and offset over wordings of the same prompts
-AXIS_NOISE = 0.02  # noise along the two mean axes; it moves every class alike
+AXIS_NOISE = 0.02  # noise along the two mean axes; it has the same effect on every class
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,11 @@ class Geometry:
     n_species: int = 6  # per class
     species_axes: int = 6
     leak: float = 0.6  # of a class prompt toward its sensitive value, relative to its class direction
-    offset: float = 0.0  # advantage of the first class for every image, in the units of `target`
+    offset: float = 0.0  # added to the score of the first class for every image, in the units of `target`
     prompt_noise: float = 0.8
-    prompt_length: float = 0.2  # of what distinguishes one prompt from another; the common part has 1
+    prompt_length: float = (
+        0.2  # length of the part that differs between prompts; the common part has length 1
+    )
     modality_cosine: float = 0.32  # between image mean and text mean
     image_mean: float = 0.8
     axis_noise: float = 0.05
@@ -54,7 +56,7 @@ class Geometry:
 
 
 def simplex(m: int) -> Floats:
-    """Place unit vectors (m, m-1) at equal angles; for m = 2 they are -1 and +1.
+    """Return m unit vectors (m, m-1) at equal angles; for m = 2 they are -1 and +1.
 
     Examples
     --------
@@ -62,7 +64,7 @@ def simplex(m: int) -> Floats:
     [[-1.0], [1.0]]
     """
     vectors = np.zeros((m, m - 1))
-    for j in range(m - 1):  # Helmert contrasts: column j tells value j+1 from all before it
+    for j in range(m - 1):  # Helmert contrasts: column j separates value j+1 from all before it
         vectors[: j + 1, j] = -1.0 / np.sqrt((j + 1) * (j + 2))
         vectors[j + 1, j] = np.sqrt((j + 1) / (j + 2))
     unit: Floats = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
@@ -120,7 +122,7 @@ class Space:
     def _species(self, n_target: int) -> Floats:
         g = self.geometry
         centres = self.rng.standard_normal((n_target, g.n_species, g.species_axes))
-        # Zero mean inside each class: sub-clusters then help a kernel and leave the linear evidence alone.
+        # Zero mean inside each class: sub-clusters then help a kernel and do not change the linear evidence.
         centres -= centres.mean(axis=1, keepdims=True)
         centres *= g.species / np.sqrt(np.mean(centres**2))
         return centres.astype(np.float32)
@@ -148,13 +150,14 @@ class Space:
 
         Returns
         -------
-        ndarray of shape (n, p), float32
+        X : ndarray of shape (n, p), float32
+            Rows of unit length.
 
         Notes
         -----
         Inside each cell (class × first attribute) the noise on the target and sensitive axes is a Latin
-        hypercube sample: every row is a fair draw, but a cell of nine rows has easy and hard ones in due
-        proportion. Accuracies of small cells therefore vary less between seeds than independent rows would.
+        hypercube sample: each row has the right distribution, and even a cell of nine rows covers it evenly.
+        Accuracies of small cells therefore vary less between seeds than those of independent rows would.
         """
         g, unit = self.geometry, np.float32(self.geometry.axis_noise)
         x = rng.standard_normal((len(s[0]), self.width), dtype=np.float32)
@@ -188,26 +191,27 @@ class Space:
         offsets: Sequence[float] | None = None,
         rng: np.random.Generator | None = None,
     ) -> Floats:
-        """Prompt embeddings around the text mean, of unit length.
+        """Draw prompt embeddings around the text mean, of unit length.
 
         Parameters
         ----------
         directions : ndarray of shape (m, p)
-            What each prompt says, on the unrotated axes; see `direction`.
+            Direction of each prompt on the unrotated axes; see `direction`.
         offsets : sequence of m floats, optional
-            Constant advantage of each prompt over all images, in the units of `Geometry.target`.
+            Constant added to the score of each prompt for all images, in the units of `Geometry.target`.
         rng : numpy.random.Generator, optional
-            Source of the prompts' noise; the space's own unless given.
+            Source of the noise of the prompts; by default the generator of the space.
 
         Returns
         -------
-        ndarray of shape (m, p), float32
+        text : ndarray of shape (m, p), float32
+            Rows of unit length.
         """
         g, m = self.geometry, len(directions)
         noise = np.zeros((m, self.width))
         source = self.rng if rng is None else rng
         noise[:, self.bulk] = source.standard_normal((m, self.bulk.stop - self.bulk.start))
-        # Exactly equal lengths: what differs between prompts must be what they say, not how long they are.
+        # Exactly equal lengths: prompts must differ in direction only.
         noise *= g.prompt_noise / np.linalg.norm(noise, axis=1, keepdims=True)
         t = g.prompt_length * (directions.astype(np.float64) + noise)
         t[:, 0] += g.modality_cosine
@@ -219,7 +223,7 @@ class Space:
         return unit
 
     def direction(self, target: Floats | None, leaks: Sequence[Floats | None]) -> Floats:
-        """Lay what one prompt says about the target and about each attribute on the axes (p,)."""
+        """Return the unrotated vector (p,) of a prompt with these parts on the target and the sensitive axes."""
         d = np.zeros(self.width, dtype=np.float32)
         if target is not None:
             d[self.target] = target
@@ -229,11 +233,11 @@ class Space:
         return d
 
     def class_texts(self) -> Floats:
-        """One prompt per class (c, p), each leaking toward the sensitive value that it is tied to."""
-        directions, offsets = self._class_says(self.geometry.leak, self.geometry.offset)
+        """Draw one prompt per class (c, p), each leaking toward the sensitive value that it is correlated with."""
+        directions, offsets = self._class_directions(self.geometry.leak, self.geometry.offset)
         return self.texts(directions, offsets)
 
-    def _class_says(self, leak: float, offset: float) -> tuple[Floats, list[float]]:
+    def _class_directions(self, leak: float, offset: float) -> tuple[Floats, list[float]]:
         codes = self.sensitive_codes[0]
         rest: list[Floats | None] = [None] * (len(self.sensitive) - 1)
         rows = [
@@ -243,23 +247,23 @@ class Space:
         return np.stack(rows), [offset] + [0.0] * (len(rows) - 1)
 
     def reworded(self, rng: np.random.Generator) -> Floats:
-        """Class prompts (c, p) in other words: other noise, and another leak and offset around the space's own."""
+        """Draw another wording of the class prompts (c, p): other noise, leak and offset."""
         g = self.geometry
         leak, offset = rng.normal([g.leak, g.offset], REWORDED)
-        return self.texts(*self._class_says(float(leak), float(offset)), rng=rng)
+        return self.texts(*self._class_directions(float(leak), float(offset)), rng=rng)
 
     def sensitive_texts(self, which: int = 0) -> Floats:
-        """One prompt per value of an attribute (|S|, p)."""
+        """Draw one prompt per value of an attribute (|S|, p)."""
         rows = []
         for code in self.sensitive_codes[which]:
-            says: list[Floats | None] = [None] * len(self.sensitive)
-            says[which] = code
-            rows.append(self.direction(None, says))
+            leaks: list[Floats | None] = [None] * len(self.sensitive)
+            leaks[which] = code
+            rows.append(self.direction(None, leaks))
         return self.texts(np.stack(rows))
 
 
 def _stratify(column: Floats, cells: Ints, rng: np.random.Generator) -> None:
-    """Replace normal noise (n,), in place, by one draw from each of m equal quantile strata of a cell's m rows."""
+    """Replace normal noise (n,) in place: the m rows of a cell get one draw from each of m quantile strata."""
     for cell in np.unique(cells):
         rows = np.flatnonzero(cells == cell)
         if len(rows) <= STRATIFIED_ROWS:
@@ -269,5 +273,5 @@ def _stratify(column: Floats, cells: Ints, rng: np.random.Generator) -> None:
 
 def _rotation(width: int, rng: np.random.Generator) -> Floats:
     q, r = np.linalg.qr(rng.standard_normal((width, width), dtype=np.float32))
-    # Signs from R make the draw uniform over rotations and the same on every LAPACK.
+    # Signs from R make the rotation uniformly distributed and equal for every LAPACK.
     return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Meeting of embeddings and labels: by id, never by position."""
+"""Joining of embeddings and labels by id, never by position."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Array = NDArray[Any]
 
 SHOWN = 5
 HINT_IDS = 20_000
-"""Ids of each side that are looked at to say why nothing matches."""
+"""Ids of each side that are compared to explain why no id matches."""
 _COMPARED = 1 << 16  # rows whose ids are compared at once
 
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """Which label belongs to which embedding.
+    """Result of `join`: the label of each embedding.
 
     Attributes
     ----------
     rows_in_labels : ndarray of shape (n,) of int64
-        For each embedding its row in the labels, -1 where there is none.
+        For each embedding its row in the labels, or -1 if it has none.
     unmatched_embeddings, unmatched_labels : int
-        How many have no partner.
+        Numbers of embeddings without a label and of labels without an embedding.
     first_embeddings, first_labels : tuple of str
-        A few of those, by name.
+        Ids of the first few of these.
     """
 
     rows_in_labels: Ints
@@ -44,18 +44,18 @@ class Join:
 
     @property
     def matched(self) -> int:
-        """How many embeddings have a label."""
+        """Number of embeddings that have a label."""
         return len(self.rows_in_labels) - self.unmatched_embeddings
 
     def lines(self) -> list[str]:
-        """Plain sentences on what met and what did not."""
+        """Return sentences on how many embeddings and labels match, and which do not."""
         out = [f"{self.matched:,} of {len(self.rows_in_labels):,} embeddings have a label."]
-        for count, first, what in (
+        for count, first, fault in (
             (self.unmatched_embeddings, self.first_embeddings, "embeddings have no label"),
             (self.unmatched_labels, self.first_labels, "labels have no embedding"),
         ):
             if count:
-                out.append(f"{count:,} {what}: {', '.join(first)}{', …' if count > len(first) else ''}.")
+                out.append(f"{count:,} {fault}: {', '.join(first)}{', …' if count > len(first) else ''}.")
         return out
 
 
@@ -64,18 +64,20 @@ def join(store_ids: Any, label_ids: Any) -> Join:
 
     Parameters
     ----------
-    store_ids : (n,) ids of the embeddings, str.
-    label_ids : (m,) ids of the labels, str.
+    store_ids : array of str of shape (n,)
+        Ids of the embeddings.
+    label_ids : array of str of shape (m,)
+        Ids of the labels.
 
     Returns
     -------
     Join
-        O((n + m) log(n + m)) time; 40 bytes per id beside the ids themselves.
+        O((n + m) log(n + m)) time; 40 bytes per id in addition to the ids.
 
     Raises
     ------
     JoinError
-        An id is given twice on one side, or nothing matches.
+        An id occurs twice on one side, or no id matches.
 
     Examples
     --------
@@ -85,17 +87,17 @@ def join(store_ids: Any, label_ids: Any) -> Join:
     left, right = _text(store_ids, "embeddings"), _text(label_ids, "labels")
     width = max(left.dtype.itemsize, right.dtype.itemsize) // 4
     while True:
-        # Other keys make other collisions: which labels meet does not depend on them.
+        # A collision of hashes is resolved by drawing other keys; the result does not depend on the keys.
         keys = random_keys(width, np.random.default_rng())
         rows = _matched(left, right, keys)
         if rows is not None:
             break
     if not (rows >= 0).any():
-        raise JoinError(_why_nothing(left, right))
+        raise JoinError(_no_match_message(left, right))
     without = np.flatnonzero(rows < 0)
-    met = np.zeros(len(right), dtype=bool)
-    met[rows[rows >= 0]] = True
-    unused = np.flatnonzero(~met)
+    used = np.zeros(len(right), dtype=bool)
+    used[rows[rows >= 0]] = True
+    unused = np.flatnonzero(~used)
     return Join(
         rows,
         len(without),
@@ -105,10 +107,10 @@ def join(store_ids: Any, label_ids: Any) -> Join:
     )
 
 
-def _text(ids: Any, what: str) -> NDArray[np.str_]:
+def _text(ids: Any, side: str) -> NDArray[np.str_]:
     if ids is None:
         raise JoinError(
-            f"the {what} have no ids: rows are joined by id, never by position; name an id column"
+            f"the {side} have no ids: rows are joined by id, never by position; name an id column"
         )
     array = np.asarray(ids)
     if array.dtype.kind in "iu":
@@ -116,40 +118,43 @@ def _text(ids: Any, what: str) -> NDArray[np.str_]:
     if array.dtype.kind == "O" and all(isinstance(name, str) for name in array.ravel()):
         array = array.astype(np.str_)
     if array.ndim != 1 or array.dtype.kind != "U" or not len(array):
-        raise JoinError(f"expected ids of {what} as strings (n,), got {array.dtype} of shape {array.shape}")
+        raise JoinError(f"expected ids of {side} as strings (n,), got {array.dtype} of shape {array.shape}")
     array = array if array.dtype.itemsize else array.astype("<U1")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _matched(left: NDArray[np.str_], right: NDArray[np.str_], keys: Hashes) -> Ints | None:
-    """Row of each left id among the right ones, or None where two different ids share a hash."""
+    """Return the row of each left id among the right ones, or None if two different ids have the same hash."""
     left_order, left_hash = _sorted_unique(left, keys, "embeddings")
     right_order, right_hash = _sorted_unique(right, keys, "labels")
     if left_hash is None or right_hash is None:
         return None
-    place = np.searchsorted(right_hash, left_hash)  # sorted needles: walks through memory in order
+    place = np.searchsorted(right_hash, left_hash)  # both sorted, so memory is read in order
     np.minimum(place, len(right_hash) - 1, out=place)
-    found = np.flatnonzero(right_hash[place] == left_hash)
+    matches = np.flatnonzero(right_hash[place] == left_hash)
     rows = np.full(len(left), -1, dtype=np.int64)
-    rows[left_order[found]] = right_order[place[found]]
+    rows[left_order[matches]] = right_order[place[matches]]
     return rows if _equal(left, right, rows) else None
 
 
 def _equal(left: NDArray[np.str_], right: NDArray[np.str_], rows: Ints) -> bool:
-    """Whether every id equals the one it was matched with; compared as numbers, which is faster than as text."""
+    """Return whether every id equals its match; compared as numbers, which is faster than as text."""
     a, b = text_words(left), text_words(right)
     width = min(a.shape[1], b.shape[1])
     known = np.flatnonzero(rows >= 0)
     for start in range(0, len(known), _COMPARED):
         block = known[start : start + _COMPARED]
-        ours, theirs = a[block], b[rows[block]]
-        same = np.array_equal(ours[:, :width], theirs[:, :width])
-        if not same or ours[:, width:].any() or theirs[:, width:].any():  # the rest of a shorter id is zeros
+        left_words, right_words = a[block], b[rows[block]]
+        same = np.array_equal(left_words[:, :width], right_words[:, :width])
+        if (
+            not same or left_words[:, width:].any() or right_words[:, width:].any()
+        ):  # a shorter id ends in zeros
             return False
     return True
 
 
-def _sorted_unique(ids: NDArray[np.str_], keys: Hashes, what: str) -> tuple[Ints, Hashes | None]:
+def _sorted_unique(ids: NDArray[np.str_], keys: Hashes, side: str) -> tuple[Ints, Hashes | None]:
+    """Return the order that sorts the hashes of ids, and these hashes, or None if different ids share a hash."""
     order, hashes = sort_hashes(hash_rows(text_words(ids), keys))
     twice = np.flatnonzero(hashes[1:] == hashes[:-1])
     if not twice.size:
@@ -160,8 +165,7 @@ def _sorted_unique(ids: NDArray[np.str_], keys: Hashes, what: str) -> tuple[Ints
         shown = ", ".join(map(repr, repeated[:SHOWN].tolist()))
         more = ", …" if repeated.size > SHOWN else ""
         raise JoinError(
-            f"{repeated.size:,} ids of the {what} are given more than once: {shown}{more}; each id must be given "
-            "once, or its row cannot be told"
+            f"{repeated.size:,} ids of the {side} are given more than once: {shown}{more}; give each id once"
         )
     return order, None
 
@@ -174,13 +178,13 @@ _CUTS: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
-def _why_nothing(left: NDArray[np.str_], right: NDArray[np.str_]) -> str:
+def _no_match_message(left: NDArray[np.str_], right: NDArray[np.str_]) -> str:
     message = (
         f"no id of the {len(left):,} embeddings is among the {len(right):,} labels: embeddings have ids such as "
         f"{str(left[0])!r}, labels such as {str(right[0])!r}"
     )
-    some = left[:HINT_IDS].tolist(), right[:HINT_IDS].tolist()
-    for words, cut in _CUTS:
-        if {cut(name) for name in some[0]} & {cut(name) for name in some[1]}:
-            return f"{message}; they would match {words}: change one side so that they do"
+    left_names, right_names = left[:HINT_IDS].tolist(), right[:HINT_IDS].tolist()
+    for change, cut in _CUTS:
+        if {cut(name) for name in left_names} & {cut(name) for name in right_names}:
+            return f"{message}; they would match {change}: change the ids of one side"
     return f"{message}; check that both are of the same images and that the id column is the right one"

@@ -1,4 +1,4 @@
-"""Labels from a table: one row per id, categories as codes."""
+"""Reading of labels from a table with one row per id; categories become integer codes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fairerclip.errors import JoinError, LabelError
 
 MISSING = -1
 MAX_CATEGORIES = 10_000
-"""More distinct values than this and a column is an id or a quantity, not a category."""
+"""Most distinct values of a category; a column with more holds ids or quantities."""
 _BLOCK = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A categorical column: codes (n,), -1 where missing, and the names that they stand for."""
+    """A categorical column: codes (n,), -1 where the value is missing, and the names of the codes."""
 
     name: str
     codes: Ints
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Ids (n,) and the categorical columns that were asked for."""
+    """Ids (n,) and the requested categorical columns."""
 
     ids: NDArray[np.str_]
     columns: dict[str, Column]
@@ -55,10 +55,10 @@ def read_labels(
     id_column : str
         Column of ids, present in every row.
     columns : sequence of str
-        Columns of text or integers; an empty field is missing (-1). Names are in sorted order, numbers in
-        the order of numbers.
+        Columns of text or integers; an empty field is missing (-1). Names are sorted as text, or as numbers
+        if all of them are numbers.
     allow_constant : sequence of str
-        Columns that may have one value only, such as that of the splits.
+        Columns that may have one value only, such as the split column.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def read_labels(
     JoinError
         The file cannot be read, or has no such column.
     LabelError
-        A column has one value only, or so many that it is no category.
+        A column has one value only, or more than 10,000.
 
     Examples
     --------
@@ -85,29 +85,16 @@ def read_labels(
     """
     file = Path(path)
     wanted = [id_column, *(name for name in columns if name != id_column)]
-    if file.suffix.lower() == ".parquet":
-        _check_columns(open_parquet(file, JoinError).schema_arrow.names, wanted, file)
-        batches = text_batches(file, wanted, JoinError)
-    elif file.suffix.lower() in (".csv", ".tsv"):
-        batches = _csv_batches(file, wanted)
-    else:
-        raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
+    batches, limit = _batches(file, wanted)
     encoders = {name: _Encoder(name, file) for name in columns}
-    limit = unpacked_limit(file) if file.suffix.lower() == ".parquet" else None
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
-        names = by_name[id_column]
-        blank = next((i for i, name in enumerate(names) if not name), None)
-        if blank is not None:
-            raise JoinError(
-                f"{file}: expected an id in every row of {id_column!r}, row {row + blank} has none"
-            )
-        ids.add([str(name) for name in names])
+        ids.add(_no_blank(by_name[id_column], f"{file}: expected an id in every row of {id_column!r}", row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
-        row += len(names)
+        row += len(by_name[id_column])
     if not row:
         raise JoinError(f"{file}: expected rows after the header, found none")
     return LabelTable(
@@ -116,8 +103,27 @@ def read_labels(
     )
 
 
+def _no_blank(ids: Sequence[str | None], expected: str, first: int) -> list[str]:
+    """Return the ids of a block whose first row has this number; raise if one is empty."""
+    blank = next((row for row, name in enumerate(ids, first) if not name), None)
+    if blank is not None:
+        raise JoinError(f"{expected}, row {blank} has none")
+    return [str(name) for name in ids]
+
+
+def _batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
+    """Return the columns of a file in blocks, and the most characters of ids that it may hold, if limited."""
+    ending = file.suffix.lower()
+    if ending == ".parquet":
+        _check_columns(open_parquet(file, JoinError).schema_arrow.names, wanted, file)
+        return text_batches(file, wanted, JoinError), unpacked_limit(file)
+    if ending in (".csv", ".tsv"):
+        return _csv_batches(file, wanted), None
+    raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
+
+
 class _Encoder:
-    """Codes of one column in the order in which values are met, put in order at the end."""
+    """Codes of one column, given in the order in which values occur and sorted by name at the end."""
 
     def __init__(self, name: str, file: Path) -> None:
         self._name, self._file = name, file
@@ -132,15 +138,15 @@ class _Encoder:
         self._parts.append(part)
         if len(codes) > MAX_CATEGORIES:
             raise LabelError(
-                f"{self._file}: column {self._name!r} has more than {MAX_CATEGORIES:,} distinct values; a label is a "
-                "category: bin a quantity first"
+                f"{self._file}: column {self._name!r} has more than {MAX_CATEGORIES:,} distinct values; labels are "
+                "categories: divide a quantity into bins first"
             )
 
     def finalise(self, allow_constant: bool) -> Column:
         if len(self._codes) < (1 if allow_constant else 2):
             came = f"the value {next(iter(self._codes))!r} only" if self._codes else "missing values only"
             raise LabelError(
-                f"{self._file}: column {self._name!r} has {came}; a label needs at least two values to tell apart"
+                f"{self._file}: column {self._name!r} has {came}; a label needs at least two values"
             )
         names = sorted(self._codes, key=_order(self._codes))
         rank = np.empty(len(names) + 1, dtype=np.int64)
@@ -183,9 +189,7 @@ def _check_columns(header: Sequence[str], wanted: Sequence[str], file: Path) -> 
         if name not in header:
             near = nearest(name, header)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            shown = ", ".join(f"{column:.60}" for column in header[:50])
-            raise JoinError(f"{file}: no column {name!r}{hint} It has: {shown or 'no columns'}")
+            names = ", ".join(f"{column:.60}" for column in header[:50])
+            raise JoinError(f"{file}: no column {name!r}{hint} It has: {names or 'no columns'}")
         if list(header).count(name) > 1:
-            raise JoinError(
-                f"{file}: expected column {name!r} once, it is there {list(header).count(name)} times"
-            )
+            raise JoinError(f"{file}: expected column {name!r} once, got it {list(header).count(name)} times")

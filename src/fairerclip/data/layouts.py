@@ -1,4 +1,4 @@
-"""The layouts that `open_store` knows: single files, clip-retrieval, shards, and our own."""
+"""Layouts of embeddings that `open_store` reads: single files, clip-retrieval, shards, and fairerclip stores."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MANIFEST_KEYS = {"format", "format_version", "provenance", "width", "dtype", "co
 ENDINGS = (".npy", ".npz", ".parquet", ".safetensors")
 CLIP_RETRIEVAL = {"image": "img_emb", "text": "text_emb"}
 NAMES = ("embeddings", "image_embeddings", "X")
-"""Names under which a file of several arrays may hold its embeddings; any name will do for a single matrix."""
+"""Names of the array of embeddings in a file of several arrays; a single matrix may have any name."""
 _JSON_LINES, _JSON_LINE = 1024, 14 * MAX_CHARACTERS  # lines read at once, and the most characters of one
 DATACOMP = re.compile(r"(b32|l14)_(img|txt)")
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What the caller of `open_store` wants."""
+    """Request of the caller of `open_store`."""
 
     modality: str = "image"
     key: str | None = None
@@ -47,7 +47,7 @@ class Ask:
 
 
 def find_parts(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
-    """The parts of whatever is at a path, and its provenance where the layout says."""
+    """Return the parts of the store at a path, and its provenance if the layout records it."""
     if path.is_file():
         return [file_part(path, ask)], None
     if not path.is_dir():
@@ -60,7 +60,7 @@ def find_parts(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None
 
 
 def file_part(file: Path, ask: Ask) -> StorePart:
-    """One file as a part, by its ending."""
+    """Return the part that a file holds; its ending gives the format."""
     kinds: dict[str, Callable[[Path, Ask], StorePart]] = {
         ".npy": _npy,
         ".npz": _npz,
@@ -111,9 +111,9 @@ def _npz_ids(member: Member) -> Array:
 def _choose(file: Path, members: dict[str, Member], ask: Ask) -> str:
     matrices = [name for name, m in members.items() if len(m.shape) == 2 and m.dtype.kind == "f"]
     named = [name for name in NAMES if name in members]
-    found = [ask.key] if ask.key is not None else named[:1] or matrices
-    if len(found) == 1 and found[0] in members:
-        return found[0]
+    candidates = [ask.key] if ask.key is not None else named[:1] or matrices
+    if len(candidates) == 1 and candidates[0] in members:
+        return candidates[0]
     datacomp = [name for name in matrices if DATACOMP.fullmatch(name)]
     example = f'key="{(datacomp or matrices or ["NAME"])[0]}"'
     raise StoreError(
@@ -127,13 +127,13 @@ def _safetensors(file: Path, ask: Ask) -> StorePart:
     matrices = [
         n for n, t in tensors.items() if len(t.shape) == 2 and t.kind in ("F16", "BF16", "F32", "F64")
     ]
-    found = [ask.key] if ask.key is not None else [n for n in NAMES if n in matrices][:1] or matrices
-    if len(found) != 1 or found[0] not in tensors:
-        shown = ", ".join(f"{n} {t.kind} {t.shape}" for n, t in tensors.items()) or "nothing"
+    candidates = [ask.key] if ask.key is not None else [n for n in NAMES if n in matrices][:1] or matrices
+    if len(candidates) != 1 or candidates[0] not in tensors:
+        listed = ", ".join(f"{n} {t.kind} {t.shape}" for n, t in tensors.items()) or "nothing"
         raise StoreError(
-            f"{file}: expected one matrix of floats, or one called {NAMES[0]!r}; found {shown}; choose one with key="
+            f"{file}: expected one matrix of floats, or one called {NAMES[0]!r}; found {listed}; choose one with key="
         )
-    tensor = tensors[found[0]]
+    tensor = tensors[candidates[0]]
     names = next((metadata[k] for k in ("ids", "prompts") if k in metadata), None)
     ids = None if names is None else lambda: metadata_texts(names, str(file), StoreError)
     array = tensor.array()
@@ -171,7 +171,7 @@ def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
 
 
 def _partitions(folder: Path, stem: str, ending: str) -> dict[int, Path]:
-    """Files by partition number: names sort differently with and without zero padding."""
+    """Return files by partition number, because names sort differently with and without zero padding."""
     found: dict[int, Path] = {}
     if folder.is_dir():
         for file in sorted(folder.iterdir()):
@@ -225,7 +225,7 @@ def _shards(path: Path, ask: Ask) -> list[StorePart]:
 
 
 def read_manifest(path: Path) -> tuple[dict[str, Any], Provenance | None]:
-    """``store.json`` of a store folder, checked, and the provenance in it."""
+    """Read and check ``store.json`` of a store folder; return it and the provenance in it."""
     file = path / MANIFEST
     manifest = read_strict_json(file, StoreError)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -271,7 +271,10 @@ def _own(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
 
 
 def own_shards(path: Path) -> list[tuple[Path, Path]]:
-    """Committed shards of a store folder: embeddings and ids; ids alone are not committed yet."""
+    """Return the committed shards of a store folder, as files of embeddings and of ids.
+
+    A file of ids without its embeddings is not committed yet.
+    """
     shards = []
     for file in sorted((path / SHARDS).glob("[0-9]*.npy")):
         ids = file.with_name(f"{file.stem}.ids.txt")
@@ -282,7 +285,7 @@ def own_shards(path: Path) -> list[tuple[Path, Path]]:
 
 
 def read_id_file(file: Path, rows: int) -> Array:
-    """Ids (n,) of one shard of so many rows: a JSON string per line."""
+    """Read the ids (n,) of a shard of n rows: one JSON string per line."""
     ids, count = TextColumn(str(file), "an id", StoreError), 0
     for values in json_lines(file):
         count += len(values)
@@ -293,7 +296,7 @@ def read_id_file(file: Path, rows: int) -> Array:
 
 
 def json_lines(file: Path) -> Iterator[list[Any]]:
-    """Values of a file with one on each line, block by block; a last line that was cut short is left out."""
+    """Yield the values of a file with one JSON value per line, in blocks; an incomplete last line is left out."""
     lines = text_lines(file, StoreError, limit=_JSON_LINE)
     while block := list(itertools.islice(lines, _JSON_LINES)):
         if not block[-1].endswith("\n"):

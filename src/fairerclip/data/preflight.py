@@ -1,4 +1,4 @@
-"""What embeddings look like before anything is computed from them."""
+"""Checks of embeddings before anything is computed from them."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Preflight:
-    """The findings of `preflight`.
+    """Result of `preflight`.
 
     Attributes
     ----------
     rows, width : int
         Shape of the store.
     dtype_on_disk : str
-        What the files hold.
+        Types of the numbers in the files.
     norm_min, norm_median, norm_max : float
-        Lengths of the finite rows as they are on disk; NaN where there is no such row.
+        Lengths of the finite rows as they are on disk; NaN if there is no finite row.
     unit_rows : bool
-        Every length is within 1e-3 of one.
+        Whether every length is within 1e-3 of one.
     non_finite_rows, zero_rows, duplicate_rows, repeated_ids : int
         Rows with NaN or infinity, rows of zeros, rows that equal an earlier one bit by bit, and ids that equal
         an earlier one.
     first_non_finite, first_zero, first_duplicate : tuple of int
-        Numbers of the first few such rows.
+        Row numbers of the first few of these.
     has_ids : bool
-        Rows can be told by id.
+        Whether rows have ids.
     text_rows : int or None
-        Number of texts compared with.
+        Number of texts.
     modality_gap, modality_cosine : float or None
-        Distance and cosine between the mean image and the mean text, of rows brought to unit length.
+        Distance and cosine between the mean image and the mean text, of rows scaled to unit length.
     provenance, text_provenance : Provenance or None
-        None is unknown.
+        Model that made the embeddings; None if unknown.
     """
 
     rows: int
@@ -74,24 +74,24 @@ class Preflight:
         return self.non_finite_rows == 0 and self.zero_rows == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; NaN becomes None."""
+        """Return plain values for JSON; NaN becomes None."""
         values = asdict(self)
         return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items()}
 
     def lines(self) -> list[str]:
-        """Plain sentences."""
+        """Return the result as sentences."""
         out = [
             f"{self.rows:,} rows of width {self.width}, {self.dtype_on_disk} on disk.",
             f"Unit rows: {'yes' if self.unit_rows else 'no'} (lengths {self.norm_min:.4g} to {self.norm_max:.4g}, "
             f"median {self.norm_median:.4g}).",
         ]
-        for count, first, what in (
+        for count, first, fault in (
             (self.non_finite_rows, self.first_non_finite, "hold NaN or infinity"),
             (self.zero_rows, self.first_zero, "are all zero"),
             (self.duplicate_rows, self.first_duplicate, "equal an earlier row"),
         ):
             where = f" (first: {', '.join(map(str, first))})" if count else ""
-            out.append(f"{count:,} rows {what}{where}.")
+            out.append(f"{count:,} rows {fault}{where}.")
         out.append(
             f"{self.repeated_ids:,} ids are repeated."
             if self.has_ids
@@ -102,30 +102,30 @@ class Preflight:
                 f"Modality gap to {self.text_rows:,} texts: distance {self.modality_gap:.3f}, cosine of the means "
                 f"{self.modality_cosine:.3f}."
             )
-            out.append(f"Texts come from {self.text_provenance or 'a model that is unknown'}.")
-        out.append(f"Images come from {self.provenance or 'a model that is unknown'}.")
+            out.append(f"Texts come from {self.text_provenance or 'an unknown model'}.")
+        out.append(f"Images come from {self.provenance or 'an unknown model'}.")
         return out
 
 
 def preflight(store: Any, text: Any = None) -> Preflight:
-    r"""Look at embeddings before they are used.
+    r"""Check embeddings before they are used: lengths, damaged rows, duplicates, and the modality gap.
 
     Parameters
     ----------
-    store : EmbeddingStore, or array (n, p)
+    store : EmbeddingStore, or array of shape (n, p)
         Read once, by blocks; rows that may be duplicates are read again.
-    text : EmbeddingStore, array (m, p), or None
-        Prompt embeddings to measure the modality gap to.
+    text : EmbeddingStore, array of shape (m, p), or None
+        Prompt embeddings to which the modality gap is measured.
 
     Returns
     -------
     Preflight
-        O(n·p) time; one block and 28 bytes per row of memory, and the ids where there are any.
+        O(n·p) time; memory for one block, 28 bytes per row, and the ids if there are any.
 
     Raises
     ------
     ShapeError
-        Texts are not as wide as images.
+        Texts and images have different widths.
     ProvenanceError
         Texts come from another model.
 
@@ -140,10 +140,8 @@ def preflight(store: Any, text: Any = None) -> Preflight:
     norms, sums, hashes = _pass(images)
     bad, zero = np.flatnonzero(~np.isfinite(norms)), np.flatnonzero(norms == 0)
     finite = norms[np.isfinite(norms)]
-    low, middle, high = (
-        (float(finite.min()), float(np.median(finite)), float(finite.max())) if finite.size else (np.nan,) * 3
-    )
-    twice = _duplicates(images, hashes)
+    low, middle, high = _range(finite)
+    repeated = _duplicates(images, hashes)
     gap, cosine = (None, None) if texts is None else _gap(sums, _pass(texts)[1])
     ids = images.ids
     return Preflight(
@@ -158,8 +156,8 @@ def preflight(store: Any, text: Any = None) -> Preflight:
         first_non_finite=tuple(bad[:SHOWN].tolist()),
         zero_rows=len(zero),
         first_zero=tuple(zero[:SHOWN].tolist()),
-        duplicate_rows=len(twice),
-        first_duplicate=tuple(twice[:SHOWN].tolist()),
+        duplicate_rows=len(repeated),
+        first_duplicate=tuple(repeated[:SHOWN].tolist()),
         has_ids=ids is not None,
         repeated_ids=0 if ids is None else _repeated(ids),
         provenance=images.provenance,
@@ -168,6 +166,13 @@ def preflight(store: Any, text: Any = None) -> Preflight:
         modality_cosine=cosine,
         text_provenance=None if texts is None else texts.provenance,
     )
+
+
+def _range(norms: F64) -> tuple[float, float, float]:
+    """Return the smallest, the median and the largest length; NaN if there is none."""
+    if not norms.size:
+        return np.nan, np.nan, np.nan
+    return float(norms.min()), float(np.median(norms)), float(norms.max())
 
 
 def _texts(text: Any, images: EmbeddingStore) -> EmbeddingStore | None:
@@ -185,7 +190,7 @@ def _texts(text: Any, images: EmbeddingStore) -> EmbeddingStore | None:
 
 
 def _pass(store: EmbeddingStore) -> tuple[F64, tuple[F64, int], NDArray[np.uint64]]:
-    """Lengths (n,), the sum of unit rows with their number, and a hash of each row's bits."""
+    """Return lengths (n,), the sum of the rows scaled to unit length with their number, and a hash of each row."""
     n, p = store.shape
     norms, hashes = np.empty(n), np.empty(n, dtype=np.uint64)
     total, counted = np.zeros(p), 0
@@ -196,30 +201,30 @@ def _pass(store: EmbeddingStore) -> tuple[F64, tuple[F64, int], NDArray[np.uint6
             rows = np.array(store.raw(block), dtype=np.float32)
             norms[block] = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         hashes[block] = hash_rows(rows.view(np.uint32), keys)
-        good = np.isfinite(norms[block]) & (norms[block] > 0)
-        total += (1.0 / norms[block][good]) @ rows[good]
-        counted += int(good.sum())
+        has_direction = np.isfinite(norms[block]) & (norms[block] > 0)
+        total += (1.0 / norms[block][has_direction]) @ rows[has_direction]
+        counted += int(has_direction.sum())
     return norms, (total, counted), hashes
 
 
 def _duplicates(store: EmbeddingStore, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Numbers of the rows that equal an earlier one: of equal hash, and then of equal bits."""
+    """Return the numbers of rows that equal an earlier row, first by hash and then bit by bit."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     same = np.flatnonzero(ordered[1:] == ordered[:-1])
-    found = []
+    duplicates = []
     for start in range(0, len(same), BLOCK_ROWS):
         earlier, later = (order[same[start : start + BLOCK_ROWS] + shift] for shift in (0, 1))
         a, b = (np.ascontiguousarray(store[rows]).view(np.uint32) for rows in (earlier, later))
-        found.append(later[(a == b).all(axis=1)])
-    return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+        duplicates.append(later[(a == b).all(axis=1)])
+    return np.sort(np.concatenate(duplicates)) if duplicates else np.empty(0, dtype=np.int64)
 
 
 def _repeated(ids: NDArray[Any]) -> int:
     words = text_words(ids)
-    first = hash_rows(words, random_keys(words.shape[1], np.random.default_rng()))
-    order = np.argsort(first, kind="stable")
-    same = np.flatnonzero(first[order][1:] == first[order][:-1])
+    hashes = hash_rows(words, random_keys(words.shape[1], np.random.default_rng()))
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     return int(np.sum(ids[order[same]] == ids[order[same + 1]]))
 
 

@@ -1,4 +1,4 @@
-"""Where embeddings come from: the model, its weights and what was done to the images before it."""
+"""Provenance of embeddings: the model, its weights and the preprocessing of the images."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fairerclip.errors import ProvenanceError
 
 @dataclass(frozen=True)
 class Provenance:
-    """The record that makes two sets of embeddings comparable, or not.
+    """Record of how embeddings were computed, to decide whether two sets of them are comparable.
 
     Attributes
     ----------
     model : str
         Architecture, such as ``"ViT-L-14"``.
     weights : str or None
-        Digest (sha256) or tag of the weights; None where unknown.
+        Digest (sha256) or tag of the weights; None if unknown.
     preprocessing : str
         Short canonical description, such as ``"resize 224 bicubic, crop 224, mean/std CLIP"``.
     library : str
         Library and version that computed them.
     normalised : bool
-        Rows have unit length.
+        Whether rows have unit length.
     width : int
         Width p of a row.
 
@@ -63,12 +63,12 @@ class Provenance:
         return f"{self.model} (weights {self.weights or 'unknown'}, width {self.width})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> Provenance:
-        """Read what `to_dict` gave; missing and unknown keys are errors."""
+        """Return the provenance that `to_dict` wrote; raise on missing and unknown keys."""
         if not isinstance(values, Mapping):
             raise ProvenanceError(f"provenance: expected a mapping, got {type(values).__name__}")
         known = [f.name for f in fields(cls)]
@@ -83,12 +83,12 @@ class Provenance:
 
 
 def check_same_model(image: Provenance | None, text: Provenance | None) -> None:
-    """Refuse images and texts of different models; where either is unknown there is nothing to compare.
+    """Raise if images and texts come from different models; an unknown provenance passes.
 
     Raises
     ------
     ProvenanceError
-        Model, width, or weights that are known on both sides differ.
+        Model or width differ, or the weights do and are known on both sides.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The same task with its rows dealt anew: how much of a figure is the luck of one split."""
+"""Random redistribution of the rows of a task over its splits, to measure how much results depend on the split."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fairerclip.errors import ParameterError
 
 
 def resplit(task: Task, seed: int, *, sensitive: Sequence[str] | None = None) -> Task:
-    """Swap rows between the splits of a task, but only with rows of the same class and sensitive values.
+    """Permute the rows of a task over its splits, inside each cell of class and sensitive values.
 
-    Every split keeps its number of rows in every cell, so what makes the training split hard (a class tied to a
-    sensitive value, say) stays as it is; pooling all rows would undo it. Unknown labels are cells of their own.
+    Every split keeps its number of rows in every cell, so a correlation of class and sensitive value in the training
+    split stays as it is; a permutation of all rows would remove it. Unknown labels are cells of their own.
 
     Parameters
     ----------
     task : Task
         With two splits or more.
     seed : int
-        The same seed deals the same rows.
+        Seed of the permutation.
     sensitive : sequence of str, optional
-        The attributes whose values make the cells; all of them unless given.
+        Attributes whose values define the cells; by default all.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def resplit(task: Task, seed: int, *, sensitive: Sequence[str] | None = None) ->
     True
     """
     if len(task.splits) < 2:
-        raise ParameterError(f"{task.name} has one split only: there is nothing to swap rows with")
+        raise ParameterError(f"expected a task with two splits or more, {task.name} has one")
     for name in sensitive or ():
         task.sensitive_attribute(name)
     names = list(task.sensitive) if sensitive is None else list(sensitive)
@@ -46,25 +46,25 @@ def resplit(task: Task, seed: int, *, sensitive: Sequence[str] | None = None) ->
         np.concatenate([_cells(split, names) for split in task.splits.values()]), axis=0, return_inverse=True
     )[1].reshape(-1)
     rng = np.random.default_rng(seed)
-    dealt = np.arange(len(cells))
+    order = np.arange(len(cells))
     for cell in range(int(cells.max()) + 1):
         rows = np.flatnonzero(cells == cell)
-        dealt[rows] = rng.permutation(rows)
-    return replace(task, splits=_take(task, dealt), extra={})  # row numbers kept in extra would be wrong now
+        order[rows] = rng.permutation(rows)
+    return replace(task, splits=_take(task, order), extra={})  # row numbers in extra would be wrong now
 
 
 def _cells(split: Split, names: Sequence[str]) -> Ints:
-    """Codes (n, 1 + a) of the class and of each attribute; -1 where there is no label."""
+    """Return the codes (n, 1 + a) of the class and of each attribute; -1 where there is no label."""
     return np.column_stack([_known(split, column) for column in (split.y, *map(split.s.get, names))])
 
 
 def _known(split: Split, column: Ints | None) -> Ints:
-    """A column of labels as it is, or -1 for every row of a split that has none."""
+    """Return a column of labels, or -1 for every row of a split that has no such column."""
     return np.full(len(split), -1, dtype=np.int64) if column is None else column
 
 
-def _take(task: Task, dealt: Ints) -> dict[str, Split]:
-    """Splits of the old sizes, with the same kinds of label, and the rows that were dealt to them."""
+def _take(task: Task, order: Ints) -> dict[str, Split]:
+    """Return splits of the old sizes and with the same columns, filled with all rows in the given order."""
     old = list(task.splits.values())
     X = np.concatenate([split.X for split in old])
     y = np.concatenate([_known(split, split.y) for split in old])
@@ -72,7 +72,7 @@ def _take(task: Task, dealt: Ints) -> dict[str, Split]:
     ids = _joined([split.ids for split in old])
     out, start = {}, 0
     for name, split in task.splits.items():
-        rows = dealt[start : start + len(split)]
+        rows = order[start : start + len(split)]
         out[name] = Split(
             X[rows],
             None if split.y is None else y[rows],
@@ -84,6 +84,6 @@ def _take(task: Task, dealt: Ints) -> dict[str, Split]:
 
 
 def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """One array of all splits; None unless every split has it."""
-    there = [part for part in parts if part is not None]
-    return np.concatenate(there) if len(there) == len(parts) else None
+    """Concatenate the arrays of all splits; return None unless every split has one."""
+    given = [part for part in parts if part is not None]
+    return np.concatenate(given) if len(given) == len(parts) else None

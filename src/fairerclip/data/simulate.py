@@ -1,8 +1,8 @@
-"""The embedded default: seeded tasks that look like CLIP embeddings of the paper's data sets.
+"""Simulated tasks that resemble CLIP embeddings of the paper's data sets.
 
-Counts are those of the real data sets; the rows are drawn (see `geometry`) and are of nobody. Strengths are
-chosen so that zero-shot prediction, a plain probe and the sensitive attribute read from its prompts err about
-as they do with real embeddings. Figures on these tasks reproduce no published number.
+Row counts are those of the real data sets; the rows are random (see `geometry`) and show no real person. Strengths
+are chosen so that zero-shot prediction, a plain probe, and prediction of the sensitive attribute from its prompts
+have about the error rates of real embeddings. Results on these tasks reproduce no published number.
 """
 
 import os
@@ -21,7 +21,7 @@ from fairerclip.errors import ParameterError
 Counts = Mapping[tuple[int, int], float]  # (class, sensitive value) -> rows
 
 WIDTH = 512
-MIN_CELL = 4  # rows that a cell keeps at small scale, so that every group can be measured
+MIN_CELL = 4  # smallest number of rows of a cell at small scale, so that every group can be measured
 
 BIRDS = ("landbird", "waterbird")
 BIRD_PROMPTS = tuple(f"This is a picture of a {bird}." for bird in BIRDS)
@@ -69,7 +69,7 @@ CELEBA = Geometry(target=1.12, hidden=0.0, sensitive=1.7, leak=-0.18, offset=0.5
 CHEEKBONE = Geometry(target=0.75, hidden=0.2, sensitive=1.7, leak=-0.08, evidence_gap=0.1)
 MULTICLASS = Geometry(target=2.5, hidden=0.0, sensitive=2.4, leak=0.38, offset=0.5, prompt_noise=0.3)
 GALLERY = Geometry(sensitive=1.7)
-# How far each adjective leaks: toward male (negative: female), and toward one race.
+# Leak of each adjective toward male (negative: female), and the race toward which it leaks.
 ADJECTIVE_LEAKS = (
     *((-0.15, 0), (0.25, 5), (0.2, 2), (0.15, 1), (-0.35, 6)),
     *((0.25, 4), (-0.15, 2), (0.35, 1), (-0.3, 3), (0.3, 5)),
@@ -78,7 +78,7 @@ ADJECTIVE_RACE_LEAK = 0.4
 
 
 def waterbirds(seed: int = 0, width: int = WIDTH, scale: float = 1.0) -> Task:
-    """Birds and backgrounds, tied 95:5 in train and not in the world: a spurious correlation.
+    """Draw birds on backgrounds: 95 % agree in train, half do in val and test (a spurious correlation).
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def waterbirds(seed: int = 0, width: int = WIDTH, scale: float = 1.0) -> Task:
     width : int
         Width p of the embeddings.
     scale : float
-        Share of the rows; each of the four groups keeps at least `MIN_CELL`.
+        Share of the rows of the real data set; each of the four groups has at least `MIN_CELL`.
 
     Returns
     -------
@@ -106,18 +106,19 @@ def waterbirds(seed: int = 0, width: int = WIDTH, scale: float = 1.0) -> Task:
 
 
 def celeba(seed: int = 0, scale: float = 0.05, width: int = WIDTH) -> Task:
-    """Hair colour and sex: blond men are rare in train and in the world.
+    """Draw faces with hair colour and sex: blond men are rare in every split.
 
     Parameters
     ----------
-    seed, width
+    seed, width : int
         As for `waterbirds`.
     scale : float
-        Share of CelebA's 162,770 / 19,867 / 19,962 rows. At the default there are 9 blond men in test.
+        Share of CelebA's 162,770 / 19,867 / 19,962 rows. By default there are 9 blond men in test.
 
     Returns
     -------
     Task
+        8138 / 994 / 998 rows at the default scale.
 
     Examples
     --------
@@ -131,18 +132,21 @@ def celeba(seed: int = 0, scale: float = 0.05, width: int = WIDTH) -> Task:
 
 
 def cheekbones(seed: int = 0, scale: float = 0.05, width: int = WIDTH) -> Task:
-    """High cheekbones and sex: dependent in every split, so that the dependence is intrinsic.
+    """Draw faces with high or low cheekbones and sex, which depend on each other in every split.
 
-    The embedding also tells cheekbones better for women than for men.
+    The embedding also gives more evidence of the cheekbones for women than for men.
 
     Parameters
     ----------
-    seed, scale, width
+    seed, width : int
+        As for `celeba`.
+    scale : float
         As for `celeba`.
 
     Returns
     -------
     Task
+        As many rows as for `celeba`, but for rounding.
 
     Examples
     --------
@@ -171,11 +175,13 @@ def multiclass(
     scale: float = 1.0,
     width: int = WIDTH,
 ) -> Task:
-    """Several objects in several styles: each object is tied to one style in train, and to none elsewhere.
+    """Draw several objects in several styles: each object is correlated with one style in train only.
 
     Parameters
     ----------
-    seed, scale, width
+    seed, width : int
+        As for `waterbirds`.
+    scale : float
         As for `waterbirds`.
     n_classes, n_sensitive : int
         Numbers of objects and of styles, at least two each.
@@ -185,6 +191,7 @@ def multiclass(
     Returns
     -------
     Task
+        3000 / 1200 / 3000 rows at scale 1.
 
     Examples
     --------
@@ -208,11 +215,13 @@ def multiclass(
 
 
 def gallery(seed: int = 0, scale: float = 1.0, width: int = WIDTH) -> Task:
-    """Portraits without labels, for retrieval by ten adjectives whose prompts leak sex and race.
+    """Draw portraits without class labels, for retrieval by ten adjectives whose prompts leak sex and race.
 
     Parameters
     ----------
-    seed, scale, width
+    seed, width : int
+        As for `waterbirds`.
+    scale : float
         As for `waterbirds`.
 
     Returns
@@ -278,13 +287,13 @@ def simulate(name: str, *, seed: int = 0, scale: float | None = None, width: int
     Parameters
     ----------
     name : {"waterbirds", "celeba", "cheekbones", "multiclass", "gallery"}
-        Which one.
+        Name of the task.
     seed : int
         Equal seeds give equal tasks.
     scale : float, optional
-        Share of the rows; None is the task's own default, 1 except for the two of CelebA's size (0.05).
+        Share of the rows; by default 0.05 for ``celeba`` and ``cheekbones``, and 1 for the others.
     width : int, optional
-        Width p of the embeddings; None is 512.
+        Width p of the embeddings; by default 512.
 
     Returns
     -------
@@ -294,7 +303,7 @@ def simulate(name: str, *, seed: int = 0, scale: float | None = None, width: int
     Raises
     ------
     ParameterError
-        The name is none of these, or a number is out of range.
+        The name is not one of these, or a number is out of range.
 
     Examples
     --------
@@ -308,11 +317,11 @@ def simulate(name: str, *, seed: int = 0, scale: float | None = None, width: int
 
 
 LONGEST_SEED = 20
-"""Digits of a seed: Python refuses to read numbers of thousands."""
+"""Most digits of a seed: Python refuses to parse numbers of thousands of digits."""
 
 
 def open_task(source: str | os.PathLike[str]) -> Task:
-    """A task file, or a simulated task named ``simulated:NAME`` or ``simulated:NAME@SEED``.
+    """Read a task file, or draw a simulated task given as ``simulated:NAME`` or ``simulated:NAME@SEED``.
 
     Examples
     --------
@@ -336,20 +345,22 @@ def _rng(name: str, seed: int, scale: float) -> np.random.Generator:
     check_range("seed", seed)
     if not (0 < scale < np.inf):
         raise ParameterError(f"scale must be a positive number, got {scale!r}")
-    return np.random.default_rng([seed, *name.encode()])  # the name: tasks of one seed share no rotation
+    return np.random.default_rng(
+        [seed, *name.encode()]
+    )  # with the name, so that tasks have different rotations
 
 
 def _wordings(
     name: str, seed: int, scale: float, reworded: Callable[[np.random.Generator], Floats]
 ) -> Variants:
-    """The class prompts in other words, drawn apart from everything else: no image or prompt depends on them."""
+    """Draw other wordings of the class prompts, with a generator of their own: no image or prompt depends on them."""
     rng = _rng(f"{name} wordings", seed, scale)
     text = np.stack([reworded(rng) for _ in range(WORDINGS)])
     return Variants(text, tuple(WORDING.format(i + 1) for i in range(WORDINGS)))
 
 
 def _rows(counts: Counts, scale: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Classes and sensitive values (n,) with exact counts, in random order."""
+    """Return classes and sensitive values (n,) with exact counts, in random order."""
     sizes = [0 if n == 0 else max(MIN_CELL, round(n * scale)) for n in counts.values()]
     cells = np.repeat(np.array(list(counts), dtype=np.int64), sizes, axis=0)  # (n, 2)
     cells = cells[rng.permutation(len(cells))]

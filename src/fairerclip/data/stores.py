@@ -1,7 +1,7 @@
-"""`EmbeddingStore`: embeddings on disk in the layouts people have, read by blocks and by id.
+"""`EmbeddingStore`: embeddings on disk in common layouts, read by blocks and with ids.
 
-A store is a list of parts laid end to end. StoredRows come as float32 whatever the files hold, and nothing is read
-before it is asked for.
+A store is a sequence of parts. Rows are returned as float32 whatever type the files hold, and they are read only
+when they are used.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
 UNIT_TOLERANCE = 1e-3
-"""A row this near to unit length was normalised before it was rounded: float16 moves norms by up to 1e-4."""
+"""Distance from unit length up to which a row is taken for a unit row that was rounded; float16 rounding changes
+lengths by up to 1e-4."""
 
 
 class StoredRows(Protocol):
-    """What a part is read from."""
+    """Source from which the rows of a part are read."""
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows start to stop (m, p), as on disk."""
+        """Return rows start to stop (m, p), as on disk."""
 
     def take(self, rows: Ints) -> Array:
-        """Rows (m, p) of sorted numbers, as on disk."""
+        """Return rows (m, p) by sorted row numbers, as on disk."""
 
 
 class StorePart:
-    """Consecutive rows of a store: where they come from, how many, how wide, and their ids."""
+    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
 
     def __init__(
         self,
@@ -52,33 +53,33 @@ class StorePart:
 
 
 class ArrayRows:
-    """Rows of an array or memory map, which is opened when rows are asked for."""
+    """Rows of an array or memory map, which is opened when rows are read."""
 
     def __init__(self, array: Callable[[], Array]) -> None:
         self._array = array
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows start to stop (m, p), as on disk."""
+        """Return rows start to stop (m, p), as on disk."""
         return self._array()[start:stop]
 
     def take(self, rows: Ints) -> Array:
-        """Rows (m, p) of sorted numbers, as on disk."""
+        """Return rows (m, p) by sorted row numbers, as on disk."""
         return self._array()[rows]
 
 
 class EmbeddingStore:
-    """Embeddings (n, p) on disk, with the shape of an array and the memory of a block.
+    """Embeddings (n, p) on disk that are used like an array but read block by block.
 
-    It can be given as ``X`` to `FairerCLIP.fit`, ``predict`` and ``transform``: rows are then streamed.
+    A store can be given as ``X`` to `FairerCLIP.fit`, ``predict`` and ``transform``.
 
     Parameters
     ----------
     parts : sequence of StorePart
-        Laid end to end; `open_store` finds them.
+        Parts in the order of the rows; `open_store` finds them.
     path : str
-        For messages.
+        Name of the store in messages.
     provenance : Provenance or None
-        Where the embeddings come from, if known.
+        Model that made the embeddings, if known.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class EmbeddingStore:
                 )
         if provenance is not None and provenance.width != parts[0].shape[1]:
             raise StoreError(
-                f"{path}: its provenance says width {provenance.width}, the embeddings have {parts[0].shape[1]}"
+                f"{path}: expected width {provenance.width} by its provenance, the embeddings have {parts[0].shape[1]}"
             )
         self.path, self.provenance = path, provenance
         self._parts = list(parts)
@@ -121,7 +122,7 @@ class EmbeddingStore:
     def from_array(
         cls, X: Any, ids: Any = None, *, provenance: Provenance | None = None, path: str = "array"
     ) -> EmbeddingStore:
-        """A store over an array (n, p) or memory map, with ids (n,) or without."""
+        """Return a store over an array (n, p) or memory map, with ids (n,) or without."""
         array = np.asarray(X) if not isinstance(X, np.ndarray) else X
         rows = None if ids is None else np.asarray(ids).astype(np.str_)
         part = array_part(
@@ -137,34 +138,36 @@ class EmbeddingStore:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
-            raise StoreError(f"{self.path}: a store is read from disk and cannot be an array without a copy")
+            raise StoreError(
+                f"{self.path}: a store cannot become an array without a copy; leave out copy=False"
+            )
         rows = self[:]
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
     @property
     def dtype_on_disk(self) -> str:
-        """The types that the files hold, such as ``"float16"``."""
+        """Types of the numbers in the files, such as ``"float16"``."""
         return ", ".join(dict.fromkeys(part.dtype for part in self._parts))
 
     @property
     def has_ids(self) -> bool:
-        """Whether rows have ids, without reading them."""
+        """Whether rows have ids; they are not read for this."""
         return self._parts[0].ids is not None
 
     @property
     def ids(self) -> Array | None:
-        """Ids (n,) of str, read once, or None; row numbers are never taken for ids."""
+        """Ids (n,) of str, read once, or None if the files have none."""
         if self._ids is None and self.has_ids:
             with reading(StoreError):
                 self._ids = np.concatenate([_part_ids(part) for part in self._parts])
         return self._ids
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> Floats:
-        """Rows (m, p) as float32, for a slice or an array of row numbers."""
+        """Return rows (m, p) as float32, for a slice or an array of row numbers."""
         return self._rows(rows, _float32)
 
     def raw(self, rows: slice | Sequence[int] | Array) -> Array:
-        """Rows (m, p) in the widest float type of their files: neither cast nor brought to unit length."""
+        """Return rows (m, p) in the widest float type of their files, without scaling to unit length."""
         return self._rows(rows, _as_stored)
 
     @reading(StoreError)
@@ -186,7 +189,7 @@ class EmbeddingStore:
         return self._take(numbers.astype(np.int64), convert)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[Array, Floats]]:
-        """Yield (ids, or row numbers where there are none; X (m, p) float32), in order."""
+        """Yield (ids, X (m, p) float32) block by block; without ids, row numbers take their place."""
         for start in range(0, len(self), rows):
             stop = min(start + rows, len(self))
             ids = self.ids
@@ -206,10 +209,12 @@ class EmbeddingStore:
         n = len(self)
         outside = (numbers < -n) | (numbers >= n)
         if outside.any():
-            raise ShapeError(f"{self.path}: row {int(numbers[outside][0])} of {n} was asked for")
+            raise ShapeError(
+                f"{self.path}: expected row numbers from {-n} to {n - 1}, got {int(numbers[outside][0])}"
+            )
         numbers = np.where(numbers < 0, numbers + n, numbers)
         order = np.argsort(numbers, kind="stable")
-        ascending = numbers[order]  # a part is visited once, and read in its own order
+        ascending = numbers[order]  # so that each part is read once, from its beginning to its end
         edges = np.searchsorted(ascending, self._starts)
         pieces = [
             convert(part, part.source.take(ascending[low:high] - int(begin)))
@@ -243,8 +248,8 @@ def _as_stored(part: StorePart, rows: Array) -> Array:
 
 
 def _float32(part: StorePart, rows: Array) -> Floats:
-    """Rows as a float32 array of their own; those of 16 bits are brought back to unit length."""
-    with np.errstate(over="ignore"):  # what overflows float32 is reported as not finite by who uses it
+    """Return a float32 copy of rows; unit rows that were stored in 16 bits are scaled to unit length again."""
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, which the callers report
         out = np.array(_as_stored(part, rows), dtype=np.float32, order="C")
     return unit_again(out) if part.dtype in ("float16", "bfloat16") else out
 
@@ -260,7 +265,7 @@ def _part_ids(part: StorePart) -> Array:
 
 
 def unit_again(rows: Floats) -> Floats:
-    """Undo the rounding of unit rows, in place; rows that are not near unit length were never normalised."""
+    """Scale rows near unit length to unit length, in place, to undo rounding; other rows stay as they are."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         near = np.abs(norms - 1.0) <= UNIT_TOLERANCE
@@ -275,7 +280,7 @@ def array_part(
     dtype: np.dtype[Any] | str,
     ids: Callable[[], Array] | None = None,
 ) -> StorePart:
-    """A part over one matrix, refused here unless it is one of floats."""
+    """Return a part over one matrix; raise if it is not a matrix of floats."""
     bfloat = isinstance(dtype, str) and dtype == "bfloat16"
     if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
         raise StoreError(
@@ -295,7 +300,7 @@ def open_store(
     provenance: Provenance | None = None,
     incomplete: bool = False,
 ) -> EmbeddingStore:
-    """Open embeddings in whatever layout they have.
+    """Open embeddings on disk; the layout is recognised from the file or folder.
 
     Parameters
     ----------
@@ -304,25 +309,25 @@ def open_store(
         (``img_emb``, ``text_emb``, ``metadata``); a folder of shards of one kind, also beside parquet files
         of the same names (DataComp); or a store that ``fairerclip embed`` wrote.
     modality : "image" or "text"
-        Which side of a folder that holds both.
+        Embeddings to open in a folder that holds both.
     key : str or None
-        Array, tensor or column to read where a file holds several, such as ``"l14_img"`` of DataComp.
+        Array, tensor or column to read if a file holds several, such as ``"l14_img"`` of DataComp.
     id_column : str or None
-        Parquet column of ids; None takes ``id``, ``image_path``, ``path``, ``key`` or ``uid``.
+        Parquet column of ids; None means the first of ``id``, ``image_path``, ``path``, ``key`` and ``uid``.
     provenance : Provenance or None
-        What you know about the embeddings, for layouts that do not say.
+        Provenance of the embeddings, for layouts that do not record it.
     incomplete : bool
-        Take a store whose embedding has not finished.
+        Accept a store whose embedding has not finished.
 
     Returns
     -------
     EmbeddingStore
-        O(parts) memory; rows are read when asked for.
+        O(parts) memory; rows are read when they are used.
 
     Raises
     ------
     StoreError
-        Nothing that can be read is there; the message names path, expectation and finding.
+        The path holds no readable embeddings; the message says what was expected and what was found.
 
     Examples
     --------
@@ -342,6 +347,6 @@ def open_store(
         parts, own = layouts.find_parts(Path(path), ask)
     except FairerClipError:
         raise
-    except (OSError, ValueError) as error:  # no permission, a NUL in the name
+    except (OSError, ValueError) as error:  # no permission, or the name holds a NUL
         raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
     return EmbeddingStore(parts, path=str(path), provenance=provenance or own)

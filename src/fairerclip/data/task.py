@@ -1,4 +1,4 @@
-"""A task: the embeddings, texts, labels and splits of one experiment, in memory and in one file."""
+"""Tasks: embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Sensitive:
-    """A sensitive attribute: its values' names, prompts and prompt embeddings."""
+    """A sensitive attribute: names, prompts and prompt embeddings of its values."""
 
     name: str
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class Sensitive:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one split. In `y` and in each `s`, -1 is unknown."""
+    """Rows of one split. In `y` and in each `s`, -1 is an unknown label."""
 
     X: Floats  # (n, p)
     y: Ints | None = None  # (n,)
@@ -45,12 +45,12 @@ class Split:
         return len(self.X)
 
     def sensitive(self, name: str | None = None) -> Ints:
-        """Values (n,) of one sensitive attribute; None means the only one.
+        """Return the values (n,) of one sensitive attribute; None means the only one.
 
         Raises
         ------
         ParameterError
-            There is no such attribute here, or None was given and there are several.
+            The split has no such attribute, or None was given and there are several.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Split:
         return self.s[_pick(name, self.s, "this split")]
 
     def take(self, rows: Any) -> "Split":
-        """Some of the rows: an array of row numbers, or a slice.
+        """Return some of the rows, given as an array of row numbers or a slice.
 
         Examples
         --------
@@ -77,7 +77,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The class prompts in other words: embeddings (m, c, p) and the template, or name, of each wording."""
+    """Other wordings of the class prompts: embeddings (m, c, p) and the template, or name, of each wording."""
 
     text: Floats
     templates: tuple[str, ...]
@@ -85,7 +85,7 @@ class Variants:
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences besides the prompts of classes and values: embeddings, words, and the class of each if it has one."""
+    """Sentences for Orth-Proj and Orth-Cali: embeddings, text, and the class of each sentence if it names one."""
 
     text: Floats  # (m, p)
     prompts: tuple[str, ...]
@@ -94,31 +94,32 @@ class Sentences:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Everything one experiment needs.
+    """Data of one experiment: splits with embeddings and labels, and prompt embeddings.
 
     Attributes
     ----------
     name : str
-        For titles and messages.
+        Name in titles and messages.
     splits : dict of str to Split
         Any of ``train``, ``val`` and ``test``.
     text_target : ndarray of shape (c, p) or None
         One prompt embedding per class.
     target_prompts, class_names : tuple of c str
-        The prompts' words, and short names of the classes.
+        Text of the prompts, and short names of the classes.
     sensitive : dict of str to Sensitive
-        By name; the single unnamed attribute is under ``"s"``.
+        Sensitive attributes by name; a single unnamed attribute has the name ``"s"``.
     simulated : bool
-        The embeddings were drawn, not computed from images.
+        Whether the embeddings are random and not computed from images.
     extra : dict of str to ndarray
-        Arrays of the file that have no meaning here, kept as they came.
+        Arrays of the file with unknown names, unchanged.
     variants : Variants or None
-        The class prompts in other words, to see how much the words matter.
+        Other wordings of the class prompts, to measure how much results depend on the wording.
     spurious : Sentences or None
-        Sentences of the sensitive attributes whose span Orth-Proj and Orth-Cali take out of the class prompts.
+        Sentences on the sensitive attributes; Orth-Proj and Orth-Cali project the class prompts onto the orthogonal
+        complement of their span.
     counterfactual : Sentences or None
-        Sentences that name a class together with sensitive values, with the class of each; Orth-Cali brings those of
-        one class together.
+        Sentences that name a class together with sensitive values, with the class of each; Orth-Cali reduces the
+        distances between those of one class.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Task:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, or of target prompts where there are no labels."""
+        """Number of classes, or of target prompts if there are no labels."""
         return len(self.class_names)
 
     @property
@@ -159,7 +160,7 @@ class Task:
         return self.split("test")
 
     def split(self, name: str) -> Split:
-        """Rows of the split of that name; an absent one is a `TaskFileError` that lists those there are."""
+        """Return the split of that name; raise a `TaskFileError` that lists the splits if it is absent."""
         if name not in self.splits:
             raise TaskFileError(f"task {self.name!r} has no split {name!r}; it has {', '.join(self.splits)}")
         return self.splits[name]
@@ -185,7 +186,7 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
         An ``.npz`` or ``.safetensors`` with ``image_train``, ``y_train``, ``s_train``, ``text_target`` and so
         on, or a folder whose ``task.toml`` names its parts.
     limits : Limits
-        What the file may declare.
+        Largest sizes that the file may declare.
 
     Returns
     -------
@@ -195,7 +196,7 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     Raises
     ------
     TaskFileError
-        The file is absent, damaged, or its arrays do not fit each other.
+        The file is absent or damaged, or its arrays are inconsistent.
 
     Examples
     --------
@@ -219,12 +220,12 @@ def save_task(
     Parameters
     ----------
     task : Task
-        What to write; it is checked first, as `load_task` would.
+        Task to write; it is checked first, as in `load_task`.
     path : path-like
         An ``.npz``, a ``.safetensors``, or, without an ending, a folder with ``task.toml``; it appears whole or
         not at all.
     overwrite : bool
-        Replace a file that is there.
+        Replace an existing file.
     compress : bool
         Deflate the arrays of an ``.npz``.
 
@@ -236,9 +237,9 @@ def save_task(
     Raises
     ------
     OutputExistsError
-        The path is taken and `overwrite` is false.
+        The path exists and `overwrite` is false.
     TaskFileError
-        The task's arrays do not fit each other.
+        The arrays of the task are inconsistent.
 
     Examples
     --------
@@ -257,14 +258,14 @@ def save_task(
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 
-def _pick(name: str | None, there: Mapping[str, Any], where: str) -> str:
-    listed = ", ".join(map(repr, there)) or "none"
-    if name is None and len(there) == 1:
-        return next(iter(there))
+def _pick(name: str | None, attributes: Mapping[str, Any], where: str) -> str:
+    listed = ", ".join(map(repr, attributes)) or "none"
+    if name is None and len(attributes) == 1:
+        return next(iter(attributes))
     if name is None:
         raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
-    if name not in there:
-        near = nearest(name, there)
+    if name not in attributes:
+        near = nearest(name, attributes)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}{hint}")
     return name
@@ -281,18 +282,20 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     X = {split: fields.embeddings(arrays[f"image_{split}"], f"{path}: image_{split}") for split in present}
     width = X[present[0]].shape[1]
     for split in present:
-        _check_width(X[split], width, f"{path}: image_{split}", f"image_{present[0]}")
-    _check_orphans(arrays, present, names, path)
+        fields.check_width(X[split], width, f"{path}: image_{split}", f"image_{present[0]}")
+    fields.check_orphans(arrays, present, names, path)
     y_keys = [f"y_{split}" for split in present if f"y_{split}" in arrays]
-    text, prompts, class_names = _texts(arrays, ("text_target", "target_prompts", "class_names"), width, path)
+    text, prompts, class_names = fields.texts(
+        arrays, ("text_target", "target_prompts", "class_names"), width, path
+    )
     if text is None and not y_keys:
         raise TaskFileError(f"{path}: expected text_target or labels y_train, y_val, y_test, got neither")
     y = {key: fields.labels(arrays[key], len(X[key[2:]]), None, f"{path}: {key}") for key in y_keys}
-    class_names = class_names or prompts or _numbered("class", text, y, path)
+    class_names = class_names or prompts or fields.numbered("class", text, y, path)
     for key in y_keys:
         fields.labels(y[key], len(y[key]), len(class_names), f"{path}: {key}")
     sensitive, s = _sensitive(arrays, names, X, width, path)
-    _check_named(class_names, f"{path}: class_names")
+    fields.check_named(class_names, f"{path}: class_names")
     splits = {
         split: Split(
             X[split],
@@ -304,7 +307,7 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     }
     name = fields.scalar(arrays, "name", "U", path) or file.stem
     simulated = bool(fields.scalar(arrays, "simulated", "b", path))
-    others = fields.variants(arrays, len(class_names), width, path)
+    variants = fields.variants(arrays, len(class_names), width, path)
     spurious = fields.sentences(arrays, "spurious", None, width, path)
     counterfactual = fields.sentences(arrays, "counterfactual", len(class_names), width, path)
     return Task(
@@ -316,17 +319,10 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
         sensitive,
         simulated,
         extra,
-        None if others is None else Variants(*others),
+        None if variants is None else Variants(*variants),
         None if spurious is None else Sentences(*spurious),
         None if counterfactual is None else Sentences(*counterfactual),
     )
-
-
-def _check_named(names: tuple[str, ...], where: str) -> None:
-    """Refuse empty names: where labels are names, the empty one stands for an unknown label."""
-    empty = [k for k, name in enumerate(names) if not name]
-    if empty:
-        raise TaskFileError(f"{where}: entry {empty[0]} is empty; give every class and every value a name")
 
 
 def _sensitive(
@@ -338,59 +334,19 @@ def _sensitive(
         keys = tuple(
             part_key(part, name) for part in ("text_sensitive", "sensitive_prompts", "sensitive_names")
         )
-        text, prompts, value_names = _texts(arrays, keys, width, path)
+        text, prompts, value_names = fields.texts(arrays, keys, width, path)
         s = {
             key: fields.labels(arrays[key], len(X[split]), None, f"{path}: {key}")
             for split in X
             if (key := s_key(name, split)) in arrays
         }
         stem = "group" if name == UNNAMED else name
-        value_names = value_names or prompts or _numbered(stem, text, s, path)
+        value_names = value_names or prompts or fields.numbered(stem, text, s, path)
         for key, array in s.items():
             values[key] = fields.labels(array, len(array), len(value_names), f"{path}: {key}")
-        _check_named(value_names, f"{path}: {keys[2]}")
+        fields.check_named(value_names, f"{path}: {keys[2]}")
         attributes[name] = Sensitive(name, value_names, prompts or value_names, text)
     return attributes, values
-
-
-def _texts(
-    arrays: Mapping[str, Array], keys: tuple[str, ...], width: int, path: str
-) -> tuple[Floats | None, tuple[str, ...], tuple[str, ...]]:
-    """Prompt embeddings, prompts and names under three keys; absent ones are None and empty."""
-    text = fields.embeddings(arrays[keys[0]], f"{path}: {keys[0]}") if keys[0] in arrays else None
-    prompts, names = (
-        fields.strings(arrays[key], f"{path}: {key}") if key in arrays else () for key in keys[1:]
-    )
-    if text is not None:
-        _check_width(text, width, f"{path}: {keys[0]}", "the images")
-    counts = {key: len(arrays[key]) for key in keys if key in arrays}
-    if len(set(counts.values())) > 1 or 0 in counts.values():
-        came = ", ".join(f"{count} in {key}" for key, count in counts.items())
-        raise TaskFileError(f"{path}: expected as many prompts, names and texts, at least one, got {came}")
-    return text, prompts, names
-
-
-def _numbered(stem: str, text: Floats | None, labels: Mapping[str, Ints], path: str) -> tuple[str, ...]:
-    count = max((int(a.max()) + 1 for a in labels.values()), default=0) if text is None else len(text)
-    rows = sum(len(a) for a in labels.values())
-    if count == 0:
-        raise TaskFileError(f"{path}: expected a known label, names or texts for {stem!r}, got -1 only")
-    if text is None and count > rows:  # a stray large label must not make millions of names
-        raise TaskFileError(f"{path}: expected labels of {stem!r} below the {rows} rows, got {count - 1}")
-    return tuple(f"{stem} {i}" for i in range(count))
-
-
-def _check_width(rows: Floats, width: int, where: str, other: str) -> None:
-    if rows.shape[1] != width:
-        raise TaskFileError(f"{where}: expected width {width} as {other}, got {rows.shape[1]}")
-
-
-def _check_orphans(arrays: Mapping[str, Array], present: list[str], names: list[str], path: str) -> None:
-    for split in SPLITS:
-        keys = [f"y_{split}", f"ids_{split}", *(s_key(name, split) for name in names)]
-        orphans = [key for key in keys if key in arrays]
-        if split not in present and orphans:
-            raise TaskFileError(f"{path}: expected image_{split} with {', '.join(orphans)}, got none")
 
 
 def _ids(arrays: Mapping[str, Array], split: str, n: int, path: str) -> Array | None:
@@ -400,7 +356,7 @@ def _ids(arrays: Mapping[str, Array], split: str, n: int, path: str) -> Array | 
 
 def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {"name": np.array(task.name), "simulated": np.array(task.simulated)}
-    # Before the splits: the order in which attributes are met is the order in which they are loaded.
+    # Before the splits: attributes are loaded in the order in which their keys first occur.
     for name, attribute in task.sensitive.items():
         arrays[part_key("sensitive_prompts", name)] = np.array(attribute.prompts)
         arrays[part_key("sensitive_names", name)] = np.array(attribute.names)
@@ -426,12 +382,14 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
             arrays |= {f"text_{kind}": sentences.text, f"{kind}_prompts": np.array(sentences.prompts)}
             if sentences.classes is not None:
                 arrays[f"{kind}_classes"] = sentences.classes
-    for key, rows_of in arrays.items():
+    for key, array in arrays.items():
         if key.startswith(("image_", "text_")):
-            arrays[key] = np.asarray(rows_of, dtype=np.float32)
+            arrays[key] = np.asarray(array, dtype=np.float32)
     clash = sorted((fields.known_keys(task.sensitive) | set(arrays)) & set(task.extra))
     if clash:
-        raise TaskFileError(f"{file}: expected extra arrays with names of their own, got {', '.join(clash)}")
+        raise TaskFileError(
+            f"{file}: expected names of extra arrays that the format does not use, got {', '.join(clash)}"
+        )
     return arrays | task.extra
 
 

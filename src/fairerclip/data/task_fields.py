@@ -1,6 +1,6 @@
-"""The fields of a task file: which keys there are, and what each array must look like.
+"""Fields of a task file: their keys, and checks of their arrays.
 
-Nothing here knows of `Task`: these functions take arrays under their keys and raise `TaskFileError`.
+These functions do not use `Task`: they take arrays by key and raise `TaskFileError`.
 """
 
 import re
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 SPLITS = ("train", "val", "test")
 UNNAMED = "s"  # the attribute of s_train, text_sensitive, …
 UNKNOWN = -1
-CLOSE = 0.85  # a key this similar to a known one is taken for a misspelling of it
+CLOSE = 0.85  # similarity to a known key from which an unknown key counts as misspelled
 _SHOWN = 5
 _BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
 MAX_VARIANTS = 1000
@@ -39,7 +39,7 @@ _NAMED_PART = re.compile(rf"({'|'.join(_PER_ATTRIBUTE)})_(.+)")
 
 
 def s_key(attribute: str, split: str) -> str:
-    """Key of a sensitive attribute's values in a split.
+    """Return the key of a sensitive attribute's values in a split.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def s_key(attribute: str, split: str) -> str:
 
 
 def part_key(part: str, attribute: str) -> str:
-    """Key of an attribute's texts, prompts or names.
+    """Return the key of an attribute's texts, prompts or names.
 
     Examples
     --------
@@ -61,28 +61,28 @@ def part_key(part: str, attribute: str) -> str:
 
 
 def attributes(keys: Iterable[str], path: str) -> list[str]:
-    """Names of the sensitive attributes that the keys speak of, in the order of the file."""
+    """Return the names of the sensitive attributes that the keys mention, in the order of the file."""
     unnamed = {s_key(UNNAMED, split) for split in SPLITS} | set(_PER_ATTRIBUTE)
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for key in keys:
         match = _NAMED_S.fullmatch(key)
         part = _NAMED_PART.fullmatch(key)
         name = match[1] if match else part[2] if part else None
         if name == UNNAMED:
             raise TaskFileError(
-                f"{path}: {key!r} names an attribute {UNNAMED!r}, the name of the unnamed one"
+                f"{path}: {key!r} has an attribute called {UNNAMED!r}, which is reserved; choose another name"
             )
         if key in unnamed or name is not None:
-            found[name or UNNAMED] = None
-    if len(found) > MAX_ATTRIBUTES:
+            names[name or UNNAMED] = None
+    if len(names) > MAX_ATTRIBUTES:
         raise TaskFileError(
-            f"{path}: expected at most {MAX_ATTRIBUTES} sensitive attributes, got {len(found)}"
+            f"{path}: expected at most {MAX_ATTRIBUTES} sensitive attributes, got {len(names)}"
         )
-    return list(found)
+    return list(names)
 
 
 def known_keys(names: Iterable[str]) -> set[str]:
-    """Every key that means something, given the attributes' names."""
+    """Return every key of the format, given the names of the attributes."""
     known = {*_SINGLE, *(f"{kind}_{split}" for kind in _PER_SPLIT for split in SPLITS)}
     for name in (UNNAMED, *names):
         known |= {s_key(name, split) for split in SPLITS} | {part_key(part, name) for part in _PER_ATTRIBUTE}
@@ -90,7 +90,7 @@ def known_keys(names: Iterable[str]) -> set[str]:
 
 
 def unknown_keys(keys: Iterable[str], names: Iterable[str], path: str) -> list[str]:
-    """Keys that mean nothing to us; one that looks like a misspelling is an error."""
+    """Return the keys that are not of the format; raise if one looks like a misspelled key of the format."""
     known = known_keys(names)
     unknown = [key for key in keys if key not in known]
     for key in unknown:
@@ -101,27 +101,27 @@ def unknown_keys(keys: Iterable[str], names: Iterable[str], path: str) -> list[s
 
 
 def embeddings(array: Array, where: str) -> Floats:
-    """Check rows (n, p) and bring them to float32; `where` names file and key in messages."""
+    """Check rows (n, p) and return them in float32; `where` names file and key in messages."""
     if array.dtype.kind != "f" or array.ndim != 2:
         raise TaskFileError(f"{where}: expected floats (n, p), got {array.dtype} of shape {array.shape}")
     if 0 in array.shape:
         raise TaskFileError(f"{where}: expected at least one row and one column, got shape {array.shape}")
-    with np.errstate(over="ignore"):  # what overflows float32 is reported as not finite just below
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite and are reported below
         rows: Floats = np.ascontiguousarray(array, dtype=np.float32)
     finite, zero = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
     for start in range(0, len(rows), _BLOCK):
         block = rows[start : start + _BLOCK]
         finite[start : start + _BLOCK] = np.isfinite(block).all(axis=1)
         zero[start : start + _BLOCK] = ~block.any(axis=1)
-    _refuse(where, ~finite, "finite values (in float32)", "NaN or infinity")
-    _refuse(where, zero, "rows with a direction", "zeros only")
+    _raise_if_any(where, ~finite, "finite values (in float32)", "NaN or infinity")
+    _raise_if_any(where, zero, "rows with a direction", "zeros only")
     return rows
 
 
 def variants(
     arrays: Mapping[str, Array], c: int, width: int, path: str
 ) -> tuple[Floats, tuple[str, ...]] | None:
-    """Check other wordings of the class prompts (m, c, p) and what each is called; None where there are none."""
+    """Check other wordings of the class prompts (m, c, p) and their names; return None if there are none."""
     key, names_key = "text_target_variants", "target_templates"
     if key not in arrays:
         if names_key in arrays:
@@ -150,9 +150,9 @@ def variants(
 def sentences(
     arrays: Mapping[str, Array], kind: str, c: int | None, width: int, path: str
 ) -> tuple[Floats, tuple[str, ...], Ints | None] | None:
-    """Check embeddings (m, p) of sentences, their words, and where there are ``c`` classes the class of each.
+    """Check embeddings (m, p) of sentences, their text, and, unless ``c`` is None, the class of each in [0, c).
 
-    None where there are no sentences of this kind, "spurious" or "counterfactual".
+    Return None if there are no sentences of this kind, "spurious" or "counterfactual".
     """
     key, words_key, classes_key = f"text_{kind}", f"{kind}_prompts", f"{kind}_classes"
     parts = [words_key] if c is None else [words_key, classes_key]
@@ -180,12 +180,62 @@ def sentences(
     if classes_key not in arrays:
         raise TaskFileError(f"{path}: expected {classes_key}, the class of each row of {key}, got none")
     classes = labels(arrays[classes_key], m, c, f"{path}: {classes_key}")
-    _refuse(f"{path}: {classes_key}", classes == UNKNOWN, f"a class from 0 to {c - 1}", "-1 (unknown)")
+    _raise_if_any(f"{path}: {classes_key}", classes == UNKNOWN, f"a class from 0 to {c - 1}", "-1 (unknown)")
     return text, words, classes
 
 
+def texts(
+    arrays: Mapping[str, Array], keys: tuple[str, ...], width: int, path: str
+) -> tuple[Floats | None, tuple[str, ...], tuple[str, ...]]:
+    """Return prompt embeddings, prompts and names under three keys; absent ones are None or empty."""
+    text = embeddings(arrays[keys[0]], f"{path}: {keys[0]}") if keys[0] in arrays else None
+    prompts, names = (strings(arrays[key], f"{path}: {key}") if key in arrays else () for key in keys[1:])
+    if text is not None:
+        check_width(text, width, f"{path}: {keys[0]}", "the images")
+    counts = {key: len(arrays[key]) for key in keys if key in arrays}
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        came = ", ".join(f"{count} in {key}" for key, count in counts.items())
+        raise TaskFileError(
+            f"{path}: expected equal numbers of prompts, names and texts, above 0, got {came}"
+        )
+    return text, prompts, names
+
+
+def numbered(stem: str, text: Floats | None, codes: Mapping[str, Ints], path: str) -> tuple[str, ...]:
+    """Return numbered names, one for each prompt embedding, or without these for each label up to the largest."""
+    count = max((int(a.max()) + 1 for a in codes.values()), default=0) if text is None else len(text)
+    rows = sum(len(a) for a in codes.values())
+    if count == 0:
+        raise TaskFileError(f"{path}: expected a known label, names or texts for {stem!r}, got -1 only")
+    if text is None and count > rows:  # one wrong large label must not make millions of names
+        raise TaskFileError(f"{path}: expected labels of {stem!r} below the {rows} rows, got {count - 1}")
+    return tuple(f"{stem} {i}" for i in range(count))
+
+
+def check_named(names: tuple[str, ...], where: str) -> None:
+    """Raise if a name is empty: where labels are names, an empty one means an unknown label."""
+    empty = [k for k, name in enumerate(names) if not name]
+    if empty:
+        raise TaskFileError(f"{where}: entry {empty[0]} is empty; give every class and every value a name")
+
+
+def check_width(rows: Floats, width: int, where: str, other: str) -> None:
+    """Raise if rows (n, p) do not have the width of the ``other`` array."""
+    if rows.shape[1] != width:
+        raise TaskFileError(f"{where}: expected width {width} as {other}, got {rows.shape[1]}")
+
+
+def check_orphans(arrays: Mapping[str, Array], present: list[str], names: list[str], path: str) -> None:
+    """Raise if labels or ids are given for a split that has no embeddings."""
+    for split in SPLITS:
+        keys = [f"y_{split}", f"ids_{split}", *(s_key(name, split) for name in names)]
+        orphans = [key for key in keys if key in arrays]
+        if split not in present and orphans:
+            raise TaskFileError(f"{path}: expected image_{split} with {', '.join(orphans)}, got none")
+
+
 def labels(array: Array, n: int, count: int | None, where: str) -> Ints:
-    """Check integers (n,) in [-1, count) and bring them to int64."""
+    """Check that labels are integers (n,) in [-1, count) and return them as int64."""
     if array.dtype.kind not in "iub" or array.shape != (n,):
         raise TaskFileError(f"{where}: expected {n} integers (n,), got {array.dtype} of shape {array.shape}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
@@ -195,19 +245,19 @@ def labels(array: Array, n: int, count: int | None, where: str) -> Ints:
     if count is not None:
         outside |= values >= count
     top = "" if count is None else f" to {count - 1}"
-    _refuse(where, outside, f"-1 (unknown) or 0{top}", f"{values[outside][:_SHOWN].tolist()}")
+    _raise_if_any(where, outside, f"-1 (unknown) or 0{top}", f"{values[outside][:_SHOWN].tolist()}")
     return values
 
 
 def strings(array: Array, where: str) -> tuple[str, ...]:
-    """Check text (m,) and bring it to str."""
+    """Check text (m,) and return it as str."""
     if array.dtype.kind != "U" or array.ndim != 1:
         raise TaskFileError(f"{where}: expected strings (m,), got {array.dtype} of shape {array.shape}")
     return tuple(str(text) for text in array)
 
 
 def row_ids(array: Array, n: int, where: str) -> Array:
-    """Check one identifier per row (n,): text or integers."""
+    """Check that there is one id per row (n,), as text or integers."""
     if array.dtype.kind not in "Uiu" or array.shape != (n,):
         raise TaskFileError(
             f"{where}: expected {n} strings or integers (n,), got {array.dtype} {array.shape}"
@@ -216,7 +266,7 @@ def row_ids(array: Array, n: int, where: str) -> Array:
 
 
 def scalar(arrays: Mapping[str, Array], key: str, kind: str, path: str) -> Any:
-    """Take one value of the dtype kind, or None where the key is absent."""
+    """Return the single value under a key, of the given dtype kind, or None if the key is absent."""
     if key not in arrays:
         return None
     array = arrays[key]
@@ -227,9 +277,9 @@ def scalar(arrays: Mapping[str, Array], key: str, kind: str, path: str) -> Any:
     return array.item()
 
 
-def _refuse(where: str, bad: NDArray[np.bool_], expected: str, came: str) -> None:
+def _raise_if_any(where: str, bad: NDArray[np.bool_], expected: str, came: str) -> None:
     rows = np.flatnonzero(bad)
     if rows.size:
         more = ", …" if rows.size > _SHOWN else ""
-        shown = ", ".join(map(str, rows[:_SHOWN]))
-        raise TaskFileError(f"{where}: expected {expected}, got {came} in {rows.size} rows: {shown}{more}")
+        first = ", ".join(map(str, rows[:_SHOWN]))
+        raise TaskFileError(f"{where}: expected {expected}, got {came} in {rows.size} rows: {first}{more}")

@@ -1,6 +1,6 @@
-"""The files of a task: ``.npz``, ``.safetensors`` and a folder with ``task.toml``, all as arrays under keys.
+"""Reading and writing of the arrays of a task: ``.npz``, ``.safetensors`` and folders with ``task.toml``.
 
-Only the form is checked here; what the arrays must be is checked in one place, by `load_task`.
+Only the file formats are checked here; `load_task` checks the arrays.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ STRINGS = (
 )
 """Keys of a task that are lists of text in ``task.toml``."""
 TEXTS = ("text_target", "text_spurious", "text_counterfactual")
-"""Keys whose ``task.toml`` names a store of embeddings."""
+"""Keys that give the path of a store of embeddings in ``task.toml``."""
 PLAIN = ("text_target_variants", "counterfactual_classes")
-"""Keys whose ``task.toml`` names an ``.npy``."""
+"""Keys that give the path of an ``.npy`` in ``task.toml``."""
 FORMAT = {"format": "fairerclip-task", "format_version": "1"}
 ORDER = "keys"
-"""Metadata that lists the keys in order: tensors lie widest first, and the order of attributes has a meaning."""
+"""Metadata key of the list of keys in order: tensors are stored widest first, but attributes have an order."""
 
 
 def task_files(paths: Sequence[Path]) -> list[Path]:
-    """Task files as given, and those inside folders that are not tasks themselves, sorted."""
+    """Return the paths of tasks; a folder that is not a task itself is replaced by the sorted tasks in it."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir() and not (path / TOML).is_file():
-            found = sorted(f for f in path.iterdir() if f.suffix in WRITTEN or (f / TOML).is_file())
-            if not found:
+            tasks = sorted(f for f in path.iterdir() if f.suffix in WRITTEN or (f / TOML).is_file())
+            if not tasks:
                 raise TaskFileError(
                     f"{path} holds no task: expected .npz, .safetensors or folders with task.toml"
                 )
-            files += found
+            files += tasks
         else:
             files.append(path)
     return files
 
 
 def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:
-    """Arrays of a task file or folder by key, as they came."""
+    """Read the arrays of a task file or folder by key, unchecked."""
     if path.is_dir():
-        from fairerclip.data.task_folder import read_folder  # needs the stores, which a file does not
+        from fairerclip.data.task_folder import read_folder  # imports the stores, which a file does not need
 
         return read_folder(path)
     if check_suffix(path, "or a folder with task.toml") == ".npz":
@@ -69,7 +69,7 @@ def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], *, overwrite: bool, compress: bool) -> Path:
-    """Write arrays as the ending says, a folder where there is none; it appears whole or not at all."""
+    """Write arrays in the format of the path's ending, or a folder if it has none; it appears whole or not at all."""
     if not path.suffix:
         return _write_folder(path, arrays)
     if check_suffix(path, "to write to") == ".npz":
@@ -80,7 +80,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], *, overwrite: bool, co
 
 
 def check_suffix(path: Path, more: str) -> str:
-    """The ending in lower case, if it is one of a task file."""
+    """Return the ending of a task file in lower case; raise if it is another."""
     suffix = path.suffix.lower()
     if suffix not in WRITTEN:
         raise TaskFileError(
@@ -112,19 +112,19 @@ def _read_tensors(path: Path) -> dict[str, Array]:
 
 
 def _order(metadata: Mapping[str, str], path: Path) -> list[str]:
-    """Keys in the order that the file gives, if it does."""
+    """Return the keys in the order that the metadata give, or an empty list."""
     if ORDER not in metadata:
         return []
     return list(metadata_texts(metadata[ORDER], f"{path}: metadata {ORDER!r}", TaskFileError).ravel())
 
 
 def _write_tensors(path: Path, arrays: Mapping[str, Array], *, overwrite: bool) -> Path:
-    """Numbers as tensors, text as JSON in the metadata."""
+    """Write numbers as tensors, and text as JSON in the metadata."""
     metadata, tensors = {**FORMAT, ORDER: json.dumps(list(arrays))}, {}
     for key, array in arrays.items():
         array = np.asarray(array)
         if key in (*FORMAT, ORDER, "__metadata__"):
-            raise TaskFileError(f"{path}: {key!r} is a word of the format; give the array another name")
+            raise TaskFileError(f"{path}: {key!r} is a reserved name; give the array another name")
         if array.dtype.kind == "U":
             metadata[key] = json.dumps(array.tolist())
         elif array.dtype.kind in "fiub":
@@ -135,14 +135,14 @@ def _write_tensors(path: Path, arrays: Mapping[str, Array], *, overwrite: bool) 
 
 
 def _write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
-    """Write ``task.toml`` and the parts that it names."""
-    if os.path.lexists(path):  # tables of the user's own may be in it
+    """Write ``task.toml`` and the files that it names."""
+    if os.path.lexists(path):  # the folder may hold the user's own files
         raise OutputExistsError(f"{path} exists; choose another name, or remove it first")
     names = fields.attributes(arrays, str(path))
     extra = fields.unknown_keys(arrays, names, str(path))
     if extra:
         raise TaskFileError(
-            f"{path}: a folder has no place for {', '.join(extra)}; write .npz or .safetensors"
+            f"{path}: a task folder cannot hold the extra arrays {', '.join(extra)}; write .npz or .safetensors"
         )
     with atomic_folder(path) as folder:
         lines = [
@@ -159,8 +159,8 @@ def _write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
         text = ("\n".join(lines) + "\n").encode()
         if len(text) > MAX_TOML_BYTES:
             raise TaskFileError(
-                f"{path}: names and prompts take {len(text):,} bytes, {TOML} has room for {MAX_TOML_BYTES:,}; write "
-                ".npz or .safetensors"
+                f"{path}: expected names and prompts of at most {MAX_TOML_BYTES:,} bytes for {TOML}, got "
+                f"{len(text):,}; write .npz or .safetensors"
             )
         (folder / TOML).write_bytes(text)
     return path
@@ -183,8 +183,8 @@ def _split(folder: Path, split: str, names: list[str], arrays: Mapping[str, Arra
     out = [f"store = {_toml(f'{split}.npz')}"]
     if f"y_{split}" in arrays:
         out.append(f"y = {_saved(folder, f'y_{split}', arrays[f'y_{split}'])}")
-    given = [name for name in names if s_key(name, split) in arrays]
-    labels = [f"{_toml(n)} = {_saved(folder, s_key(n, split), arrays[s_key(n, split)])}" for n in given]
+    labelled = [name for name in names if s_key(name, split) in arrays]
+    labels = [f"{_toml(n)} = {_saved(folder, s_key(n, split), arrays[s_key(n, split)])}" for n in labelled]
     return [*out, f"s = {{ {', '.join(labels)} }}"] if labels else out
 
 
@@ -198,5 +198,5 @@ def _strings(array: Array) -> str:
 
 
 def _toml(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for the delete character, which JSON leaves bare."""
+    """Return a TOML basic string: JSON with the delete character escaped, which JSON does not require."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""A task as a folder: ``task.toml`` names its parts, which lie beside it.
+"""Reading of a task folder, whose ``task.toml`` names the files beside it.
 
 ::
 
@@ -6,8 +6,8 @@
     class_names = ["landbird", "waterbird"]      # optional: the order of the classes
     target_prompts = ["a landbird", "a waterbird"]
     text_target = "text.npy"                     # any store
-    text_target_variants = "wordings.npy"        # optional: (m, c, p), the prompts in other words …
-    target_templates = ["a {}", "a photo of a {}"]   # … and what each wording is
+    text_target_variants = "wordings.npy"        # optional: (m, c, p), other wordings of the prompts …
+    target_templates = ["a {}", "a photo of a {}"]   # … and their templates
     text_spurious = "spurious.npy"               # optional, for Orth-Proj and Orth-Cali: any store …
     spurious_prompts = ["a photo of a forest"]   # … and its sentences
     text_counterfactual = "counterfactual.npy"   # optional, for Orth-Cali: sentences that name class and value,
@@ -34,7 +34,7 @@
     split_values = { train = "0", val = "1", test = "2" }   # where they are not called train, val and test
     unmatched = "error"                          # or "drop": embeddings without a label
 
-An embedding whose split is empty in the table takes no part.
+An embedding whose split is empty in the table is left out.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ _KEYS: dict[str, set[str]] = {
 
 
 def read_folder(path: Path) -> dict[str, Array]:
-    """Arrays of a task folder by the keys of a task file; anything that cannot be used is a `TaskFileError`."""
+    """Read the arrays of a task folder by the keys of a task file; every fault is a `TaskFileError`."""
     reader = _Folder(path)
     try:
         return reader.arrays()
     except TaskFileError:
         raise
-    except FairerClipError as error:  # of a store, a table or a join: the same cause, seen from the task
+    except FairerClipError as error:  # of a store, a table or a join that task.toml names
         raise TaskFileError(f"{path / TOML}: {error}") from error
 
 
@@ -155,7 +155,7 @@ class _Folder:
             raise TaskFileError(f"{self.where}: expected at most {MAX_ATTRIBUTES} sensitive attributes")
         if ("images" in self.spec) == bool(self.spec.get("splits")):
             raise TaskFileError(
-                f"{self.where}: expected [images], split by a column, or [splits.*]; not both"
+                f"{self.where}: expected either [images], split by a column, or [splits.*], got both or neither"
             )
         unknown = set(self.spec.get("splits", {})) - set(SPLITS)
         if unknown:
@@ -168,7 +168,7 @@ class _Folder:
                 near = nearest(key, _KEYS[section], cutoff=0.6)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TaskFileError(
-                    f"{self.where}: unknown key {key!r} in {title}{hint} It may have {sorted(_KEYS[section])}"
+                    f"{self.where}: unknown key {key!r} in {title}{hint} Known keys: {sorted(_KEYS[section])}"
                 )
 
     def _of(self, entry: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
@@ -205,7 +205,7 @@ class _Folder:
         )
 
     def _name_values(self, table: LabelTable, arrays: dict[str, Array]) -> None:
-        """Names of classes and values: those of ``task.toml``, or else those of the columns."""
+        """Add the names of classes and values that ``task.toml`` does not give, from the columns of the table."""
         pairs = [(self.labels["target"], "class_names", "target_prompts")] if "target" in self.labels else []
         pairs += [
             (name, part_key("sensitive_names", name), part_key("sensitive_prompts", name))
@@ -224,46 +224,46 @@ class _Folder:
                 )
 
     def _codes(self, column: Column, names: Array) -> Ints:
-        """Codes of a column in the order of the names; numbers index the names."""
+        """Return a column as indices of the names; values that are numbers are taken as indices."""
         place = {str(name): i for i, name in enumerate(names)}
         if set(column.names) <= set(place):
-            to = [place[name] for name in column.names]
-        elif all(_is_place(name, len(names)) for name in column.names):
-            to = [int(name) for name in column.names]
+            codes = [place[name] for name in column.names]
+        elif all(_is_index(name, len(names)) for name in column.names):
+            codes = [int(name) for name in column.names]
         else:
             raise TaskFileError(
                 f"{self.where}: column {column.name!r} has the values {', '.join(column.names[:10])}, the names are "
                 f"{', '.join(place)}; they must be the same, or numbers from 0"
             )
-        return np.array([*to, -1], dtype=np.int64)[column.codes]
+        return np.array([*codes, -1], dtype=np.int64)[column.codes]
 
     def _rows(self, store: EmbeddingStore, table: LabelTable) -> Ints:
-        met = join(store.ids, table.ids)
+        joined = join(store.ids, table.ids)
         choice = self.labels.get("unmatched", "error")
         if choice not in ("error", "drop"):
             raise TaskFileError(f"{self.where}: expected unmatched to be 'error' or 'drop', got {choice!r}")
-        if met.unmatched_embeddings and choice == "error":
+        if joined.unmatched_embeddings and choice == "error":
             raise JoinError(
-                f'{" ".join(met.lines())} Give them a label, or set unmatched = "drop" in [labels] to leave these '
+                f'{" ".join(joined.lines())} Give them a label, or set unmatched = "drop" in [labels] to leave these '
                 "embeddings out"
             )
-        return met.rows_in_labels
+        return joined.rows_in_labels
 
     def _fill(
         self, split: str, store: EmbeddingStore, rows: Ints, table: LabelTable, arrays: dict[str, Array]
     ) -> None:
-        """Arrays of one split: the embeddings ``chosen`` by rows ≥ 0, and their labels."""
+        """Add the arrays of one split: the embeddings whose row in the table is not -1, and their labels."""
         chosen = np.flatnonzero(rows >= 0)
         arrays[f"image_{split}"] = store[chosen] if len(chosen) < len(store) else store[:]
         if store.ids is not None:
             arrays[f"ids_{split}"] = store.ids[chosen]
-        at = rows[chosen]
+        label_rows = rows[chosen]
         if "target" in self.labels:
             column = table.columns[self.labels["target"]]
-            arrays[f"y_{split}"] = self._codes(column, arrays["class_names"])[at]
+            arrays[f"y_{split}"] = self._codes(column, arrays["class_names"])[label_rows]
         for name in self.labels.get("sensitive", []):
             names = arrays[part_key("sensitive_names", name)]
-            arrays[s_key(name, split)] = self._codes(table.columns[name], names)[at]
+            arrays[s_key(name, split)] = self._codes(table.columns[name], names)[label_rows]
 
     def _split_by_file(
         self, split: str, store: EmbeddingStore, table: LabelTable | None, arrays: dict[str, Array]
@@ -275,11 +275,11 @@ class _Folder:
             arrays[f"image_{split}"] = store[:]
             if store.ids is not None:
                 arrays[f"ids_{split}"] = store.ids
-        given = {f"y_{split}": entry["y"]} if "y" in entry else {}
-        given |= {
+        label_files = {f"y_{split}": entry["y"]} if "y" in entry else {}
+        label_files |= {
             s_key(name, split): file for name, file in _table_of(entry.get("s", {}), self.where, "s").items()
         }
-        for key, file in given.items():
+        for key, file in label_files.items():
             if key in arrays:
                 raise TaskFileError(f"{self.where}: {key} is given both as an array and in the labels' table")
             arrays[key] = read_npy(inside(self.path, file, self.where))
@@ -292,31 +292,31 @@ class _Folder:
         column = table.columns[self._of(self.labels, "split", str)]
         values = _table_of(self.labels.get("split_values", {}), self.where, "split_values")
         named = {str(value): split for split, value in values.items()} or {split: split for split in SPLITS}
-        _refuse_others(column.names, named, values, self.where, column.name)
+        _check_split_values(column.names, named, values, self.where, column.name)
         rows = self._rows(store, table)
         code = np.where(rows >= 0, column.codes[rows], -1)
         for value, split in named.items():
             if value in column.names:
-                mine = np.where(code == column.names.index(value), rows, -1)
-                if (mine >= 0).any():
-                    self._fill(split, store, mine, table, arrays)
+                in_split = np.where(code == column.names.index(value), rows, -1)
+                if (in_split >= 0).any():
+                    self._fill(split, store, in_split, table, arrays)
 
 
-def _is_place(name: str, count: int) -> bool:
-    """Whether a text is a number below the count; one of thousands of digits is not made one."""
+def _is_index(name: str, count: int) -> bool:
+    """Return whether a text is a whole number below the count; a text of thousands of digits is not parsed."""
     return (
         name.isascii() and name.isdecimal() and len(name.lstrip("0")) <= len(str(count)) and int(name) < count
     )
 
 
-def _refuse_others(
-    found: Sequence[str], named: Collection[str], values: Mapping[str, Any], where: str, column: str
+def _check_split_values(
+    names: Sequence[str], known: Collection[str], values: Mapping[str, Any], where: str, column: str
 ) -> None:
-    strange = [name for name in found if name not in named]
-    if strange or set(values) - set(SPLITS):
+    unknown = [name for name in names if name not in known]
+    if unknown or set(values) - set(SPLITS):
         raise TaskFileError(
-            f"{where}: expected the split column {column!r} to hold {', '.join(named)}, got also {strange[:5]}; say "
-            'what its values mean, as in split_values = { train = "0", test = "2" }'
+            f"{where}: expected the split column {column!r} to hold {', '.join(known)}, got also {unknown[:5]}; "
+            'give the meaning of its values, as in split_values = { train = "0", test = "2" }'
         )
 
 
@@ -327,7 +327,7 @@ def _table_of(value: Any, where: str, title: str) -> Mapping[str, Any]:
 
 
 def inside(folder: Path, name: Any, where: str) -> Path:
-    """The path of a part: relative, below the folder, there, and no symbolic link on the way or in it."""
+    """Return the path of a file that ``task.toml`` names; raise unless it exists inside the folder without links."""
     if not isinstance(name, str) or not name or "\\" in name or ":" in name or "\0" in name:
         raise TaskFileError(f"{where}: expected the relative path of a part, with /, got {name!r:.80}")
     parts = PurePosixPath(name).parts
@@ -335,7 +335,7 @@ def inside(folder: Path, name: Any, where: str) -> Path:
         raise TaskFileError(f"{where}: expected a path inside the folder, got {name!r}")
     if max(len(part.encode("utf-8", "surrogatepass")) for part in parts) > MAX_NAME_BYTES:
         raise TaskFileError(
-            f"{where}: expected the path of a part, got a name that no file can have: {name[:40]!r}…"
+            f"{where}: expected the path of a part, got a name too long for a file: {name[:40]!r}…"
         )
     path = folder
     for part in parts:

@@ -1,8 +1,8 @@
-"""Writing a store so that it can be interrupted at any moment and taken up again.
+"""Writing of a store that can be interrupted at any moment and resumed.
 
-The folder: ``store.json`` (format, provenance, width, whether complete), ``shards/00000.npy`` with
+The folder holds ``store.json`` (format, provenance, width, whether complete), ``shards/00000.npy`` with
 ``shards/00000.ids.txt`` (a JSON string per line), ``skipped.jsonl`` (id and reason) and, if there are
-prompts, ``text.safetensors``. A shard counts once its ``.npy`` is there: that is renamed last.
+prompts, ``text.safetensors``. A shard is committed when its ``.npy`` exists, which is renamed last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.files import atomic_file, is_leftover, reading, sync_folder, writing
+from fairerclip._util.exchange import sync_folder
+from fairerclip._util.files import atomic_file, is_leftover, reading, writing
 from fairerclip.data import layouts as layout
 from fairerclip.data.io.bounded_text import MAX_LINE
 from fairerclip.data.io.npy import map_npy
@@ -31,25 +32,25 @@ SHARD_ROWS = 4096
 Array = NDArray[Any]
 _IDS = re.compile(r"[0-9]+\.ids\.txt")
 _WRITTEN = r"[0-9]+\.(npy|ids\.txt)|store\.json|[A-Za-z0-9_-]+\.safetensors"
-"""Names of what is written into a store."""
+"""Pattern of the names of files in a store."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class StoreWriter:
-    """Write embeddings with their ids; what was committed survives any crash and is never written twice.
+    """Writer of embeddings with their ids; committed rows survive a crash and are not written again.
 
     Parameters
     ----------
     path : path-like
-        Folder; one that holds an interrupted store of the same provenance is taken up again.
+        Folder; an interrupted store of the same provenance in it is resumed.
     width : int
         Width p of a row.
     provenance : Provenance or None
-        Where the embeddings come from.
+        Model that made the embeddings.
     shard_rows : int
-        Rows per shard, and the most that a crash can lose. Memory: shard_rows × p.
+        Rows per shard, and the most rows that a crash can lose. Memory: shard_rows × p.
     dtype : "float32" or "float16"
-        On disk; float16 halves the size and moves a unit row's norm by up to 1e-4.
+        Type on disk; float16 halves the size and changes the length of a unit row by up to 1e-4.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class StoreWriter:
             )
         if provenance is not None and provenance.width != width:
             raise ProvenanceError(
-                f"{self.path}: the rows have width {width}, their provenance says {provenance}"
+                f"{self.path}: expected the width of the provenance, {provenance}, got width {width}"
             )
         self.width, self.provenance, self.dtype, self.shard_rows = width, provenance, dtype, shard_rows
         self.done: set[str] = set()
@@ -104,7 +105,7 @@ class StoreWriter:
         self.close()
 
     def append(self, ids: Sequence[str], X: Any) -> None:
-        """Add rows X (m, p) under ids (m); they are committed when a shard is full, on `close` or `finish`."""
+        """Add rows X (m, p) with ids (m,); they are committed when a shard is full, on `close` or `finish`."""
         ids, rows = [str(name) for name in ids], np.asarray(X)
         if rows.ndim != 2 or rows.shape != (len(ids), self.width) or rows.dtype.kind != "f":
             raise ShapeError(
@@ -120,12 +121,12 @@ class StoreWriter:
             )
         if len(set(ids)) < len(ids) or any(self._known(name) for name in ids):
             seen: set[str] = set()
-            twice = next(
+            repeated = next(
                 name
                 for name in ids
                 if self._known(name) or name in seen or seen.add(name)  # type: ignore[func-returns-value]
             )
-            raise StoreError(f"{self.path}: {twice!r} is in the store already; ids must be given once")
+            raise StoreError(f"{self.path}: {repeated!r} is already in the store; give each id once")
         if any("\0" in name for name in ids):
             raise StoreError(f"{self.path}: expected ids without NUL characters")
         self._reopen()
@@ -135,10 +136,10 @@ class StoreWriter:
         while len(self._ids) >= self.shard_rows:
             self._commit(self.shard_rows)
 
-    def skip(self, id: str, reason: str) -> None:  # noqa: A002 - the word of the file format
-        """Record that an image has no embedding, and why; it will not be asked for again."""
+    def skip(self, id: str, reason: str) -> None:  # noqa: A002 - the key of the file format
+        """Record that an image has no embedding, and the reason; it counts as done when the store is resumed."""
         if self._known(id):
-            raise StoreError(f"{self.path}: {id!r} is in the store already; ids must be given once")
+            raise StoreError(f"{self.path}: {id!r} is already in the store; give each id once")
         self._reopen()
         line = json.dumps({"id": id, "reason": reason}).encode() + b"\n"
         with writing(self.path), (self.path / SKIPPED).open("ab") as handle:
@@ -148,12 +149,12 @@ class StoreWriter:
         self.done.add(id)
 
     def finish(self) -> None:
-        """Commit what remains and mark the store complete."""
+        """Commit the remaining rows and mark the store complete."""
         self._flush()
         self._write_manifest(complete=True)
 
     def close(self) -> None:
-        """Commit what remains and let go of the folder; the store stays incomplete unless `finish` was called."""
+        """Commit the remaining rows and unlock the folder; the store stays incomplete unless `finish` was called."""
         if self._lock is not None:
             try:
                 self._flush()
@@ -162,7 +163,7 @@ class StoreWriter:
                 self._lock = None
 
     def write_text(self, prompts: Sequence[str], T: Any, name: str = "text") -> Path:
-        """Store prompts (m) and their embeddings T (m, p) in ``NAME.safetensors``; an earlier file is replaced."""
+        """Write prompts (m,) and their embeddings T (m, p) to ``NAME.safetensors``; an earlier file is replaced."""
         if not _NAME.fullmatch(name):
             raise StoreError(f"{self.path}: expected a name of letters, digits, - and _, got {name!r}")
         text = np.asarray(T)
@@ -183,8 +184,10 @@ class StoreWriter:
         if self.path.exists() and not self.path.is_dir():
             raise OutputExistsError(f"{self.path} is a file; give the name of a folder")
         if self.path.is_dir() and not manifest.is_file() and not _only_remains(self.path):
-            raise OutputExistsError(f"{self.path} exists and is not a fairerclip store; it is left alone")
-        self._refuse_links()
+            raise OutputExistsError(
+                f"{self.path} exists and is not a fairerclip store, so nothing was written; choose another folder"
+            )
+        self._check_links()
         with writing(self.path):
             (self.path / layout.SHARDS).mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -199,23 +202,27 @@ class StoreWriter:
                 self._lock = None
             raise
 
-    def _refuse_links(self) -> None:
-        """Refuse a store whose parts are links: what is changed here must not be changed elsewhere."""
+    def _check_links(self) -> None:
+        """Raise if a part of the store is a link, so that no file outside the folder is changed."""
         shards = self.path / layout.SHARDS
         parts = [self.path / name for name in (layout.MANIFEST, SKIPPED, LOCK)]
         parts += [shards, *(shards.iterdir() if shards.is_dir() and not shards.is_symlink() else ())]
         link = next((part for part in parts if part.is_symlink()), None)
         if link is not None:
-            raise StoreError(f"{link} is a link; a store that is written to holds files of its own")
+            raise StoreError(
+                f"{link} is a link; a store that is written must hold plain files: copy it in its place"
+            )
 
     def _take_lock(self) -> None:
         self._lock = (self.path / LOCK).open("ab")
         try:
             import fcntl
-        except ImportError:  # not POSIX: two writers at once are the user's care
+        except ImportError:  # not POSIX: the user must see to it that there is one writer only
             return
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # falls with the process, however it ends
+            fcntl.flock(
+                self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB
+            )  # released when the process ends, however it ends
         except OSError:
             self._lock.close()
             self._lock = None
@@ -242,18 +249,18 @@ class StoreWriter:
                 leftover.unlink()
         kept = {ids for _, ids in committed}
         for ids in shards.iterdir():
-            if (
-                _IDS.fullmatch(ids.name) and ids not in kept
-            ):  # its embeddings were never renamed: not committed
+            if _IDS.fullmatch(ids.name) and ids not in kept:  # without embeddings, so not committed
                 ids.unlink()
         for shard, ids in committed:
             rows = map_npy(shard)
             names = layout.read_id_file(ids, len(rows))
             if rows.shape != (len(names), self.width):
-                raise StoreError(f"{shard}: shape {rows.shape}, but {len(names)} ids and width {self.width}")
+                raise StoreError(
+                    f"{shard}: expected shape {(len(names), self.width)} by its ids and width, got {rows.shape}"
+                )
             self.done.update(names.tolist())
             self._next = int(shard.stem) + 1
-        _mend_skipped(self.path / SKIPPED)
+        _repair_skipped(self.path / SKIPPED)
         self.done.update(name for name, _ in skipped)
         self.complete = bool(manifest["complete"])
 
@@ -297,14 +304,14 @@ class StoreWriter:
 
 
 def _only_remains(path: Path) -> bool:
-    """Whether a folder is empty, or was left by a writer that died before its manifest."""
+    """Return whether a folder is empty, or was left by a writer that was killed before it wrote the manifest."""
     shards = path / layout.SHARDS
     names = {f.name for f in path.iterdir() if not f.name.startswith(f".{layout.MANIFEST}.")}
     return names <= {LOCK, layout.SHARDS} and not (shards.is_dir() and any(shards.iterdir()))
 
 
-def _mend_skipped(file: Path) -> None:
-    """Remove the last line of the skipped images if it was cut short."""
+def _repair_skipped(file: Path) -> None:
+    """Remove the last line of the list of skipped images if it is incomplete."""
     if not file.is_file():
         return
     with file.open("rb+") as handle:
@@ -315,7 +322,7 @@ def _mend_skipped(file: Path) -> None:
 
 
 def _skipped_lines(file: Path) -> list[tuple[str, str]]:
-    """Id and reason of each skipped image; a last line that was cut short is left out."""
+    """Return id and reason of each skipped image; an incomplete last line is left out."""
     try:
         file.lstat()
     except FileNotFoundError:
@@ -331,14 +338,14 @@ def _skipped_lines(file: Path) -> list[tuple[str, str]]:
 
 @reading(StoreError)
 def read_skipped(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Images of a store that have no embedding, with the reason."""
+    """Return the images of a store that have no embedding, with the reason."""
     file = Path(path) / SKIPPED
     return _skipped_lines(file)
 
 
 @reading(StoreError)
 def read_text(path: str | os.PathLike[str], name: str = "text") -> tuple[list[str], NDArray[np.float32]]:
-    """Prompts (m) and their embeddings T (m, p) that `StoreWriter.write_text` put into a store folder."""
+    """Read the prompts (m,) and their embeddings T (m, p) that `StoreWriter.write_text` wrote into a store."""
     if not _NAME.fullmatch(name):
         raise StoreError(f"{path}: expected a name of letters, digits, - and _, got {name!r}")
     file = Path(path) / f"{name}.safetensors"

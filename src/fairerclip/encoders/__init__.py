@@ -1,8 +1,8 @@
-"""Images and prompts to embeddings: open_clip, transformers and ONNX behind one protocol.
+"""Encoders of images and prompts: open_clip, transformers and ONNX models with one interface.
 
-`load` opens an `Encoder` from files on this machine; `embed_images` and `embed_prompts` write stores; `export_onnx`
-writes an encoder as an ONNX folder; `Preprocessing` is what happens to an image before the model sees it;
-`ModelChoice` is a model that is not loaded yet. Names are imported when first used.
+`load` opens an `Encoder` from local files; `embed_images` and `embed_prompts` write embeddings to stores;
+`export_onnx` writes an encoder as an ONNX folder; `Preprocessing` prepares an image for a model; `ModelChoice`
+describes a model that is not loaded yet. Names are imported when they are first used.
 """
 
 from fairerclip._util.lazy import lazy
@@ -18,5 +18,5 @@ _HOMES = {
     "model_choices": "choice",
 }
 
-__all__ = [*_HOMES]  # noqa: PLE0604 - kept in one place, in order
+__all__ = [*_HOMES]  # noqa: PLE0604 - the names are listed once, in _HOMES
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""A model as it is asked for: its name and what it takes to load it."""
+"""Choice of a model before it is loaded: its name and the options of `load`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import ParameterError
 
 NOTHING = "-"
-"""Stands for no weights, or no preprocessing, where one of several models needs none."""
+"""Option value for no weights, or no preprocessing, for one of several models."""
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """What `fairerclip.encoders.load` is to be given.
+    """Arguments of `fairerclip.encoders.load` for one model.
 
     Attributes
     ----------
-    name, weights, preprocessing, device, download : those of `fairerclip.encoders.load`.
+    name, weights, preprocessing, device, download : str, bool or None
+        Parameters of `fairerclip.encoders.load`.
     """
 
     name: str
@@ -30,7 +31,7 @@ class ModelChoice:
     download: bool = False
 
     def load(self) -> Encoder:
-        """Open the model."""
+        """Load the model."""
         from fairerclip.encoders.loading import load
 
         return load(
@@ -43,7 +44,7 @@ class ModelChoice:
 
     @property
     def label(self) -> str:
-        """Name and weights for people to read; of a path the last part.
+        """Name and weights for display; of a path, only the last part.
 
         Examples
         --------
@@ -56,7 +57,7 @@ class ModelChoice:
 
     @property
     def file_name(self) -> str:
-        """The label as the name of a file.
+        """Label in a form that is valid as a file name.
 
         Examples
         --------
@@ -64,14 +65,14 @@ class ModelChoice:
         ('ViT-L-14', 'open_clip-ViT-B-32-openai')
         """
         library, _, rest = replace(self, weights=None).label.rpartition(":")
-        if not _kept(rest):
-            raise ParameterError(f"{self.name!r} is not the name of a model")
+        if not _safe(rest):
+            raise ParameterError(f"expected the name of a model, such as ViT-L/14, got {self.name!r}")
         weights = None if self.weights is None else Path(self.weights).name.removesuffix(".safetensors")
-        return "-".join(_kept(part) for part in (library, rest, weights) if part)
+        return "-".join(_safe(part) for part in (library, rest, weights) if part)
 
 
-def _kept(text: str) -> str:
-    """The text with nothing that the name of a file may not have."""
+def _safe(text: str) -> str:
+    """Replace the characters of a text that are not valid in a file name."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text).strip(".-")
 
 
@@ -83,10 +84,10 @@ def model_choices(
     device: str = "cpu",
     download: bool = False,
 ) -> list[ModelChoice]:
-    """Models with the weights and the preprocessing of each.
+    """Return one `ModelChoice` per name, with its weights and preprocessing.
 
-    Weights, and preprocessing, are given for no model or once for each, in the order of the models; ``-`` stands for a
-    model that needs none.
+    Weights and preprocessing are each empty, or hold one entry per model in the order of the models; ``-`` is the
+    entry of a model that needs none.
 
     Raises
     ------
@@ -98,24 +99,25 @@ def model_choices(
     >>> [m.weights for m in model_choices(["ViT-L/14", "open_clip:ViT-B-32"], ["-", "openai"])]
     [None, 'openai']
     """
-    for what, given in (("weights", weights), ("preprocessing", preprocessing)):
-        if given and len(given) != len(names):
+    for option, values in (("weights", weights), ("preprocessing", preprocessing)):
+        if values and len(values) != len(names):
             raise ParameterError(
-                f"--{what} is given {len(given)} times for {len(names)} models: give it once for each --model, in "
+                f"--{option} is given {len(values)} times for {len(names)} models: give it once for each --model, in "
                 f"their order, with {NOTHING} for a model that needs none"
             )
     choices = [
-        ModelChoice(name, _given(weights, k), _given(preprocessing, k), device, download)
+        ModelChoice(name, _entry(weights, k), _entry(preprocessing, k), device, download)
         for k, name in enumerate(names)
     ]
     files = sorted(choice.file_name for choice in choices)
-    twice = sorted({file for file in files if files.count(file) > 1})
-    if twice:
+    repeated = sorted({file for file in files if files.count(file) > 1})
+    if repeated:
         raise ParameterError(
-            f"the models would share a file: {', '.join(twice)}; name each once, or rename folders"
+            f"expected models with different file names, got {', '.join(repeated)} twice; name each model once, or "
+            "rename folders"
         )
     return choices
 
 
-def _given(values: Sequence[str], k: int) -> str | None:
+def _entry(values: Sequence[str], k: int) -> str | None:
     return None if not values or values[k] == NOTHING else values[k]

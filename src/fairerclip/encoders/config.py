@@ -1,8 +1,8 @@
-"""What the configuration of a model may say: each key is known, each value is of a known type and range.
+"""Rules for model configurations: the known keys, with the type and range of each value.
 
-A configuration is data from whoever made the folder, and the libraries behind it do what it says: run the Python
-files it names, fetch the repositories it names, allocate the sizes it names. So nothing reaches a library that is not
-listed here. A key that is neither read nor known to be harmless is an error that names it.
+A configuration comes from an untrusted folder, and the libraries that read it run the Python files, fetch the
+repositories and allocate the sizes that it names. So only the keys listed here are passed to a library. A key that is
+neither used nor known to be harmless is an error that names it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_IMAGE_EDGE = 4096
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be, in words and as a test."""
+    """Requirement on a value: a description for messages, and a test."""
 
     expected: str
     holds: Callable[[Any], bool]
@@ -39,12 +39,12 @@ Rules = Mapping[str, "Rule | Rules"]
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether the value is an integer; true and false are not."""
+    """Return whether the value is an integer; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value is a finite number that fits a float.
+    """Return whether the value is a finite number within the range of floats.
 
     Examples
     --------
@@ -79,8 +79,8 @@ def _list_of(rule: Rule, length: int | None = None) -> Rule:
 
 
 def _matching(pattern: str, words: str) -> Rule:
-    found = re.compile(pattern)
-    return Rule(words, lambda v: isinstance(v, str) and found.fullmatch(v) is not None)
+    compiled = re.compile(pattern)
+    return Rule(words, lambda v: isinstance(v, str) and compiled.fullmatch(v) is not None)
 
 
 def _names(text: str) -> frozenset[str]:
@@ -133,7 +133,7 @@ _TEXT_MODELS = (
     "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract",
     "microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract",
 )
-"""Text models of the hub that published open_clip models name; any other would be built from what it says itself."""
+"""Hub names of the text models that published open_clip models use; others could bring a configuration of their own."""
 
 OPEN_CLIP: Rules = {
     "model_cfg": {
@@ -156,7 +156,7 @@ OPEN_CLIP: Rules = {
             "no_ln_pre": _FLAG,
             "pos_embed_type": _one_of("learnable", "sin_cos_2d"),
             "pool_type": _one_of("tok", "avg", "none"),
-            # No colon and no slash: timm would take what follows local-dir: or hf-hub: for a place to load from.
+            # No colon and no slash: timm would load from the place that follows local-dir: or hf-hub:.
             "timm_model_name": _matching(r"[a-z0-9_]+(\.[a-z0-9_]+)?", "the name of an architecture of timm")
             | _NULL,
             "timm_model_pretrained": _FLAG,
@@ -210,7 +210,7 @@ OPEN_CLIP: Rules = {
         "fill_color": _whole(0, 255) | _list_of(_whole(0, 255), 3),
     },
 }
-"""``open_clip_config.json``."""
+"""Rules of ``open_clip_config.json``."""
 
 _ACTIVATION = _one_of("quick_gelu", "gelu", "gelu_pytorch_tanh", "gelu_new", "gelu_fast", "relu", "silu")
 _TOWER: Rules = {
@@ -252,7 +252,7 @@ TRANSFORMERS: Mapping[str, Rules] = {
         "vision_config": {**_VISION_TOWER, "vision_use_head": _one_of(True)},
     },
 }
-"""``config.json``, by its ``model_type``."""
+"""Rules of ``config.json``, by its ``model_type``."""
 
 TRANSFORMERS_IGNORED = _names(
     """
@@ -268,7 +268,7 @@ TRANSFORMERS_IGNORED = _names(
     decoder_start_token_id
     """
 )
-"""Keys that transformers writes into any ``config.json``, and that say nothing about a CLIP."""
+"""Keys that transformers writes into any ``config.json`` and that have no effect on a CLIP model."""
 
 IMAGE_PROCESSOR: Rules = {
     "do_resize": _FLAG,
@@ -284,7 +284,7 @@ IMAGE_PROCESSOR: Rules = {
     "image_mean": _CHANNELS,
     "image_std": _CHANNELS,
 }
-"""``preprocessor_config.json``."""
+"""Rules of ``preprocessor_config.json``."""
 
 IMAGE_PROCESSOR_IGNORED = _names(
     """
@@ -304,7 +304,7 @@ TOKENIZER_IGNORED = _names(
     truncation_strategy unk_token use_default_system_prompt use_fast vocab_file wordpieces_prefix
     """
 )
-"""Keys of ``tokenizer_config.json`` that ``tokenizer.json`` says itself, or that a CLIP has no use for."""
+"""Keys of ``tokenizer_config.json`` that ``tokenizer.json`` repeats, or that have no effect on a CLIP model."""
 
 _ADDED_TOKEN = Rule(
     "a token", lambda v: isinstance(v, str) or (isinstance(v, dict) and isinstance(v.get("content"), str))
@@ -314,7 +314,7 @@ TOKENIZER: Rules = {
     "sep_token": _ADDED_TOKEN | _NULL,
     "padding_side": _one_of("right"),
 }
-"""``tokenizer_config.json`` and ``special_tokens_map.json``."""
+"""Rules of ``tokenizer_config.json`` and ``special_tokens_map.json``."""
 
 
 def _is_size(value: Any, keys: Collection[str]) -> bool:
@@ -322,25 +322,25 @@ def _is_size(value: Any, keys: Collection[str]) -> bool:
 
 
 def checked(values: Any, rules: Rules, where: str, ignored: Collection[str] = frozenset()) -> dict[str, Any]:
-    """The values of known keys; an unknown key or a value that breaks its rule is an error that names it.
+    """Return the values of known keys; raise, with its name, on an unknown key or a value that breaks its rule.
 
     Parameters
     ----------
     values : object
-        What a JSON file held.
+        Content of a JSON file.
     rules : mapping
-        For each key its rule, or the rules of the object it holds; null stands for an object that is left out.
+        For each key its rule, or the rules of the object under it; null means that the object is left out.
     where : str
-        The file, for messages.
+        Name of the file in messages.
     ignored : collection of str
-        Keys that may be there at any depth and are left out of the result.
+        Keys that may occur at any depth and are left out of the result.
 
     Examples
     --------
     >>> checked({"embed_dim": 512, "auto_map": {}}, {"embed_dim": _WIDTH}, "config.json")
     Traceback (most recent call last):
     ...
-    fairerclip.errors.EncoderError: config.json: unknown key 'auto_map'; a configuration may hold only what is known ...
+    fairerclip.errors.EncoderError: config.json: unknown key 'auto_map'; a configuration may hold only keys that ...
     """
     if not isinstance(values, dict):
         raise EncoderError(f"{where}: expected a JSON object, got {type(values).__name__}")
@@ -348,18 +348,18 @@ def checked(values: Any, rules: Rules, where: str, ignored: Collection[str] = fr
     if unknown:
         raise EncoderError(
             f"{where}: unknown key{'s' * (len(unknown) > 1)} {', '.join(f'{key!r:.60}' for key in unknown[:5])}; a "
-            "configuration may hold only what is known not to lead to code, other files or the network: remove it if "
-            "the model does not need it"
+            "configuration may hold only keys that are known to load no code, no other files and nothing from the "
+            "network: remove it if the model does not need it"
         )
-    found: dict[str, Any] = {}
+    accepted: dict[str, Any] = {}
     for key, value in values.items():
         rule = rules.get(key)
         if rule is None or (value is None and not isinstance(rule, Rule)):
             continue
         if not isinstance(rule, Rule):
-            found[key] = checked(value, rule, f"{where}: {key}", ignored)
+            accepted[key] = checked(value, rule, f"{where}: {key}", ignored)
         elif rule.holds(value):
-            found[key] = value
+            accepted[key] = value
         else:
             raise EncoderError(f"{where}: expected {key} to be {rule.expected}, got {value!r:.120}")
-    return found
+    return accepted

@@ -1,7 +1,7 @@
-"""Images and prompts into an embedding store: decoded ahead of the encoder, resumable at any moment.
+"""Embedding of images and prompts into a store; a run can be interrupted and resumed at any moment.
 
-Threads decode and preprocess while the encoder works: Pillow, numpy and torch let go of the interpreter
-lock, and nothing has to be copied between processes. ``benchmarks/embed.py`` measures what decoding costs.
+Threads decode and preprocess images while the encoder runs: Pillow, numpy and torch release the interpreter
+lock, and nothing is copied between processes. ``benchmarks/embed.py`` measures the cost of decoding.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 
 from fairerclip._util.checks import check_range
 from fairerclip.data.writer import StoreWriter, read_skipped
+from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import (
     OTHER_ENDINGS,
     ImageItem,
     ImageSource,
     ListedImages,
     Refused,
-    open_image,
     open_source,
 )
 from fairerclip.errors import DatasetError, FairerClipError, ImageError, OutputExistsError
@@ -37,31 +37,31 @@ if TYPE_CHECKING:
     from fairerclip.encoders.encoder import Encoder
 
 SHARD_ROWS = 1024
-"""Rows that a killed process can have to compute again."""
+"""Rows per shard, and the most rows that must be computed again after a process was killed."""
 AHEAD = 3
-"""Batches in memory: one in the encoder, the others being prepared."""
+"""Batches in memory: one in the encoder, the others in preparation."""
 Progress = Callable[[int, int | None], None]
 _Prepared = tuple[str, np.ndarray | str]
 
 
 @dataclass(frozen=True)
 class EmbedReport:
-    """What a run of `embed_images` did.
+    """Counts and times of a run of `embed_images`.
 
     Attributes
     ----------
     done : int
-        Images embedded now.
+        Number of images that this run embedded.
     skipped : int
-        Images that could not be, now; the store's ``skipped.jsonl`` lists each with the reason.
+        Number of images that this run could not embed; ``skipped.jsonl`` of the store lists each with the reason.
     already : int
-        Images that an earlier run had embedded or skipped.
+        Number of images that an earlier run had embedded or skipped.
     seconds : float
         Wall time.
     rate : float
         Images embedded per second.
-    not_read : dict
-        How many of the skipped are images of formats that are not read, by the ending of their names.
+    not_read : dict of str to int
+        Number of skipped images in formats that are not supported, by the ending of their names.
     """
 
     done: int
@@ -82,7 +82,7 @@ def embed_images(
     resume: bool = True,
     progress: Progress | None = None,
 ) -> EmbedReport:
-    """Embed images into a store. A run that was killed is taken up where it stopped.
+    """Embed images into a store; a run that was interrupted continues where it stopped.
 
     Parameters
     ----------
@@ -91,23 +91,24 @@ def embed_images(
     encoder : Encoder
         See `fairerclip.encoders.load`.
     output : path
-        Folder of the store. Ids are the source's: relative paths, the table's ids, or the tar's keys.
+        Folder of the store. Ids are those of the source: relative paths, ids of the table, or keys of the tar.
     batch_size : int
-        Images that go through the encoder at once. Memory: 3 × batch_size × 12·H·W bytes.
+        Images per batch of the encoder. Memory: 3 × batch_size × 12·H·W bytes.
     workers : int
         Threads that decode and preprocess.
     resume : bool
-        Add to a store of the same encoder; False refuses an output that exists.
+        Add to an existing store of the same encoder; if False, raise if the output exists.
     progress : callable, optional
-        Called with (images gone through, images in all or None) after each batch.
+        Called after each batch with (images processed, total number of images or None).
 
     Returns
     -------
     EmbedReport
+        Counts and times.
 
     Notes
     -----
-    An image that fails is recorded with the reason and the run goes on; a later run does not try it again.
+    An image that fails is recorded with the reason and the run continues; a later run does not try it again.
     """
     check_range("batch_size", batch_size)
     check_range("workers", workers)
@@ -115,8 +116,9 @@ def embed_images(
         raise OutputExistsError(f"{output} exists; choose another name, or resume it")
     if isinstance(source, str | os.PathLike):
         source = open_source(source)
-    width, provenance = encoder.width, encoder.provenance
-    with StoreWriter(output, width=width, provenance=provenance, shard_rows=SHARD_ROWS) as writer:
+    with StoreWriter(
+        output, width=encoder.width, provenance=encoder.provenance, shard_rows=SHARD_ROWS
+    ) as writer:
         run = _Run(encoder, writer, source.total, progress)
         batches = _batches(run.todo(source), partial(_prepare, encoder), batch_size, workers)
         try:
@@ -124,18 +126,16 @@ def embed_images(
                 run.take(batch)
         finally:
             batches.close()
-        refused = read_skipped(output)
-        if not run.done and refused and len(refused) == len(writer.done):
-            name, reason = refused[0]
-            raise DatasetError(
-                f"none of {len(refused)} images could be embedded; the first, {name}: {reason}"
-            )
+        skipped = read_skipped(output)
+        if not run.done and skipped and len(skipped) == len(writer.done):
+            first = ": ".join(skipped[0])
+            raise DatasetError(f"none of {len(skipped)} images could be embedded; the first, {first}")
         writer.finish()
     return run.report()
 
 
 def embed_prompts(prompt_set: PromptSet, encoder: Encoder, output: str | os.PathLike[str]) -> Path:
-    """Store the embedding of every prompt of a set beside the images; returns the file."""
+    """Write the embeddings of all prompts of a set into a store, and return the file."""
     prompts = prompt_set.all_prompts()
     vectors = encoder.encode_text(prompts)
     with StoreWriter(output, width=encoder.width, provenance=encoder.provenance) as writer:
@@ -144,7 +144,7 @@ def embed_prompts(prompt_set: PromptSet, encoder: Encoder, output: str | os.Path
 
 @dataclass
 class _Run:
-    """The counts of one run, and where its results go."""
+    """Counts of one run, with its encoder and its writer."""
 
     encoder: Encoder
     writer: StoreWriter
@@ -157,7 +157,7 @@ class _Run:
     start: float = field(default_factory=time.perf_counter)
 
     def todo(self, source: ImageSource) -> Iterator[ImageItem]:
-        """Images that no earlier run went through."""
+        """Yield the images that no earlier run has embedded or skipped."""
         earlier = frozenset(self.writer.done)
         for item in source.items(earlier):
             if item.id in earlier:
@@ -170,7 +170,7 @@ class _Run:
                 yield item
 
     def take(self, batch: list[_Prepared]) -> None:
-        """Encode what could be prepared, and store it; record what could not."""
+        """Encode and store the images that could be prepared; record the others as skipped."""
         ids = []
         pixels = []
         for name, result in batch:
@@ -185,7 +185,7 @@ class _Run:
             self.writer.append([name for name, use in zip(ids, usable, strict=True) if use], rows[usable])
             for name, use in zip(ids, usable, strict=True):
                 if not use:
-                    self._skip(name, "the encoder gave a row of zeros, NaN or infinity")
+                    self._skip(name, "the encoder returned a row of zeros, NaN or infinity")
             self.done += int(usable.sum())
         if self.progress is not None:
             self.progress(self.done + self.skipped + self.already, self.total)
@@ -202,13 +202,13 @@ class _Run:
 
 
 def _prepare(encoder: Encoder, item: ImageItem) -> np.ndarray | str:
-    """The image as the encoder wants it, or why it cannot be."""
+    """Return the preprocessed image, or the reason why it cannot be prepared."""
     try:
         return encoder.preprocess(open_image(item.content))
     except ImageError as error:
         return str(error)
     except (OSError, ValueError, ArithmeticError, MemoryError) as error:
-        if isinstance(error, FairerClipError):  # not this image's fault
+        if isinstance(error, FairerClipError):  # not caused by this image
             raise
         return f"it cannot be prepared: {type(error).__name__}: {error}"
 
@@ -219,7 +219,7 @@ def _batches(
     batch_size: int,
     workers: int,
 ) -> Generator[list[_Prepared]]:
-    """Prepared images in order, the next batches being worked on while the caller has one."""
+    """Yield batches of prepared images in order; the next batches are prepared meanwhile."""
     waiting: deque[tuple[str, Future[np.ndarray | str]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="fairerclip-decode")
     try:
@@ -238,6 +238,6 @@ def _result(name: str, future: Future[np.ndarray | str]) -> _Prepared:
 
 
 def embed_dataset(index: DatasetIndex, encoder: Encoder, folder: Path, **options: Any) -> Any:
-    """Embed a dataset's images into a store, under their ids; resumes."""
+    """Embed the images of a data set into a store, with their ids; an interrupted run continues."""
     source = ListedImages([ImageItem(str(i), p) for i, p in zip(index.ids, index.paths(), strict=True)])
     return embed_images(source, encoder, folder, **options)

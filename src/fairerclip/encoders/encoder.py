@@ -1,4 +1,4 @@
-"""What every encoder offers, and what they share."""
+"""Interface of encoders, and the parts that all of them use."""
 
 from __future__ import annotations
 
@@ -15,65 +15,64 @@ if TYPE_CHECKING:
     from fairerclip.encoders.preprocess import Preprocessing
 
 TEXT_BATCH = 128
-"""Prompts that go through a text encoder at once; more only cost memory."""
+"""Prompts per batch of a text encoder; larger batches take more memory and are not faster."""
 
 
 class Encoder(Protocol):
-    """A CLIP-like model: images and prompts become unit vectors of one space.
+    """A CLIP-like model that maps images and prompts to unit vectors of one space.
 
     Attributes
     ----------
     name : str
-        The name it was loaded by.
+        Name by which it was loaded.
     width : int
-        Columns of an embedding, p.
+        Width p of an embedding.
     provenance : Provenance
-        Model, SHA-256 of the weights, preprocessing and library: what must agree for two embeddings to
-        be comparable.
+        Model, SHA-256 of the weights, preprocessing and library; embeddings are comparable if these agree.
     """
 
     @property
     def name(self) -> str:
-        """The name it was loaded by."""
+        """Name by which it was loaded."""
 
     @property
     def width(self) -> int:
-        """Columns of an embedding, p."""
+        """Width p of an embedding."""
 
     @property
     def provenance(self) -> Provenance:
-        """Where embeddings of this encoder come from."""
+        """Provenance of the embeddings of this encoder."""
 
     def preprocess(self, image: Any) -> np.ndarray:
-        """A Pillow image as the model wants it: (3, H, W) float32. Safe to call from several threads."""
+        """Prepare a Pillow image for the model, as (3, H, W) float32. Safe to call from several threads."""
 
     def encode_images(self, pixels: np.ndarray) -> np.ndarray:
-        """Unit rows (b, p) float32 of preprocessed images (b, 3, H, W); a row of length zero stays zero."""
+        """Return unit rows (b, p) float32 of preprocessed images (b, 3, H, W); a zero row stays zero."""
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (m, p) float32 of m prompts."""
+        """Return unit rows (m, p) float32 of m prompts."""
 
 
 class Towers(Protocol):
-    """The two halves of a model, on batches that were checked; rows need not have unit length."""
+    """Image model and text model, for checked batches; rows need not have unit length."""
 
     def image_rows(self, pixels: np.ndarray) -> np.ndarray:
-        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+        """Return rows (b, p) of preprocessed images (b, 3, H, W) float32."""
 
     def text_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Rows (m, p) of token ids (m, context) int64."""
+        """Return rows (m, p) of token ids (m, context) int64."""
 
 
 class Tokenizer(Protocol):
-    """What makes token ids of prompts."""
+    """Conversion of prompts to token ids."""
 
     def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Rows (m, context) int64; a prompt that is too long for the model is an error."""
+        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
 
 
 @dataclass(frozen=True)
 class ClipEncoder:
-    """An `Encoder` of two towers, the tokenizer and the preprocessing that belong to them."""
+    """An `Encoder` made of two towers, a tokenizer and a preprocessing."""
 
     name: str
     towers: Towers
@@ -83,29 +82,29 @@ class ClipEncoder:
 
     @property
     def width(self) -> int:
-        """Columns of an embedding, p."""
+        """Width p of an embedding."""
         return self.provenance.width
 
     def preprocess(self, image: Any) -> np.ndarray:
-        """A Pillow image as (3, H, W) float32."""
+        """Prepare a Pillow image for the model, as (3, H, W) float32."""
         return self.preprocessing.apply(image)
 
     def encode_images(self, pixels: np.ndarray) -> np.ndarray:
-        """Unit rows (b, p) of preprocessed images (b, 3, H, W)."""
+        """Return unit rows (b, p) of preprocessed images (b, 3, H, W)."""
         return unit_float32(self.towers.image_rows(check_pixels(pixels, self.preprocessing.output_size)))
 
     def encode_text(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (m, p) of prompts; one that is too long for the model is an error."""
+        """Return unit rows (m, p) of prompts; raise if one is too long for the model."""
         ids = self.tokenizer.ids(prompt_list(prompts))
         parts = [self.towers.text_rows(ids[i : i + TEXT_BATCH]) for i in range(0, len(ids), TEXT_BATCH)]
         return unit_float32(np.concatenate(parts)) if parts else np.zeros((0, self.width), np.float32)
 
 
 def unit_float32(rows: np.ndarray) -> np.ndarray:
-    """Rows of length one, float32; a row of zeros stays as it is.
+    """Return the rows scaled to unit length in float32; a zero row stays zero.
 
-    Lengths are float32, too: those of `unit_rows`, in float64, would change the last digit of a fifth of all rows, and
-    with it every digest of embeddings that were made before.
+    Lengths are computed in float32: in float64, as in `unit_rows`, the last digit of a fifth of all rows would change,
+    and embeddings would no longer equal those of earlier versions.
     """
     rows = np.asarray(rows, dtype=np.float32)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -113,7 +112,7 @@ def unit_float32(rows: np.ndarray) -> np.ndarray:
 
 
 def check_pixels(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A batch (b, 3, H, W) of float32, or an error that says what came."""
+    """Return a contiguous batch of images; raise unless it is (b, 3, H, W) float32."""
     pixels = np.asarray(pixels)
     if pixels.ndim != 4 or pixels.shape[1:] != (3, *size) or pixels.dtype != np.float32:
         raise ShapeError(
@@ -124,21 +123,21 @@ def check_pixels(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def check_prompts(prompts: Sequence[str], lengths: Sequence[int], context: int) -> None:
-    """Refuse prompts that the model would cut off: what is cut is never read, and nothing would say so."""
+    """Raise if a prompt has more tokens than the model reads, which would otherwise be cut off silently."""
     for prompt, length in zip(prompts, lengths, strict=True):
         if length > context:
             raise EncoderError(
-                f"a prompt has {length} tokens and the model reads {context}: shorten {prompt[:80]!r}…"
+                f"expected prompts of at most {context} tokens, got one of {length}: shorten {prompt[:80]!r}…"
             )
 
 
 def prompt_list(prompts: Sequence[str]) -> list[str]:
-    """The prompts as a list of non-empty strings; a lone string is a mistake, not m letters."""
+    """Return the prompts as a list; raise unless they are a sequence of non-empty strings, not one string."""
     if isinstance(prompts, str) or not all(isinstance(prompt, str) and prompt.strip() for prompt in prompts):
         raise EncoderError(f"encode_text expects a list of non-empty strings; got {prompts!r:.120}")
     return list(prompts)
 
 
 def one_line(error: BaseException) -> str:
-    """What a library said, short enough for a message."""
+    """Return the text of an error on one line, shortened for a message."""
     return " ".join(str(error).split())[:300]

@@ -1,4 +1,4 @@
-"""From a model's name to an encoder, with files of this machine only."""
+"""Loading of an encoder by its name, from local files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAPER_NAMES = {
     "ViT-B/16": "ViT-B-16-quickgelu",
     "ViT-L/14": "ViT-L-14-quickgelu",
 }
-"""The paper's names: OpenAI's weights, which were trained with QuickGELU, in open_clip's architectures."""
+"""open_clip architectures of the paper's names; OpenAI's weights were trained with QuickGELU."""
 
 
 def load(
@@ -28,7 +28,7 @@ def load(
     download: bool = False,
     preprocessing: Preprocessing | Mapping[str, Any] | str | Path | None = None,
 ) -> Encoder:
-    """Open a CLIP-like model. Nothing is fetched unless ``download=True``.
+    """Load a CLIP-like model; nothing is downloaded unless ``download=True``.
 
     Parameters
     ----------
@@ -41,21 +41,22 @@ def load(
         For open_clip: a ``.safetensors`` file, a folder with one and ``open_clip_config.json``, or a
         pretrained tag in the local cache. Default for the paper's names: the tag ``"openai"``.
     device : str
-        Where torch computes; ONNX models run on the CPU.
+        Device of torch; ONNX models run on the CPU.
     download : bool
-        Allow the hub to be asked for what is not on this machine.
+        Allow files that are not on this machine to be downloaded from the Hugging Face hub.
     preprocessing : Preprocessing, mapping, or str, optional
-        Only for weights that do not say it: the settings, a JSON file with them, or the pretrained tag
-        whose preprocessing it is. A model that has its own is given this instead.
+        Settings, a JSON file with them, or the pretrained tag whose preprocessing to use. Needed only for
+        weights that do not come with settings; replaces the settings of the model otherwise.
 
     Returns
     -------
     Encoder
+        The model, ready to use.
 
     Raises
     ------
     EncoderError
-        The name or the weights cannot be used, or the preprocessing cannot be known.
+        The name or the weights cannot be used, or the preprocessing is unknown.
     MissingExtraError
         The library is not installed.
 
@@ -66,36 +67,34 @@ def load(
     ...
     fairerclip.errors.EncoderError: model 'ViT-B-32' is none of RN50, ViT-B/32, ViT-B/16, ViT-L/14, ...
     """
-    library, colon, rest = name.partition(":")
-    if name in PAPER_NAMES:
-        from fairerclip.encoders import open_clip
+    from fairerclip.encoders import onnx, open_clip, transformers
 
-        return open_clip.load(
-            name, PAPER_NAMES[name], weights or "openai", device, download, preprocessing or "openai"
-        )
-    if not colon or not rest or library not in ("open_clip", "transformers", "onnx"):
+    if name in PAPER_NAMES:
+        paper_name, weights, preprocessing = PAPER_NAMES[name], weights or "openai", preprocessing or "openai"
+        return open_clip.load(name, paper_name, weights, device, download, preprocessing)
+    library, place = _library_and_place(name)
+    if library == "open_clip":
+        return open_clip.load(name, place, weights, device, download, preprocessing)
+    if weights is not None:
+        raise EncoderError(f"{library}:FOLDER has its own weights; leave weights={str(weights)!r} out")
+    if library == "onnx":
+        return onnx.load(name, Path(place), device, settings_of(preprocessing))
+    return transformers.load(name, place, device, download, settings_of(preprocessing))
+
+
+def _library_and_place(name: str) -> tuple[str, str]:
+    """Split ``LIBRARY:PLACE``; raise if the name has another form."""
+    library, _, place = name.partition(":")
+    if not place or library not in ("open_clip", "transformers", "onnx"):
         raise EncoderError(
             f"model {name!r} is none of {', '.join(PAPER_NAMES)}, open_clip:ARCHITECTURE, open_clip:FOLDER, "
             "transformers:FOLDER, onnx:FOLDER"
         )
-    if library == "open_clip":
-        from fairerclip.encoders import open_clip
-
-        return open_clip.load(name, rest, weights, device, download, preprocessing)
-    if weights is not None:
-        raise EncoderError(f"{library}:FOLDER names the weights already; leave weights={str(weights)!r} out")
-    settings = settings_of(preprocessing)
-    if library == "onnx":
-        from fairerclip.encoders import onnx
-
-        return onnx.load(name, Path(rest), device, settings)
-    from fairerclip.encoders import transformers
-
-    return transformers.load(name, rest, device, download, settings)
+    return library, place
 
 
 def settings_of(value: Preprocessing | Mapping[str, Any] | str | Path | None) -> Preprocessing | None:
-    """Preprocessing that was passed as settings or as a JSON file."""
+    """Return the preprocessing that was given as settings or as a JSON file."""
     if value is None or isinstance(value, Preprocessing):
         return value
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Encoders through onnxruntime: no torch, weights inline, text from ``tokenizer.json``.
+"""Encoders that onnxruntime runs, without torch.
 
 A folder holds ``image.onnx`` (pixels (b, 3, H, W) float32 → (b, p)), ``text.onnx`` (ids (m, context) int64
-→ (m, p)), ``tokenizer.json`` and ``preprocess.json``; `export_onnx` writes one.
+→ (m, p)), both with their weights inside, ``tokenizer.json`` and ``preprocess.json``; `export_onnx` writes one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SETTINGS = "preprocess.json"
 IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
 FORMAT_VERSION = 1
 MAX_ONNX_BYTES = 2**31 - 1
-"""An ONNX file is one protobuf message and ends here."""
+"""Most bytes of an ONNX file: the size limit of a protobuf message."""
 MAX_FIELDS = 150_000
-"""Nodes, tensors, names, attributes … of one graph: each can take two bytes of a file, and takes some hundred of
-memory. The image tower of ViT-B/32 has fewer than 20,000."""
+"""Most nodes, tensors, names, attributes … of one graph: each can take as little as two bytes in a file, but some
+hundred in memory. The image tower of ViT-B/32 has fewer than 20,000."""
 _RANGES = {
     "format_version": (FORMAT_VERSION, FORMAT_VERSION),
     "width": (1, MAX_WIDTH),
@@ -42,14 +42,14 @@ _RANGES = {
 _KEYS = {*_RANGES, "model", "preprocessing"}
 _MAX_NAME = 200
 _WIDTHS = {1: 8, 5: 4}
-"""Bytes of a field of protobuf by its wire type, where that says it."""
+"""Bytes of a protobuf field by its wire type, for the types of fixed size."""
 _DOMAINS = ("", "ai.onnx")
-"""Operators of ONNX itself. Others are of a library, or, as onnxruntime's own, can read files that the graph names."""
+"""Domains of ONNX's own operators. Others need a library, or can read files that the graph names (onnxruntime's)."""
 
 
 @dataclass(frozen=True)
 class OnnxTowers:
-    """Both towers as graphs that run on the CPU; ``name`` and ``width`` are those of the encoder."""
+    """Image and text tower as ONNX sessions on the CPU; ``name`` and ``width`` are those of the encoder."""
 
     image: Any
     text: Any
@@ -57,17 +57,17 @@ class OnnxTowers:
     width: int
 
     def image_rows(self, pixels: np.ndarray) -> np.ndarray:
-        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+        """Return rows (b, p) of preprocessed images (b, 3, H, W) float32."""
         return self._rows(self.image, pixels)
 
     def text_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Rows (m, p) of token ids (m, context) int64."""
+        """Return rows (m, p) of token ids (m, context) int64."""
         return self._rows(self.text, ids)
 
     def _rows(self, session: Any, values: np.ndarray) -> np.ndarray:
         try:
             rows = np.asarray(session.run(None, {session.get_inputs()[0].name: values})[0], dtype=np.float32)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+        except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no other common base
             raise EncoderError(f"{self.name}: the model cannot be run: {one_line(error)}") from None
         if rows.shape != (len(values), self.width):
             raise EncoderError(
@@ -77,10 +77,10 @@ class OnnxTowers:
 
 
 def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | None) -> ClipEncoder:
-    """Open an ONNX folder; see `fairerclip.encoders.load`."""
+    """Load an ONNX folder; see `fairerclip.encoders.load`."""
     runtime = require("onnxruntime", "onnx", "running an ONNX model")
     if device != "cpu":
-        raise EncoderError(f"ONNX models run on the CPU here; got device={device!r}")
+        raise EncoderError(f"expected device='cpu' for an ONNX model, got device={device!r}")
     absent = [f for f in (IMAGE, TEXT, TOKENIZER, SETTINGS) if not os.path.isfile(member(folder, f))]
     if absent:
         raise EncoderError(
@@ -110,7 +110,7 @@ def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | No
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The ``preprocess.json`` of an ONNX folder, its ``preprocessing`` as a `Preprocessing`."""
+    """Read ``preprocess.json`` of an ONNX folder, with ``preprocessing`` as a `Preprocessing`."""
     values = read_json(path)
     if set(values) != _KEYS or not isinstance(values["preprocessing"], dict):
         raise EncoderError(
@@ -130,26 +130,26 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def open_session(raw: bytes, where: str) -> Any:
-    """A model that runs from memory: no file beside it, no other format, no library."""
+    """Return a session of a model in memory, which uses no other files and no operator libraries."""
     runtime = require("onnxruntime", "onnx", "running an ONNX model")
     check_model(raw, where)
     options = runtime.SessionOptions()
-    options.log_severity_level = 4  # what is wrong is in the exception
+    options.log_severity_level = 4  # the exception has the message
     options.add_session_config_entry("session.load_model_format", "ONNX")
-    # onnxruntime would look for weights outside the file in the current directory; the check above refuses them, and
-    # here is a second line should it overlook one: no file can lie below a device.
+    # onnxruntime would look for external weights in the current folder. The check above refuses them; this is a second
+    # protection, because no file can lie below a device.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     try:
-        # Without fallback: it would print, and try the same again.
+        # Without fallback, which would print a message and try the same again.
         session = runtime.InferenceSession(
             raw,
             options,
             providers=["CPUExecutionProvider"],
-            # Folding computes here what does not depend on the input: a few nodes can make gigabytes of a constant.
+            # Folding computes constants when the model is loaded: a few nodes can make a constant of gigabytes.
             disabled_optimizers=["ConstantFolding"],
             enable_fallback=False,
         )
-    except Exception as error:  # noqa: BLE001 - onnxruntime's own exceptions share no base but this
+    except Exception as error:  # noqa: BLE001 - onnxruntime's exceptions have no other common base
         raise EncoderError(f"{where} is not a model that onnxruntime can run: {one_line(error)}") from None
     if len(session.get_inputs()) != 1:
         raise EncoderError(f"{where}: expected a model with one input, got {len(session.get_inputs())}")
@@ -157,9 +157,9 @@ def open_session(raw: bytes, where: str) -> Any:
 
 
 def check_model(raw: bytes, where: str) -> None:
-    """Refuse a graph with weights outside the file, functions of its own, or operators that are not ONNX's.
+    """Raise if a model has external weights, defines functions, or uses operators that are not ONNX's own.
 
-    Functions are what a model calls and calls again: a few lines of them can stand for any number of operators.
+    Functions can call each other, so a small file could describe any number of operators.
     """
     onnx = require("onnx", "onnx", "checking an ONNX model")
     try:
@@ -170,12 +170,16 @@ def check_model(raw: bytes, where: str) -> None:
     except Exception as error:  # noqa: BLE001 - protobuf's DecodeError is not importable from one place
         raise EncoderError(f"{where} is not an ONNX model: {one_line(error)}") from None
     if model.functions:
-        raise EncoderError(f"{where} defines functions, which are not read: export it with operators only")
+        raise EncoderError(
+            f"{where} defines functions, which are not supported: export it with operators only"
+        )
     for message in _messages(model, onnx.TensorProto):
         if isinstance(message, onnx.TensorProto) and (
             message.data_location != onnx.TensorProto.DEFAULT or message.external_data
         ):
-            raise EncoderError(f"{where} keeps weights outside itself, which is not read: save them inline")
+            raise EncoderError(
+                f"{where} has weights in another file, which is not supported: save them in the model file"
+            )
         if isinstance(message, onnx.NodeProto) and message.domain not in _DOMAINS:
             raise EncoderError(
                 f"{where} has an operator {message.op_type!r:.60} of domain {message.domain!r:.60}; expected only "
@@ -184,39 +188,40 @@ def check_model(raw: bytes, where: str) -> None:
 
 
 def check_fields(raw: bytes, kind: Any, where: str) -> None:
-    """Refuse a protobuf message of more than `MAX_FIELDS` fields at all levels, before an object is made of any.
+    """Raise, before parsing, if a protobuf message has more than `MAX_FIELDS` fields at all levels together.
 
     Parameters
     ----------
     raw : bytes
+        The message.
     kind : google.protobuf.descriptor.Descriptor
-        Of the message.
+        Type of the message.
     where : str
-        The file, for messages.
+        Name of the file in messages.
 
     Raises
     ------
     EncoderError
-        Too many fields.
+        There are too many fields.
     ValueError, IndexError
-        Not such a message.
+        The bytes are not a message of this type.
     """
     count, stack = 0, [(kind, 0, len(raw))]
-    below: dict[str, dict[int, Any]] = {}
+    nested: dict[str, dict[int, Any]] = {}
     while stack:
         kind, at, end = stack.pop()
-        if kind.full_name not in below:
-            below[kind.full_name] = {
+        if kind.full_name not in nested:
+            nested[kind.full_name] = {
                 f.number: f.message_type for f in kind.fields if f.message_type is not None
             }
-        messages = below[kind.full_name]
+        messages = nested[kind.full_name]
         while at < end:
             count += 1
             if count > MAX_FIELDS:
                 raise EncoderError(f"{where}: expected a graph of at most {MAX_FIELDS:,} fields, got more")
             tag, at = _varint(raw, at)
             wire = tag & 7
-            if wire == 2:  # a length, and as many bytes
+            if wire == 2:  # a length, followed by as many bytes
                 length, at = _varint(raw, at)
                 if tag >> 3 in messages:
                     stack.append((messages[tag >> 3], at, at + length))
@@ -232,7 +237,7 @@ def check_fields(raw: bytes, kind: Any, where: str) -> None:
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """The integer at a place of a protobuf message, and where it ends."""
+    """Return the integer at a position of a protobuf message, and the position after it."""
     value = shift = 0
     while (byte := raw[at]) > 127:
         value |= (byte & 127) << shift
@@ -243,7 +248,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def _messages(root: Any, leaf: type) -> Iterator[Any]:
-    """Every message below the root, whatever field holds it; a ``leaf`` is not looked into."""
+    """Yield the root and every message inside it, at any depth; messages inside a ``leaf`` are left out."""
     stack = [iter([root])]
     while stack:
         message = next(stack[-1], None)

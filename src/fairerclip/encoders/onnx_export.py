@@ -1,4 +1,4 @@
-"""An encoder as an ONNX folder: two graphs with their weights inside, a tokenizer, and the settings."""
+"""Export of an encoder as an ONNX folder: two graphs with their weights, a tokenizer, and the settings."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def export_onnx(encoder: Encoder, folder: str | Path) -> Path:
     Parameters
     ----------
     encoder : Encoder
-        On the CPU.
+        Encoder on the CPU.
     folder : str or Path
-        Must not exist; it appears complete or not at all.
+        Folder that does not exist yet; it appears complete or not at all.
 
     Returns
     -------
@@ -71,16 +71,16 @@ def export_onnx(encoder: Encoder, folder: str | Path) -> Path:
 
 
 def _tokenizer(tokens: Tokenizer) -> tuple[Any, int, int]:
-    """A tokenizer of the tokenizers library that stands for this one, its context and its padding."""
+    """Return an equivalent tokenizer of the tokenizers library, its context length and its padding id."""
     if isinstance(tokens, Tokens) and tokens.clean is None:
         return tokens.tokenizer, tokens.context, tokens.pad_id
-    own: Any = getattr(tokens, "tokenizer", None)
-    return _clip_tokenizer(own), int(own.context_length), 0
+    simple: Any = getattr(tokens, "tokenizer", None)
+    return _clip_tokenizer(simple), int(simple.context_length), 0
 
 
 @contextmanager
 def _plain_attention(torch: Any) -> Iterator[None]:
-    """Attention by operators that ONNX has, not torch's fused one; the switch is put back afterwards."""
+    """Make torch compute attention with operators that ONNX has, not with its fused one; restore the setting after."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -95,32 +95,32 @@ def _export(model: Any, tower: Callable[[Any], Any], example: Any, path: Path) -
     class Tower(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.model = model  # so that its weights are parameters of the graph
+            self.model = model  # makes its weights parameters of the graph
 
         def forward(self, values: Any) -> Any:
             return tower(values)
 
     with warnings.catch_warnings(), torch.no_grad(), _plain_attention(torch):
-        warnings.simplefilter("ignore")  # tracing warns of shapes that are constant here
+        warnings.simplefilter("ignore")  # tracing warns of shapes that are constant on purpose
         torch.onnx.export(
             Tower().eval(),
             (example,),
             str(path),
-            dynamo=False,  # the newer exporter needs one more library
+            dynamo=False,  # the newer exporter needs another library
             opset_version=_OPSET,
             input_names=["input"],
             output_names=["embedding"],
             dynamic_axes={"input": {0: "batch"}, "embedding": {0: "batch"}},
         )
     if path.stat().st_size > MAX_ONNX_BYTES or len(list(path.parent.glob("*"))) > 2:
-        raise EncoderError("the model is too large for one ONNX file: its weights would lie outside it")
+        raise EncoderError("the model is too large for one ONNX file: its weights would be in another file")
 
 
 def _clip_tokenizer(tokens: Any) -> Any:
-    """open_clip's byte-pair encoding as a ``tokenizers`` tokenizer (without its repair of broken Unicode)."""
-    own = require("open_clip.tokenizer", "open-clip", "exporting to ONNX")
+    """Convert open_clip's byte-pair encoding to a ``tokenizers`` tokenizer, without its repair of broken Unicode."""
+    simple = require("open_clip.tokenizer", "open-clip", "exporting to ONNX")
     lib = require("tokenizers", "onnx", "exporting to ONNX")
-    if not isinstance(tokens, own.SimpleTokenizer) or tokens.reduction_fn is not None:
+    if not isinstance(tokens, simple.SimpleTokenizer) or tokens.reduction_fn is not None:
         raise EncoderError("only models with CLIP's own tokenizer can be exported from open_clip")
     merges = sorted(tokens.bpe_ranks, key=tokens.bpe_ranks.__getitem__)
     start, end = (tokens.decoder[i] for i in (tokens.sot_token_id, tokens.eot_token_id))

@@ -1,4 +1,4 @@
-"""Encoders through open_clip: OpenAI's, LAION's and DataComp's models, from .safetensors files."""
+"""Encoders that open_clip runs: models of OpenAI, LAION and DataComp, from .safetensors files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHAPE: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class _Source:
-    """What to build: an architecture or a folder's own, its weights, and what their origin says about them."""
+    """Model to build: architecture, configuration, weights, and the preprocessing and activation that they need."""
 
     architecture: str
     config: dict[str, Any]
@@ -54,12 +54,12 @@ class _Source:
 
 @dataclass(frozen=True)
 class SimpleTokens:
-    """CLIP's own tokenizer as open_clip has it; see `Tokenizer`."""
+    """CLIP's own tokenizer in open_clip; see `Tokenizer`."""
 
     tokenizer: Any
 
     def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Rows (m, context) int64; a prompt that is too long for the model is an error."""
+        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
         lengths = [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
         check_prompts(prompts, lengths, self.tokenizer.context_length)
         rows: np.ndarray = self.tokenizer(prompts).numpy()
@@ -74,7 +74,7 @@ def load(
     download: bool,
     preprocessing: Preprocessing | Mapping[str, Any] | str | Path | None,
 ) -> ClipEncoder:
-    """Build the model that ``architecture`` and ``weights`` mean; see `fairerclip.encoders.load`."""
+    """Load the model of an architecture or folder and its weights; see `fairerclip.encoders.load`."""
     library = _library()
     source = _find(library, architecture, weights, download)
     check_device(device)
@@ -95,10 +95,10 @@ def load(
 def _library() -> Any:
     try:
         return require("open_clip", "open-clip", "loading an open_clip model")
-    except RuntimeError as error:  # a torchvision that was built for another torch
+    except RuntimeError as error:  # torchvision was built for another torch
         raise EncoderError(
-            f"open_clip is installed but cannot be imported: {str(error)[:200]}. Install a torchvision that "
-            "fits torch (same release, both CPU or both CUDA), or use transformers: or onnx: models"
+            f"open_clip is installed but cannot be imported: {str(error)[:200]}. Install the torchvision that "
+            "belongs to torch (same release, both CPU or both CUDA), or use transformers: or onnx: models"
         ) from error
 
 
@@ -107,13 +107,13 @@ def _label(architecture: str, quick_gelu: bool) -> str:
 
 
 def _build(library: Any, source: _Source, quick_gelu: bool) -> Any:
-    """The model in float32, its weights read strictly; of the folder's configuration only what was checked is used."""
+    """Build the model in float32 from checked settings only, and load its weights strictly."""
     torch = require("torch", "torch", "loading an open_clip model")
     config = source.config | ({"quick_gelu": True} if quick_gelu else {})
     vision, text = dict(config["vision_cfg"]), dict(config["text_cfg"])
-    # The weights are those of the file: open_clip would fetch others for a tower of timm or transformers.
+    # All weights come from the file: open_clip would download others for a tower of timm or transformers.
     vision["timm_model_pretrained"] = text["hf_model_pretrained"] = False
-    _refuse_shadowed(text.get("hf_model_name"))
+    _check_shadowed(text.get("hf_model_name"))
     custom = config.pop("custom_text", False) or bool(text.get("hf_model_name"))
     kind = (
         library.CLIP if not custom else library.CoCa if "multimodal_cfg" in config else library.CustomTextCLIP
@@ -126,16 +126,17 @@ def _build(library: Any, source: _Source, quick_gelu: bool) -> Any:
     return model
 
 
-def _refuse_shadowed(repository: str | None) -> None:
-    """Refuse a folder of the current directory that transformers would take for the repository of that name."""
+def _check_shadowed(repository: str | None) -> None:
+    """Raise if transformers would load a folder of the current directory in the place of a hub repository."""
     if repository and os.path.exists(repository):
         raise EncoderError(
-            f"{os.path.abspath(repository)} has the name of a repository: run this in another folder"
+            f"{os.path.abspath(repository)} has the name of a hub repository and would be loaded in its place: run "
+            "this in another folder"
         )
 
 
 def _tokenizer(library: Any, source: _Source, download: bool) -> Tokenizer:
-    """CLIP's own tokenizer, or the one that ``tokenizer.json`` in the folder, or in the cache, describes."""
+    """Return CLIP's own tokenizer, or that of ``tokenizer.json`` in the folder or in the cache."""
     text = source.config["text_cfg"]
     context = text.get("context_length", library.tokenizer.DEFAULT_CONTEXT_LENGTH)
     settings = dict(text.get("tokenizer_kwargs", {}))
@@ -143,10 +144,12 @@ def _tokenizer(library: Any, source: _Source, download: bool) -> Tokenizer:
     repository = text.get("hf_tokenizer_name")
     if not repository:
         if source.folder is None and "siglip" in source.architecture.lower():
-            raise EncoderError(f"{source.architecture} would fetch its tokenizer: use a folder that has it")
+            raise EncoderError(
+                f"{source.architecture} would download its tokenizer: use a folder with the tokenizer in it"
+            )
         if strip:
             raise EncoderError(
-                f"{source.architecture}: strip_sep_token is for a tokenizer of hf_tokenizer_name"
+                f"{source.architecture}: expected hf_tokenizer_name with strip_sep_token, got none"
             )
         return SimpleTokens(library.SimpleTokenizer(context_length=context, **settings))
     clean = library.tokenizer.get_clean_fn(settings.get("clean", "whitespace"))
@@ -157,7 +160,7 @@ def _tokenizer(library: Any, source: _Source, download: bool) -> Tokenizer:
 def _cached_tokenizer(repository: str, download: bool) -> Path:
     files = [TOKENIZER_FILE, *SETTINGS_FILES]
     with fetching(
-        f"the tokenizer of {repository} is not in the local cache: fetch it with `hf download {repository} "
+        f"the tokenizer of {repository} is not in the local cache: download it with `hf download {repository} "
         f"{TOKENIZER_FILE} {SETTINGS_FILES[0]}`"
     ) as hub:
         return Path(hub.snapshot_download(repository, allow_patterns=files, local_files_only=not download))
@@ -166,7 +169,7 @@ def _cached_tokenizer(repository: str, download: bool) -> Path:
 def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
     if source.settings is None:
         raise EncoderError(
-            f"nothing says how images are prepared for {source.file}: put it in a folder with its "
+            f"the preprocessing of images for {source.file} is unknown: put it in a folder with its "
             f"{CONFIG}, or pass preprocessing= (--preprocessing): settings, a JSON file, or the tag they "
             f"belong to ({', '.join(_tags(library, source.architecture)[:6]) or 'this model has none'})"
         )
@@ -174,15 +177,15 @@ def _own_settings(library: Any, source: _Source, size: Any) -> Preprocessing:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """An ``open_clip_config.json`` of which every key and value is known; see `fairerclip.encoders.config`."""
-    found = checked(read_json(path), OPEN_CLIP, str(path))
-    model = found.get("model_cfg", {})
+    """Read ``open_clip_config.json`` and check every key and value; see `fairerclip.encoders.config`."""
+    config = checked(read_json(path), OPEN_CLIP, str(path))
+    model = config.get("model_cfg", {})
     missing = [key for key in ("embed_dim", "vision_cfg", "text_cfg") if key not in model]
     if missing:
         raise EncoderError(
             f"{path} must hold model_cfg with vision_cfg and text_cfg; it lacks {', '.join(missing)}"
         )
-    return found
+    return config
 
 
 def _tags(library: Any, architecture: str) -> list[str]:
@@ -190,7 +193,7 @@ def _tags(library: Any, architecture: str) -> list[str]:
 
 
 def _find(library: Any, architecture: str, weights: str | Path | None, download: bool) -> _Source:
-    """Which file the name and the weights mean."""
+    """Find the file and the settings of an architecture or folder and its weights."""
     named = library.get_model_config(architecture) if ":" not in architecture else None
     if named is None:
         return _find_folder(architecture, weights)
@@ -229,7 +232,7 @@ def _find_folder(place: str, weights: str | Path | None) -> _Source:
             "open_clip.list_models() names the architectures"
         )
     if weights is not None:
-        raise EncoderError(f"open_clip:FOLDER names the weights already; leave weights={str(weights)!r} out")
+        raise EncoderError(f"open_clip:FOLDER has its own weights; leave weights={str(weights)!r} out")
     config = read_config(member(folder, CONFIG))
     model = config["model_cfg"]
     vision = model["vision_cfg"]
@@ -240,8 +243,8 @@ def _find_folder(place: str, weights: str | Path | None) -> _Source:
     )
 
 
-def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
-    """Refuse a folder whose model is of another shape or activation than the name says."""
+def _check_same(architecture: str, named: Any, in_folder: Any, where: Path) -> None:
+    """Raise if the model in a folder has another shape or activation than the named architecture."""
 
     def value(config: Any, keys: tuple[str, ...]) -> Any:
         for key in keys:
@@ -249,29 +252,29 @@ def _check_same(architecture: str, named: Any, found: Any, where: Path) -> None:
         return config
 
     for keys in _SHAPE:
-        ours, theirs = value(named, keys), value(found, keys)
-        if ours is not None and theirs is not None and ours != theirs:
+        expected, actual = value(named, keys), value(in_folder, keys)
+        if expected is not None and actual is not None and expected != actual:
             raise EncoderError(
-                f"{where} has {'.'.join(keys)} = {theirs!r} and {architecture} has {ours!r}: "
+                f"{where} has {'.'.join(keys)} = {actual!r} and {architecture} has {expected!r}: "
                 "name the architecture of the weights, or load the folder as open_clip:FOLDER"
             )
-    if architecture.endswith("-quickgelu") and found.get("quick_gelu") is False:
-        raise EncoderError(f"{where} says quick_gelu = false; leave -quickgelu out of the name")
+    if architecture.endswith("-quickgelu") and in_folder.get("quick_gelu") is False:
+        raise EncoderError(f"{where} has quick_gelu = false; leave -quickgelu out of the name")
 
 
 def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bool) -> Path:
-    """The .safetensors file of a tag in the Hugging Face cache, fetched only when that is allowed."""
+    """Return the .safetensors file of a tag in the Hugging Face cache; download it only if that is allowed."""
     repository, _, filename = str(config.get("hf_hub", "")).rpartition("/")
     safe = f"{os.path.splitext(filename)[0]}.safetensors" if filename else "open_clip_model.safetensors"
     if not repository:
         raise EncoderError(
-            f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): fetch it, "
+            f"tag {tag!r} of {architecture} is published as a pickle only ({config.get('url')}): download it, "
             f"{CONVERT}, and pass the file as weights="
         )
-    how = "could not be fetched" if download else "is not in the local cache"
+    problem = "could not be downloaded" if download else "is not in the local cache"
     with fetching(
-        f"{safe} of {repository} (tag {tag!r} of {architecture}) {how}. Pass weights= (--weights) with a "
-        f".safetensors file you have, fetch it with `hf download {repository} {safe}`"
+        f"{safe} of {repository} (tag {tag!r} of {architecture}) {problem}. Pass weights= (--weights) with a "
+        f".safetensors file you have, download it with `hf download {repository} {safe}`"
     ) as hub:
         return Path(hub.hf_hub_download(repository, safe, local_files_only=not download))
 
@@ -279,9 +282,9 @@ def _cached(architecture: str, tag: str, config: Mapping[str, Any], download: bo
 def _passed(
     library: Any, source: _Source, value: Preprocessing | Mapping[str, Any] | str | Path | None
 ) -> tuple[Preprocessing | None, bool]:
-    """Preprocessing as passed, if it was, and whether the weights need QuickGELU.
+    """Return the preprocessing that was passed, or None, and whether the weights need QuickGELU.
 
-    A tag brings its activation along: OpenAI's weights in a plain architecture would run, and be wrong.
+    A tag determines the activation too: OpenAI's weights in an architecture without QuickGELU give wrong embeddings.
     """
     from fairerclip.encoders.loading import settings_of
 

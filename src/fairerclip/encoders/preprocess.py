@@ -1,8 +1,8 @@
-"""What happens to an image before a CLIP model sees it, with Pillow and numpy alone.
+"""Preprocessing of images for CLIP models with Pillow and numpy.
 
-Resize, centre crop, scale to [0, 1], normalise: the numbers belong to the model and are read from its
-own configuration. Equal to torchvision's transforms bit for bit (`origin` "even") and to transformers'
-Pillow processors to rounding (`origin` "floor"); the two differ in how an odd margin is halved.
+The steps are resize, centre crop, scaling to [0, 1] and normalisation, with the numbers of the model's own
+configuration. Results equal torchvision's transforms bit for bit (`origin` "even") and transformers' Pillow
+processors up to rounding (`origin` "floor"); the two differ in how an odd margin is halved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairerclip.encoders.config import (
     is_number,
     is_whole,
 )
-from fairerclip.encoders.images import MAX_PIXELS
+from fairerclip.encoders.decode import MAX_PIXELS
 from fairerclip.errors import EncoderError, ImageError
 
 OPENAI_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -64,27 +64,27 @@ _PROCESSORS = {
     "CLIPFeatureExtractor": _CLIP_PROCESSOR,
     "SiglipImageProcessor": _SIGLIP_PROCESSOR,
 }
-"""What transformers' image processors do where their file does not say it."""
+"""Default settings of transformers' image processors, for keys that their files leave out."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, crop and normalise: what one model expects.
+    """Settings of resize, crop and normalisation that one model expects.
 
     Parameters
     ----------
     size : tuple of int
         Height and width after resizing; for ``resize="shortest"`` both are the shorter edge.
     resize : {"shortest", "squash"}
-        Keep the shape of the image and fit its shorter edge, or stretch it to ``size``.
+        Keep the aspect ratio and scale the shorter edge, or stretch the image to ``size``.
     crop : tuple of int or None
-        Height and width of the centre crop; None keeps everything (``"squash"`` only).
+        Height and width of the centre crop; None means no crop (``"squash"`` only).
     mean, std : tuple of float
-        Per channel, for values in [0, 1].
+        Mean and standard deviation per channel, for values in [0, 1].
     interpolation : str
-        Pillow's filter: bicubic, bilinear, lanczos, …
+        Filter of Pillow: bicubic, bilinear, lanczos, …
     origin : {"even", "floor"}
-        How half a pixel of margin is rounded: torchvision's way or transformers'.
+        Rounding of half a pixel of margin: as in torchvision or as in transformers.
 
     Examples
     --------
@@ -108,12 +108,12 @@ class Preprocessing:
 
     @classmethod
     def openai(cls, size: int) -> Preprocessing:
-        """OpenAI's for all its CLIP models: bicubic, centre crop, its own mean and deviation."""
+        """Return the preprocessing of OpenAI's CLIP models for an image size."""
         return cls((size, size), "shortest", (size, size), OPENAI_MEAN, OPENAI_STD)
 
     @classmethod
     def from_open_clip(cls, config: Mapping[str, Any], size: int | tuple[int, int]) -> Preprocessing:
-        """From open_clip's ``preprocess_cfg``; ``size`` is the image size of the model itself."""
+        """Return the preprocessing of open_clip's ``preprocess_cfg``; ``size`` is the image size of the model."""
         height, width = (size, size) if isinstance(size, int) else (size[0], size[1])
         missing = [key for key in ("mean", "std", "interpolation", "resize_mode") if key not in config]
         if missing:
@@ -127,7 +127,7 @@ class Preprocessing:
 
     @classmethod
     def from_transformers(cls, config: Mapping[str, Any]) -> Preprocessing:
-        """From the settings of transformers' CLIP or SigLIP image processor."""
+        """Return the preprocessing of the settings of transformers' CLIP or SigLIP image processor."""
         kind = str(config.get("image_processor_type", config.get("feature_extractor_type", "")))
         defaults = _PROCESSORS.get(kind.removesuffix("Fast").removesuffix("Pil"))
         if defaults is None:
@@ -135,16 +135,18 @@ class Preprocessing:
                 f"expected an image_processor_type of {', '.join(_PROCESSORS)}, got {kind!r:.60}: save the image "
                 "processor beside the model, or pass preprocessing= (--preprocessing)"
             )
-        found = defaults | checked(config, IMAGE_PROCESSOR, "the image processor", IMAGE_PROCESSOR_IGNORED)
-        steps = [step for step in ("do_resize", "do_rescale", "do_normalize") if not found[step]]
+        settings = defaults | checked(config, IMAGE_PROCESSOR, "the image processor", IMAGE_PROCESSOR_IGNORED)
+        steps = [step for step in ("do_resize", "do_rescale", "do_normalize") if not settings[step]]
         if steps:
-            raise EncoderError(f"the image processor has {', '.join(steps)} other than CLIP's")
-        if abs(found["rescale_factor"] * 255 - 1) > 1e-6:
-            raise EncoderError(f"rescale_factor must be 1/255; got {found['rescale_factor']}")
-        size = found["size"]
+            raise EncoderError(
+                f"expected an image processor with {', '.join(steps)} true, as CLIP's, got false"
+            )
+        if abs(settings["rescale_factor"] * 255 - 1) > 1e-6:
+            raise EncoderError(f"rescale_factor must be 1/255; got {settings['rescale_factor']}")
+        size = settings["size"]
         if is_whole(size):
             size = {"shortest_edge": size} if "shortest_edge" in defaults["size"] else _square(size)
-        crop = found.get("crop_size") if found.get("do_center_crop") else None
+        crop = settings.get("crop_size") if settings.get("do_center_crop") else None
         if is_whole(crop):
             crop = _square(crop)
         edge = size.get("shortest_edge")
@@ -152,20 +154,22 @@ class Preprocessing:
             size=(edge, edge) if edge else (size["height"], size["width"]),
             resize="shortest" if edge else "squash",
             crop=None if crop is None else (crop["height"], crop["width"]),
-            mean=_triple(found["image_mean"]),
-            std=_triple(found["image_std"]),
-            interpolation=next(name for name, number in _RESAMPLING.items() if number == found["resample"]),
+            mean=_triple(settings["image_mean"]),
+            std=_triple(settings["image_std"]),
+            interpolation=next(
+                name for name, number in _RESAMPLING.items() if number == settings["resample"]
+            ),
             origin="floor",
         )
 
     @classmethod
     def from_json(cls, path: Path) -> Preprocessing:
-        """From a file with this class's fields as a JSON object."""
+        """Read the preprocessing from a file with the fields of this class as a JSON object."""
         return cls.from_dict(read_json(path), str(path))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "preprocessing") -> Preprocessing:
-        """From the fields as a mapping; lists stand for tuples."""
+        """Return the preprocessing of a mapping of fields, in which lists are read as tuples."""
         try:
             fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
             return cls(**fields)
@@ -175,7 +179,7 @@ class Preprocessing:
             ) from None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
+        """Return the fields as plain values for JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     def __str__(self) -> str:
@@ -189,7 +193,7 @@ class Preprocessing:
 
     @property
     def output_size(self) -> tuple[int, int]:
-        """Height and width of what comes out."""
+        """Height and width of the preprocessed image."""
         return self.crop or self.size
 
     @cached_property
@@ -198,7 +202,7 @@ class Preprocessing:
         return mean[:, None, None], std[:, None, None]
 
     def apply(self, image: Any) -> np.ndarray:
-        """A Pillow image as (3, H, W) float32; colours other than RGB are converted first."""
+        """Preprocess a Pillow image to (3, H, W) float32; other modes than RGB are converted first."""
         pillow = require("PIL.Image", "images", "preprocessing images")
         if image.mode != "RGB":
             image = image.convert("RGB")
@@ -221,7 +225,7 @@ class Preprocessing:
         long = int(edge * max(width, height) / short)
         if edge * long > MAX_PIXELS:
             raise ImageError(
-                f"an image of {width}×{height} would become {edge}×{long} when its shorter edge is fitted: "
+                f"an image of {width}×{height} would become {edge}×{long} when its shorter edge is scaled to {edge}: "
                 "it is too narrow for this model"
             )
         return (edge, long) if width <= height else (long, edge)
@@ -231,7 +235,7 @@ class Preprocessing:
 
 
 def read_json(path: Path, *, limit: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """A JSON object from a file of at most ``limit`` bytes, or an error that names the file."""
+    """Read a JSON object from a file of at most ``limit`` bytes; raise, with the file's name, if it is not one."""
     value = read_strict_json(path, EncoderError, limit=limit)
     if not isinstance(value, dict):
         raise EncoderError(f"{path} must hold a JSON object; got {type(value).__name__}")
@@ -254,7 +258,7 @@ def _pair(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A setting in a message; what is nested or huge is only named, as `repr` fails on it."""
+    """Return a setting as text for a message; of a nested or huge value, on which `repr` fails, only its type."""
     values = value if isinstance(value, list | tuple) else (value,)
     short = all(
         v.bit_length() <= 64 if isinstance(v, int) else isinstance(v, str | float | None) for v in values
@@ -263,7 +267,7 @@ def _shown(value: Any) -> str:
 
 
 def _problem(p: Preprocessing) -> str | None:
-    """What is wrong with the settings, if anything; a field may hold anything that JSON can."""
+    """Return what is wrong with the settings, or None; a field may hold any JSON value."""
     if p.resize not in ("shortest", "squash"):
         return "resize must be shortest or squash"
     if not _pair(p.size) or not (p.crop is None or _pair(p.crop)):

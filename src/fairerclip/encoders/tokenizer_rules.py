@@ -1,6 +1,7 @@
-"""What a ``tokenizer.json`` may ask for: steps that are known, and that make little more of a prompt than it is.
+"""Rules for ``tokenizer.json``: only known steps, which must not make a prompt much longer.
 
-The tokenizers library does what the file says, and a few lines can say that each letter becomes ten, eight times over.
+The tokenizers library executes the steps of the file, and a few lines can replace each letter by ten, eight times in
+a row.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from fairerclip.encoders.config import MAX_CONTEXT
 from fairerclip.errors import EncoderError
 
 MAX_STEPS = 64
-"""Normalizers, splitters or processors of one tokenizer."""
+"""Most normalizers, splitters or processors of one tokenizer."""
 MAX_GROWTH = 1000
-"""How many characters all steps together may make of one."""
+"""Most characters that all steps together may make of one character."""
 MAX_ADDED_CHARACTERS = 200_000
-"""Of all added tokens together, each of which goes through the steps when the file is loaded."""
+"""Most characters of all added tokens together, to which the steps are applied when the file is loaded."""
 _NORMALIZERS = {
     **dict.fromkeys(
         ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Nmt", "Sequence"), 1
@@ -43,21 +44,21 @@ _SPLITTERS = {
     "ByteLevel": 4,
     "Metaspace": 2,
 }
-"""How many characters a step makes of one at most; forms of Unicode count as 1, as a second time changes nothing."""
+"""Most characters that a step makes of one; Unicode forms count as 1, because repeating them changes nothing."""
 _PROCESSORS = frozenset(
     {"Sequence", "ByteLevel", "BertProcessing", "RobertaProcessing", "TemplateProcessing"}
 )
 
 
 def check_tokenizer(values: Any, where: str) -> None:
-    """Refuse a tokenizer whose steps are not known, or would make a prompt too long.
+    """Raise if a tokenizer has unknown steps, or steps that would make a prompt too long.
 
     Parameters
     ----------
     values : object
-        What ``tokenizer.json`` holds.
+        Content of ``tokenizer.json``.
     where : str
-        The file, for messages.
+        Name of the file in messages.
     """
     try:
         growth = math.prod(
@@ -71,17 +72,17 @@ def check_tokenizer(values: Any, where: str) -> None:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise EncoderError(f"{where} is not a tokenizer: {type(error).__name__}: {error!s:.120}") from None
-    for found, limit, what in (
+    for value, limit, expected in (
         (growth, MAX_GROWTH, "steps that make at most {} characters of one"),
         (added, MAX_CONTEXT, "a post_processor that adds at most {} ids"),
         (characters, MAX_ADDED_CHARACTERS, "added tokens of at most {} characters together"),
     ):
-        if found > limit:
-            raise EncoderError(f"{where}: expected {what.format(f'{limit:,}')}, got more")
+        if value > limit:
+            raise EncoderError(f"{where}: expected {expected.format(f'{limit:,}')}, got more")
 
 
 def _steps(values: Any, key: str, below: str, where: str) -> Iterator[Any]:
-    """The steps of a part of the file, those of sequences among them."""
+    """Yield the steps of a part of the file, also those inside sequences."""
     stack = [] if values.get(key) is None else [values[key]]
     count = 0
     while stack:
@@ -104,17 +105,17 @@ def _known(step: Any, growth: dict[str, int], part: str, where: str) -> int:
 
 
 def _normalizer(step: Any, where: str) -> int:
-    """How many characters a normalizer makes of one at most."""
+    """Return the most characters that a normalizer makes of one."""
     match step["type"]:
         case "Replace":
             literal = step["pattern"].get("String")
             if literal:
                 return max(1, math.ceil(len(step["content"]) / len(literal)))
-            return 1 + len(step["content"])  # it may match nothing, between any two characters
+            return 1 + len(step["content"])  # an empty match is possible between any two characters
         case "Prepend":
             return 1 + len(step["prepend"])
         case "Precompiled":
-            # The length of a trie, the trie, and what its entries stand for, each with a NUL at its end.
+            # The table holds the length of a trie, the trie, and the replacement texts, each ended by a NUL.
             table = base64.b64decode(step["precompiled_charsmap"] or "")
             texts = table[4 + int.from_bytes(table[:4], "little") :]
             return max(1, *map(len, texts.split(b"\0")))
@@ -123,7 +124,7 @@ def _normalizer(step: Any, where: str) -> int:
 
 
 def _added_ids(step: Any, where: str) -> int:
-    """How many ids a processor puts beside those of a prompt."""
+    """Return the most ids that a processor adds to those of a prompt."""
     if step["type"] not in _PROCESSORS:
         raise EncoderError(
             f"{where}: expected a post_processor of a known type, got {step['type']!r:.60}; known are "
@@ -133,6 +134,6 @@ def _added_ids(step: Any, where: str) -> int:
         return 2
     pieces = [*step["single"], *step["pair"]]
     if sum("Sequence" in piece for piece in step["single"]) > 1:
-        raise EncoderError(f"{where}: expected a template with the prompt once, got it more often")
+        raise EncoderError(f"{where}: expected a template with the prompt once, got it several times")
     special = [piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece]
     return sum(len(step["special_tokens"][name]["ids"]) for name in special)

@@ -1,7 +1,7 @@
-"""Prompts to token ids, from ``tokenizer.json`` alone: the tokenizers library reads it as data.
+"""Tokenizers read from ``tokenizer.json``, which the tokenizers library reads as data.
 
-The tokenizer classes of transformers are not asked: which class is used, and which Python file it comes from, would
-be for the folder to say.
+The tokenizer classes of transformers are not used: the folder could choose the class and the Python file that it
+comes from.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ TOKENIZER_FILE = "tokenizer.json"
 SETTINGS_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 MAX_TOKENIZER_BYTES = 64 * 1024**2
 MAX_TOKENIZER_VALUES = 2_500_000
-"""The largest published ones, of multilingual models, take some 40 MB and two million tokens and parts of merges."""
+"""Most values of a tokenizer; the largest published ones, of multilingual models, have two million and some 40 MB."""
 MAX_SETTINGS_BYTES = 16 * 1024**2
-"""``tokenizer_config.json`` repeats every added token."""
+"""Most bytes of ``tokenizer_config.json``, which repeats every added token."""
 _PADDING = ("[PAD]", "<pad>", "<|endoftext|>")
 _SEPARATORS = ("[SEP]", "</s>")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer of the tokenizers library whose rows are padded on the right.
+    """A tokenizer of the tokenizers library, with rows padded on the right.
 
     Attributes
     ----------
     tokenizer : tokenizers.Tokenizer
+        Tokenizer without padding and truncation.
     context : int
-        Ids of a row.
+        Number of ids of a row.
     pad_id : int
-        Fills a row after the prompt.
+        Id that fills a row after the prompt.
     zeroed_id : int or None
-        An id that becomes 0 wherever it is.
+        Id that is replaced by 0.
     clean : callable or None
-        What happens to a prompt first.
+        Function that is applied to a prompt first.
     """
 
     tokenizer: Any
@@ -59,12 +60,12 @@ class Tokens:
     clean: Callable[[str], str] | None = None
 
     def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Rows (m, context) int64; a prompt that is too long for the model is an error."""
+        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
         texts = list(prompts) if self.clean is None else [self.clean(prompt) for prompt in prompts]
         try:
             rows = [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
-        except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-            _refuse(error, "the tokenizer cannot read these prompts")
+        except BaseException as error:  # noqa: BLE001 - a panic in Rust is not an Exception
+            _reraise(error, "the tokenizer cannot read these prompts")
         check_prompts(prompts, [len(row) for row in rows], self.context)
         out = np.full((len(rows), self.context), self.pad_id, np.int64)
         for target, row in zip(out, rows, strict=True):
@@ -75,15 +76,15 @@ class Tokens:
 
 
 def read_tokenizer(path: Path) -> Any:
-    """A ``tokenizer.json`` without padding and truncation of its own; see `check_tokenizer` for what is refused."""
+    """Read ``tokenizer.json`` and switch off its padding and truncation; `check_tokenizer` has the checks."""
     library = require("tokenizers", "onnx", "reading a tokenizer")
     raw = read_bounded(path, MAX_TOKENIZER_BYTES, EncoderError)
     limits = {"limit": MAX_TOKENIZER_BYTES, "values": MAX_TOKENIZER_VALUES}
     check_tokenizer(strict_loads(raw, str(path), EncoderError, **limits), str(path))
     try:
         tokenizer = library.Tokenizer.from_buffer(raw)
-    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-        _refuse(error, f"{path} is not a tokenizer")
+    except BaseException as error:  # noqa: BLE001 - a panic in Rust is not an Exception
+        _reraise(error, f"{path} is not a tokenizer")
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -92,33 +93,34 @@ def read_tokenizer(path: Path) -> Any:
 def folder_tokens(
     folder: Path, context: int, *, strip_separator: bool = False, clean: Callable[[str], str] | None = None
 ) -> Tokens:
-    """The tokenizer of a model's folder: ``tokenizer.json``, or CLIP's ``vocab.json`` and ``merges.txt``.
+    """Read the tokenizer of a model's folder: ``tokenizer.json``, or CLIP's ``vocab.json`` and ``merges.txt``.
 
     Parameters
     ----------
     folder : Path
-        With ``tokenizer_config.json`` or ``special_tokens_map.json`` if the padding is not a usual one.
+        Folder of the model, with ``tokenizer_config.json`` or ``special_tokens_map.json`` if its padding token is
+        not a usual one.
     context : int
-        Ids that the model reads.
+        Number of ids that the model reads.
     strip_separator : bool
-        Separators become 0.
+        Whether separators are replaced by 0.
     clean : callable, optional
-        What happens to a prompt first.
+        Function that is applied to a prompt first.
     """
     file = member(folder, TOKENIZER_FILE)
     settings: dict[str, Any] = {}
     for name in reversed(SETTINGS_FILES):
         path = member(folder, name)
         if os.path.isfile(path):
-            found = read_json(path, limit=MAX_SETTINGS_BYTES)
-            settings |= checked(found, TOKENIZER, str(path), TOKENIZER_IGNORED)
+            values = read_json(path, limit=MAX_SETTINGS_BYTES)
+            settings |= checked(values, TOKENIZER, str(path), TOKENIZER_IGNORED)
     if os.path.isfile(file):
         tokenizer = read_tokenizer(file)
     elif all(os.path.isfile(member(folder, name)) for name in ("vocab.json", "merges.txt")):
         tokenizer = _clip_tokenizer(folder)
     else:
         raise EncoderError(
-            f"{folder} holds no {TOKENIZER_FILE}; other forms of a tokenizer are not read: fetch it from where the "
+            f"{folder} holds no {TOKENIZER_FILE}; other forms of a tokenizer are not read: download it from where the "
             "model is published, or make it once as docs/encoders.md shows"
         )
     return Tokens(
@@ -133,15 +135,15 @@ def folder_tokens(
 
 
 def _special(folder: Path, tokenizer: Any, named: Any, role: str, usual: Sequence[str]) -> int:
-    """The id of a special token: the one that the folder names, or a usual one of the vocabulary."""
+    """Return the id of a special token: the one that the folder names, or a usual one in the vocabulary."""
     names = usual if named is None else [named if isinstance(named, str) else named["content"]]
     for name in names:
         try:
-            found = tokenizer.token_to_id(name)
+            token_id = tokenizer.token_to_id(name)
         except UnicodeEncodeError:  # half of a surrogate pair
-            found = None
-        if found is not None:
-            return int(found)
+            token_id = None
+        if token_id is not None:
+            return int(token_id)
     raise EncoderError(
         f"{folder}: expected a {role} of the vocabulary, such as {usual[0]}, got {', '.join(map(ascii, names))[:120]}; "
         f"name it in {SETTINGS_FILES[0]}"
@@ -149,7 +151,7 @@ def _special(folder: Path, tokenizer: Any, named: Any, role: str, usual: Sequenc
 
 
 def _clip_tokenizer(folder: Path) -> Any:
-    """CLIP's own tokenizer, of its two files as they were before there was ``tokenizer.json``."""
+    """Read CLIP's own tokenizer from ``vocab.json`` and ``merges.txt``, its files before ``tokenizer.json``."""
     library = require("transformers", "transformers", "reading vocab.json and merges.txt")
     vocabulary = read_json(member(folder, "vocab.json"), limit=MAX_SETTINGS_BYTES)
     if not all(is_whole(number) and 0 <= number < MAX_VOCABULARY for number in vocabulary.values()):
@@ -161,12 +163,12 @@ def _clip_tokenizer(folder: Path) -> Any:
         lines = [line for line in raw.decode().split("\n") if line and not line.startswith("#version")]
         merges = [tuple(line.split()) for line in lines]
         return library.CLIPTokenizer(vocab=vocabulary, merges=merges).backend_tokenizer
-    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
-        _refuse(error, f"{folder}: vocab.json and merges.txt are not a tokenizer")
+    except BaseException as error:  # noqa: BLE001 - a panic in Rust is not an Exception
+        _reraise(error, f"{folder}: vocab.json and merges.txt are not a tokenizer")
 
 
-def _refuse(error: BaseException, what: str) -> NoReturn:
-    """Pass on that the user stopped us, or our own error; anything else is the file's fault."""
+def _reraise(error: BaseException, message: str) -> NoReturn:
+    """Raise an interrupt or an error of this package again; turn any other into an `EncoderError`."""
     if isinstance(error, FairerClipError | KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
-    raise EncoderError(f"{what}: {one_line(error)}") from None
+    raise EncoderError(f"{message}: {one_line(error)}") from None

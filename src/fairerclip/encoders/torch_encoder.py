@@ -1,4 +1,4 @@
-"""Encoders that torch runs: what those of open_clip and of transformers share."""
+"""Common parts of the encoders that torch runs, those of open_clip and of transformers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _hub_switch = threading.RLock()
 
 @dataclass(frozen=True)
 class TorchTowers:
-    """Both towers of a model of torch.
+    """Image and text tower of a torch model.
 
     Attributes
     ----------
     model : torch.nn.Module
-        In float32 and evaluation mode.
+        Model in float32 and evaluation mode.
     image, text : callable
-        Functions of one tensor, of images or of token ids, that return rows.
+        Functions that map one tensor, of images or of token ids, to rows.
     device : str
+        Device of the model.
     """
 
     model: Any
@@ -40,11 +41,11 @@ class TorchTowers:
     device: str
 
     def image_rows(self, pixels: np.ndarray) -> np.ndarray:
-        """Rows (b, p) of preprocessed images (b, 3, H, W) float32."""
+        """Return rows (b, p) of preprocessed images (b, 3, H, W) float32."""
         return self._rows(self.image, pixels)
 
     def text_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Rows (m, p) of token ids (m, context) int64."""
+        """Return rows (m, p) of token ids (m, context) int64."""
         return self._rows(self.text, ids)
 
     def _rows(self, tower: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
@@ -64,18 +65,22 @@ def torch_encoder(
     files: Sequence[Path],
     library: str,
 ) -> ClipEncoder:
-    """Try the towers on an image and a prompt, and make an encoder of them.
+    """Test the towers on an image and a prompt, and return an encoder.
 
     Parameters
     ----------
     name : str
-        The name it was loaded by.
-    towers, tokenizer, settings
-        Of the model.
+        Name by which the model is loaded.
+    towers : TorchTowers
+        Image and text tower of the model.
+    tokenizer : Tokenizer
+        Tokenizer of the model.
+    settings : Preprocessing
+        Preprocessing of the model.
     label : str
         Architecture, for the provenance.
     files : sequence of Path
-        Its weights.
+        Files of the weights.
     library : str
         Library and version.
     """
@@ -83,7 +88,7 @@ def torch_encoder(
     texts = towers.text_rows(tokenizer.ids(["a"]))
     if images.ndim != 2 or images.shape != texts.shape:
         raise EncoderError(
-            f"expected an image and a prompt to become rows of one length, got {images.shape} and {texts.shape}"
+            f"expected embeddings of one width for an image and a prompt, got {images.shape} and {texts.shape}"
         )
     provenance = Provenance(label, sha256_of(files), str(settings), library, True, images.shape[1])
     return ClipEncoder(name, towers, tokenizer, settings, provenance)
@@ -91,19 +96,19 @@ def torch_encoder(
 
 @contextmanager
 def loading(place: Path, kind: str) -> Iterator[None]:
-    """While open, an error of a library says that what is at ``place`` does not load as ``kind``."""
+    """Turn any error of a library into an `EncoderError` that ``place`` cannot be loaded as ``kind``."""
     try:
         yield
     except FairerClipError:
         raise
-    except Exception as error:  # what a wrong configuration makes torch raise is not a closed list
+    except Exception as error:  # torch may raise any exception on a wrong configuration
         raise EncoderError(
-            f"{place} does not load as {kind}: {type(error).__name__}: {one_line(error)}"
+            f"{place} cannot be loaded as {kind}: {type(error).__name__}: {one_line(error)}"
         ) from error
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch cannot compute on here."""
+    """Raise if torch cannot compute on a device of this machine."""
     torch = require("torch", "torch", "encoding images")
     try:
         torch.empty(1, device=device)
@@ -115,9 +120,9 @@ def check_device(device: str) -> None:
 
 @contextmanager
 def hub_access(allowed: bool) -> Iterator[None]:
-    """While open, the Hugging Face libraries read their cache only, unless a download is ``allowed``.
+    """Make the Hugging Face libraries read only their cache, unless a download is ``allowed``.
 
-    Their switch is one constant for the whole process; it is put back afterwards.
+    The setting is one constant for the whole process; it is restored afterwards.
     """
     if allowed:
         yield
@@ -134,11 +139,11 @@ def hub_access(allowed: bool) -> Iterator[None]:
 
 @contextmanager
 def fetching(missing: str) -> Iterator[Any]:
-    """Yield the library of the hub; where it does not have a file, the error is ``missing`` and how to allow it."""
+    """Yield the hub library; if a file is not there, raise with the message ``missing`` and how to allow a download."""
     hub = require("huggingface_hub", "open-clip", "finding a model in the cache")
     try:
         yield hub
     except (OSError, ValueError) as error:
         raise EncoderError(
-            f"{missing}, or allow it here by name: download=True (--download). ({type(error).__name__})"
+            f"{missing}, or allow the download: download=True (--download). ({type(error).__name__})"
         ) from None

@@ -1,4 +1,4 @@
-"""Encoders through transformers: CLIP and SigLIP from a folder that ``save_pretrained`` wrote."""
+"""Encoders that transformers runs: CLIP and SigLIP from a folder that ``save_pretrained`` wrote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROCESSOR, _NESTED = "preprocessor_config.json", "processor_config.json"
 def load(
     name: str, place: str, device: str, download: bool, preprocessing: Preprocessing | None
 ) -> ClipEncoder:
-    """Open a folder, or a repository that is in the cache; see `fairerclip.encoders.load`."""
+    """Load a folder, or a repository in the cache; see `fairerclip.encoders.load`."""
     library = require("transformers", "transformers", "loading a transformers model")
     folder = _folder(place, download)
     files = transformers_files(folder)
@@ -35,10 +35,10 @@ def load(
         image_size = model.config.vision_config.image_size
         if settings.output_size != (image_size, image_size):
             raise EncoderError(
-                f"{folder}: the image processor makes images of {settings.output_size} and the model reads "
+                f"{folder}: the image processor makes images of {settings.output_size} and the model expects "
                 f"({image_size}, {image_size}); the two files do not belong together"
             )
-        # Ids are padded to the full length and without a mask: SigLIP was trained so, and CLIP looks back only.
+        # Ids are padded to the full length, without a mask: SigLIP was trained so, and CLIP's attention is causal.
         towers = TorchTowers(
             model,
             lambda pixels: model.get_image_features(pixel_values=pixels).pooler_output,
@@ -57,7 +57,7 @@ def load(
 
 
 def _label(config: Any) -> str:
-    """The shape of the model: a folder's name says nothing on another machine."""
+    """Return a label of the model's shape, since the name of a folder means nothing on another machine."""
     vision = config.vision_config
     shape = f"{vision.hidden_size}x{vision.num_hidden_layers}-p{vision.patch_size}-{vision.image_size}"
     return f"{config.model_type}-{shape}"
@@ -68,13 +68,13 @@ def _folder(place: str, download: bool) -> Path:
         return Path(place).absolute()
     with fetching(
         f"transformers:{place} is neither a folder nor a repository in the local cache. Pass the folder of a model "
-        f"saved with save_pretrained, fetch it with `hf download {place}`"
+        f"saved with save_pretrained, download it with `hf download {place}`"
     ) as hub:
         return Path(hub.snapshot_download(place, allow_patterns=_FILES, local_files_only=not download))
 
 
 def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -> Any:
-    """The model in float32; of the folder's configuration only what was checked is used."""
+    """Build the model in float32 from checked settings only, and load its weights."""
     torch = require("torch", "transformers", "loading a transformers model")
     load_file = require("safetensors.torch", "torch", "loading a transformers model").load_file
     configured, model_class = (getattr(library, name) for name in _MODELS[kind])
@@ -85,7 +85,7 @@ def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -
     for file in files:
         state |= load_file(file)
     missing = model.load_state_dict(state, strict=False).missing_keys
-    if missing:  # they would be left random
+    if missing:  # they would stay random
         raise EncoderError(
             f"{files[0].parent}: the weights lack {len(missing)} tensors, such as {min(missing)}"
         )
@@ -93,7 +93,7 @@ def _build(library: Any, kind: str, config: dict[str, Any], files: list[Path]) -
 
 
 def read_config(path: Path) -> tuple[str, dict[str, Any]]:
-    """Kind of model and settings of a ``config.json``; see `fairerclip.encoders.config`."""
+    """Read the model type and the checked settings of ``config.json``; see `fairerclip.encoders.config`."""
     values = read_json(path)
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in _MODELS:
@@ -104,18 +104,18 @@ def read_config(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def read_settings(folder: Path) -> Preprocessing:
-    """What the folder's own image processor does to an image."""
+    """Read the preprocessing from the image processor of a folder."""
     file, nested = member(folder, _PROCESSOR), member(folder, _NESTED)
     if os.path.isfile(file):
-        found = read_json(file)
+        values = read_json(file)
     elif os.path.isfile(nested):
-        found, file = read_json(nested).get("image_processor", {}), nested
+        values, file = read_json(nested).get("image_processor", {}), nested
     else:
         raise EncoderError(
-            f"nothing in {folder} says how images are prepared: expected {_PROCESSOR}. Save the image processor "
+            f"the preprocessing of images is unknown: expected {_PROCESSOR} in {folder}. Save the image processor "
             "there, or pass preprocessing= (--preprocessing)"
         )
     try:
-        return Preprocessing.from_transformers(found)
+        return Preprocessing.from_transformers(values)
     except EncoderError as error:
         raise EncoderError(f"{file}: {error}") from None

@@ -1,4 +1,4 @@
-"""Weights on disk: which file is meant, what it hashes to, and what to say when it is not there."""
+"""Weight files: finding the right file of a folder, hashing it, and checks before it is loaded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fairerclip.errors import EncoderError
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl")
 _FIRST_CHOICE = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
 _MAX_WEIGHTS = 10_000
-"""Tensors of one file: more than a CLIP model has, and few enough to describe one by one."""
+"""Most tensors of one file, more than any CLIP model has."""
 _MAX_GROWTH = 2
-"""How much larger than its weights a model may be: positions are interpolated for other image sizes."""
+"""Largest ratio of a model's size to that of its weights: positions are interpolated for other image sizes."""
 CONVERT = "convert it once to .safetensors yourself, as docs/encoders.md shows"
 
 
 def sha256_of(files: Sequence[Path]) -> str:
-    """SHA-256 of one file; of several, that of their names and hashes in order."""
+    """Compute the SHA-256 of one file, or of the list of hashes and names of several files."""
     hashes = [_sha256(file) for file in files]
     if len(hashes) == 1:
         return hashes[0]
@@ -39,27 +39,27 @@ def _sha256(file: Path) -> str:
 
 
 def member(folder: Path, name: str) -> Path:
-    """The path of a file of the folder, which need not be there.
+    """Return the path of a file in a folder, which need not exist; raise if it is a link to another place.
 
-    A link may lead to another file of the folder, or, in the Hugging Face cache, to the blobs of its repository.
+    A link may point to another file of the folder, or, in the Hugging Face cache, to the blobs of its repository.
     """
     path = folder / name
     target, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
     homes = [root, root.parent.parent / "blobs"] if root.parent.name == "snapshots" else [root]
     if not any(target.is_relative_to(home) for home in homes):
-        raise EncoderError(f"{path} is a link that leads out of its folder: copy the file there instead")
+        raise EncoderError(f"{path} is a link to a place outside its folder: copy the file there instead")
     return path
 
 
 def check_fits(model: Any, files: Sequence[Path]) -> None:
-    """Refuse a model that is larger than its weights, before memory is taken for it.
+    """Raise, before memory is allocated, if a model is more than twice as large as its weights.
 
     Parameters
     ----------
     model : torch.nn.Module
-        On torch's meta device, where it has shapes and takes no memory.
+        Model on torch's meta device, where it has shapes but takes no memory.
     files : sequence of Path
-        Its weights.
+        Files of the weights.
     """
     held = 0
     for file in files:
@@ -74,7 +74,7 @@ def check_fits(model: Any, files: Sequence[Path]) -> None:
 
 
 def check_safetensors(file: Path) -> Path:
-    """The file, if it exists and is one that cannot run code."""
+    """Return the absolute path of a .safetensors file; raise if it is absent or in a format that can run code."""
     if file.suffix in _PICKLES:
         raise EncoderError(
             f"{file} is a pickle, which can run any code when it is read, so it is not read: {CONVERT}"
@@ -87,7 +87,7 @@ def check_safetensors(file: Path) -> Path:
 
 
 def open_clip_file(folder: Path) -> Path:
-    """The checkpoint of an open_clip folder: the one that open_clip itself would choose, never a pickle."""
+    """Return the checkpoint of an open_clip folder that open_clip itself would choose, but never a pickle."""
     names = _names(folder)
     for name in _FIRST_CHOICE:
         if name in names:
@@ -105,7 +105,7 @@ def open_clip_file(folder: Path) -> Path:
 
 
 def transformers_files(folder: Path) -> list[Path]:
-    """The .safetensors files of a transformers folder, all shards of them."""
+    """Return the .safetensors file of a transformers folder, or all its shards."""
     single, index = "model.safetensors", "model.safetensors.index.json"
     names = _names(folder)
     if single in names:

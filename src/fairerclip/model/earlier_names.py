@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +23,12 @@ class EarlierNames:
 
     _earlier: Mapping[str, Any] = {}
     """Corrections of the class scores that were given to the constructor, for the next fit."""
+
+    def __init_subclass__(cls) -> None:
+        """Leave ``**earlier`` out of the signature that scikit-learn and documentation see."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())
+        named = [p for p in parameters[1:] if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        cls.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
 
     def _take_earlier(self, parameters: dict[str, Any]) -> None:
         """Keep earlier parameters of the constructor and warn; any other name is a ``TypeError``."""

@@ -16,11 +16,11 @@ class MomentResult:
     """Finalised moments; weights are normalised to sum to one."""
 
     weight: float
-    """Total weight of the rows seen."""
+    """Total weight of all rows."""
     mean: F64
     """(D,) weighted mean of Φ."""
     covariance: F64 | None
-    """(D, D) Φ_cᵀ W Φ_c, or None when only cross-moments were asked for."""
+    """(D, D) Φ_cᵀ W Φ_c, or None if only cross-moments were computed."""
     cross: F64
     """(D, K) Φ_cᵀ W J."""
     trace: float

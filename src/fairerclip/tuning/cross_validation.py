@@ -1,14 +1,15 @@
-"""Scores of candidates on the training rows, each row scored by models that were fitted without it."""
+"""Cross-validation of a search: every judged training row is scored by models that were fitted without it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
 
 from fairerclip._util.types import Ints
 from fairerclip.errors import LabelError, NoSolutionError, ParameterError, ShapeError
@@ -17,10 +18,16 @@ from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.judged_rows import JudgedRows
 
-ROW_ARGUMENTS = ("sensitive_features", "sample_weight")
-"""Arguments of `FairerCLIP.fit` with one entry per row."""
 MOST_ROWS = 20_000
 """Rows that are judged, at most: scores of every candidate are kept for them."""
+
+
+class Split(NamedTuple):
+    """Rows to fit on and rows to score, by row number, and the places of the latter among the judged rows."""
+
+    fitted_on: Ints
+    scored: Ints
+    places: Ints
 
 
 def limit_rows(judged: JudgedRows, seed: int, most: int = MOST_ROWS) -> JudgedRows:
@@ -29,58 +36,8 @@ def limit_rows(judged: JudgedRows, seed: int, most: int = MOST_ROWS) -> JudgedRo
         return judged
     rng = np.random.default_rng(seed)
     cells = judged.judge.cells()
-    kept = np.sort(np.concatenate([rng.permutation(cell)[: max(1, most // len(cells))] for cell in cells]))
-    return replace(
-        judged,
-        rows=judged.rows[kept],
-        X=judged.X[kept],
-        judge=Judge(
-            judged.judge.y[kept], judged.judge.s[kept], judged.judge.n_classes, judged.judge.n_groups
-        ),
-        y=judged.y[kept],
-        groups=judged.groups[kept],
-    )
-
-
-def deal_folds(judge: Judge, groups: NDArray[Any] | None, n_folds: int, seed: int) -> Ints:
-    """Return a fold number (m,) for each judged row, so that every cell is spread evenly over the folds.
-
-    Parameters
-    ----------
-    judge : Judge
-        The rows, with their classes and groups.
-    groups : array of shape (m,), or None
-        Rows of one entry stay in one fold. They are dealt by the rarest cell among them.
-    n_folds : int
-        Number of folds.
-    seed : int
-        Seed of the order in which rows are dealt.
-    """
-    m = len(judge.y)
-    members = np.arange(m) if groups is None else np.unique(groups, return_inverse=True)[1].reshape(-1)
-    size = judge.counts[judge.y, judge.s]  # (m,) rows of the cell of each row
-    cell = judge.y * judge.n_groups + judge.s
-    order = np.lexsort((cell, size))
-    first = order[
-        np.unique(members[order], return_index=True)[1]
-    ]  # (units,) a row of the rarest cell of each unit
-    shuffled = np.random.default_rng(seed).permutation(len(first))
-    dealt = shuffled[np.argsort(cell[first[shuffled]], kind="stable")]
-    fold_of = np.empty(len(first), dtype=np.int64)
-    fold_of[dealt] = np.arange(len(first)) % n_folds
-    return np.asarray(fold_of[members])
-
-
-def check_folds(judged: JudgedRows, folds: Ints, n_folds: int) -> None:
-    """Raise if a class with labelled rows would have none left to fit on in one of the folds."""
-    for code in np.unique(judged.judge.y).tolist():
-        of_class = judged.judge.y == code
-        if len(np.unique(folds[of_class])) == 1:
-            raise LabelError(
-                f"all labelled rows of class {judged.y[of_class].tolist()[0]!r} are in one of the {n_folds} folds, so "
-                "that no row is left to fit on: give two rows of every class at least, in two groups where groups= is "
-                "given, or validation=(X, y, s)"
-            )
+    kept = [rng.permutation(cell)[: max(1, most // len(cells))] for cell in cells]
+    return judged.at(np.sort(np.concatenate(kept)))
 
 
 def check_groups(groups: Any, n: int) -> NDArray[Any] | None:
@@ -93,53 +50,120 @@ def check_groups(groups: Any, n: int) -> NDArray[Any] | None:
     return array
 
 
-def check_fold_count(cv: Any) -> int:
-    """Return the number of folds, an integer of at least 2."""
-    if isinstance(cv, bool) or not isinstance(cv, (int, np.integer)) or cv < 2:
-        raise ParameterError(f"cv must be an integer of at least 2; got {cv!r:.200}")
-    return int(cv)
+def make_splits(
+    cv: Any, judged: JudgedRows, X: Any, y: NDArray[Any], groups: NDArray[Any] | None, seed: int
+) -> list[Split]:
+    """Return the splits of a cross-validation, each with judged rows to score.
 
-
-def out_of_fold(
-    gather: Callable[[Ints, Ints, int], Pool], judged: JudgedRows, n_rows: int, folds: Ints
-) -> Pool:
-    """Return the candidates that every fold has, with the scores of each judged row by models fitted without it.
+    Training rows that are not judged, because a label is missing, are fitted on in every fold of a number of folds.
 
     Parameters
     ----------
-    gather : callable
-        Fits the candidates on some training rows and scores others: (rows to fit on, rows to score, fold) → `Pool`.
+    cv : int, splitter or iterable of (train, test)
+        As `FairerCLIPSearch` takes it.
     judged : JudgedRows
-        Rows to score.
-    n_rows : int
-        Number of training rows. Those that are not judged are fitted on in every fold.
-    folds : array of shape (m,)
-        Fold of each judged row.
+        Rows that may be scored.
+    X, y : arrays of shape (n, p) and (n,)
+        Training rows and their labels.
+    groups : array of shape (n,), or None
+        Rows with equal entries stay together.
+    seed : int
+        Seed of the folds.
     """
-    pools, places = [], []
-    for fold in np.unique(folds).tolist():
-        scored = np.flatnonzero(folds == fold)
-        fitted_on = np.setdiff1d(np.arange(n_rows), judged.rows[scored])
-        pools.append(gather(fitted_on, judged.rows[scored], fold))
-        places.append(scored)
+    n = X.shape[0]
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        if cv < 2:
+            raise ParameterError(f"cv must be at least 2 folds; got {cv}")
+        folds = deal_folds(judged.judge, None if groups is None else groups[judged.rows], int(cv), seed)
+        tests = [judged.rows[folds == fold] for fold in range(int(cv))]
+        pairs = [(np.setdiff1d(np.arange(n), test), test) for test in tests]
+    else:
+        try:
+            given = list(check_cv(cv, y, classifier=True).split(X, y, groups))
+            pairs = [(np.arange(n)[train], np.arange(n)[test]) for train, test in given]
+        except (TypeError, ValueError, IndexError) as error:
+            raise ParameterError(
+                f"cv must be a number of folds, a splitter of scikit-learn or pairs of row numbers; {error}"
+            ) from None
+    splits = []
+    for fitted_on, test in pairs:
+        places = np.flatnonzero(np.isin(judged.rows, test))
+        if len(places):
+            splits.append(Split(fitted_on, judged.rows[places], places))
+    _check_splits(splits, judged)
+    return splits
+
+
+def _check_splits(splits: Sequence[Split], judged: JudgedRows) -> None:
+    """Raise if nothing would be judged, a row twice, or a class without rows to fit on."""
+    codes = judged.judge.y
+    if len(np.unique(codes)) < 2:
+        raise LabelError(
+            f"y has one class only ({np.unique(judged.y).tolist()}): there is nothing to tell apart"
+        )
+    places = np.concatenate([split.places for split in splits]) if splits else np.zeros(0, dtype=np.int64)
+    if not len(places) or len(np.unique(places)) < len(places):
+        raise ParameterError(
+            f"cv must score every labelled row once at most, and one at least; it scores {len(places)} rows, "
+            f"{len(np.unique(places))} of them different"
+        )
+    for split in splits:
+        fitted = codes[np.isin(judged.rows, split.fitted_on)]
+        gone = np.setdiff1d(codes, fitted)
+        if len(gone):
+            label = judged.y[codes == gone[0]].tolist()[0]
+            raise LabelError(
+                f"a fold of the cross-validation has no labelled row of class {label!r} to fit on: give two rows of "
+                "every class at least, in two groups where groups= is given, or validation=(X, y, s)"
+            )
+
+
+def deal_folds(judge: Judge, groups: NDArray[Any] | None, n_folds: int, seed: int) -> Ints:
+    """Return a fold number (m,) for each judged row, so that every cell is spread evenly over the folds.
+
+    Parameters
+    ----------
+    judge : Judge
+        The rows, with their classes and groups.
+    groups : array of shape (m,), or None
+        Rows with equal entries stay in one fold. They are dealt by the rarest cell among them.
+    n_folds : int
+        Number of folds.
+    seed : int
+        Seed of the order in which rows are dealt.
+    """
+    m = len(judge.y)
+    unit = np.arange(m) if groups is None else np.unique(groups, return_inverse=True)[1].reshape(-1)
+    cell = judge.y * judge.n_groups + judge.s
+    rarest_first = np.lexsort((cell, judge.counts[judge.y, judge.s]))
+    row_of_unit = rarest_first[np.unique(unit[rarest_first], return_index=True)[1]]
+    shuffled = np.random.default_rng(seed).permutation(len(row_of_unit))
+    dealt = shuffled[np.argsort(cell[row_of_unit[shuffled]], kind="stable")]
+    fold_of_unit = np.empty(len(row_of_unit), dtype=np.int64)
+    fold_of_unit[dealt] = np.arange(len(dealt)) % n_folds
+    return np.asarray(fold_of_unit[unit])
+
+
+def out_of_fold(pools: Sequence[Pool]) -> Pool:
+    """Join the candidates of all splits: those that every split has, with the scores of one split after the other."""
     keyed = [{_key(candidate): candidate for candidate in pool.candidates} for pool in pools]
     shared = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
     if not shared:
         raise NoSolutionError(
             "no setting of the search has a solution in every fold: give validation=(X, y, s)"
         )
-    candidates = []
-    for key in shared:
-        scores = np.empty((len(folds), len(pools[0].classes)), dtype=np.float32)
-        for scored, found in zip(places, keyed, strict=True):
-            scores[scored] = found[key].scores
-        candidates.append(Candidate(keyed[0][key].parameters, keyed[0][key].fit, scores))
+    first = pools[0]
     return replace(
-        pools[0],
-        candidates=candidates,
-        given=_place(pools[0], pools[0].given, shared),
-        zero_shot=_place(pools[0], pools[0].zero_shot, shared),
-        orthogonal=_place(pools[0], pools[0].orthogonal, shared),
+        first,
+        candidates=[
+            Candidate(
+                keyed[0][key].parameters, keyed[0][key].fit, np.concatenate([k[key].scores for k in keyed])
+            )
+            for key in shared
+        ],
+        given=_place(first, first.given, shared),
+        zero_shot=_place(first, first.zero_shot, shared),
+        orthogonal=_place(first, first.orthogonal, shared),
         fits=sum(pool.fits for pool in pools),
         planned=sum(pool.planned for pool in pools),
         seconds=sum(pool.seconds for pool in pools),
@@ -148,7 +172,7 @@ def out_of_fold(
 
 
 def _key(candidate: Candidate) -> str:
-    """Return a key that is equal for the same candidate in two folds."""
+    """Return a key that is equal for the same candidate in two splits."""
     return json.dumps([candidate.fit, dict(candidate.parameters)], default=repr, sort_keys=True)
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import column_or_1d
 
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import check_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError, ShapeError
-from fairerclip.inputs.encode import Encoded, encode
+from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.inputs.sensitive import known_values
 from fairerclip.inputs.sensitive_columns import SoftValues, encode_groups
@@ -39,6 +40,18 @@ class JudgedRows:
     """"given", "read from prompts" or "none"."""
     prompts: list[Floats] | None
     """Prompts of each class; None without text."""
+
+    def at(self, places: Ints) -> JudgedRows:
+        """Return some of the rows, by their places among the m."""
+        judge = self.judge
+        return replace(
+            self,
+            rows=self.rows[places],
+            X=self.X[places],
+            judge=Judge(judge.y[places], judge.s[places], judge.n_classes, judge.n_groups),
+            y=self.y[places],
+            groups=self.groups[places],
+        )
 
 
 def split_validation(validation: Any) -> tuple[NDArray[Any], Any, Any]:
@@ -79,6 +92,12 @@ def shape_of(X: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ShapeError(f"X must have shape (n, p); got {shape}")
     return shape
+
+
+def label_column(y: Any) -> NDArray[Any]:
+    """Return labels as an array (n,); a single column is accepted with scikit-learn's warning."""
+    labels = as_labels(y)
+    return column_or_1d(labels, warn=True) if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
 def take_rows(values: Any, rows: Ints) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,8 @@ def describe(
         positive=names[1] if len(names) == 2 else None,
     ).as_dict()
     return {
-        "parameters": _varied(candidate, model) | {"offsets": offsets.tolist()},
+        "parameters": _varied(candidate, {**model.get_params(deep=False), "zero_shot": model.zero_shot_})
+        | {"offsets": offsets.tolist()},
         "average": report["average"],
         "worst_group": report["worst"]["accuracy"],
         "eod": report["eod"],
@@ -88,17 +90,18 @@ def describe(
     }
 
 
-def _varied(candidate: Candidate, model: FairerCLIP) -> dict[str, Any]:
-    own = {**model.get_params(deep=False), "zero_shot": model.zero_shot_}
-    point = {name: candidate.parameters.get(name, own[name]) for name in VARIED}
+def _varied(candidate: Candidate, others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that a search varies; those that the candidate leaves alone come from ``others``."""
+    point = {name: candidate.parameters.get(name, others[name]) for name in VARIED}
     return {name: v.item() if isinstance(v, np.generic) else v for name, v in point.items()}
 
 
 def candidate_table(
-    pool: Pool, judge: Judge, objective: Objective | None, model: FairerCLIP
+    pool: Pool, judge: Judge, objective: Objective | None, base: FairerCLIP
 ) -> list[dict[str, Any]]:
     """Return one row per candidate: its fit, its parameters, and its figures on the judged rows without offsets.
 
+    Parameters that a candidate does not change are those of ``base``; None for ``zero_shot`` is the default share.
     ``value`` is what the objective's posterior expects, None for an objective that is a function of predictions.
     """
     scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
@@ -110,7 +113,7 @@ def candidate_table(
         table.append(
             {
                 "fit": candidate.fit,
-                **_varied(candidate, model),
+                **_varied(candidate, base.get_params(deep=False)),
                 "value": None if values is None else float(values[g]),
                 "average": float(hits.sum() / judge.counts.sum()),
                 "worst_group": float(accuracy.min()),

@@ -14,6 +14,7 @@ from fairerclip._util.types import Ints
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.prompts import zero_shot
+from fairerclip.inputs.weights import check_weights
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fitted import FittedModel
@@ -21,19 +22,12 @@ from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed
 from fairerclip.tuning.candidates import Pool, gather
 from fairerclip.tuning.choose import Chosen, choose, choose_by_scorer
-from fairerclip.tuning.cross_validation import (
-    ROW_ARGUMENTS,
-    check_fold_count,
-    check_folds,
-    check_groups,
-    deal_folds,
-    limit_rows,
-    out_of_fold,
-)
+from fairerclip.tuning.cross_validation import check_groups, limit_rows, make_splits, out_of_fold
 from fairerclip.tuning.judged_rows import (
     JudgedRows,
     check_columns,
     judged_rows,
+    label_column,
     shape_of,
     split_validation,
     take_rows,
@@ -70,8 +64,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         ``taus``, ``zero_shots``, ``criteria`` (free).
     max_seconds : float or None
         Stop before a fit that would end later; the first fit of the search is always done.
-    cv : int
-        Number of folds where `fit` gets no validation rows.
+    cv : int, splitter or iterable of (train, test)
+        Cross-validation where `fit` gets no validation rows: a number of folds, which are stratified by class × group,
+        or as scikit-learn takes it. A row is judged once at most.
     random_state : int, RandomState or None
         Seed of the folds, and of the features where ``estimator`` has ``random_state=None``: all candidates share one
         draw of features, and a clone of the search finds the same model.
@@ -124,7 +119,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         accuracy_floor: float | None = None,
         search_space: Mapping[str, Any] | None = None,
         max_seconds: float | None = None,
-        cv: int = 4,
+        cv: Any = 4,
         random_state: Any = 0,
     ) -> None:
         self.estimator = estimator
@@ -170,6 +165,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             Called after each fit with (done, planned).
         """
         base = self._base()
+        checked = self._validated(X, reset=True)
+        X = X if hasattr(X, "columns") else checked  # the chosen model keeps the names of columns
         if self.max_seconds is not None and not (
             isinstance(self.max_seconds, numbers.Real) and self.max_seconds > 0
         ):
@@ -191,7 +188,6 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             self._search_rankings(base, X, y, validation, given, progress)
         else:
             self._search_classes(base, X, y, validation, groups, given, progress)
-        self._validated(X, reset=True)
         return self
 
     def _base(self) -> FairerCLIP:
@@ -255,7 +251,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             "has_sensitive_text": given["sensitive_text"] is not None,
         }
         if validation is None:
-            judged, pool = self._cross_validate(base, X, y, groups, given, options, progress)
+            judged, pool, n_folds = self._cross_validate(base, X, y, groups, given, options, progress)
         else:
             rows, labels, sensitive = split_validation(validation)
             check_columns(X, validation[0], rows)
@@ -277,19 +273,19 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         chosen, goal = self._choose(pool, judged, goal)
         best = pool.candidates[chosen.choice.candidate]
         # Fitted anew on all rows: nothing of the search is left in the model.
-        model = base.set_params(**best.parameters).fit(X, y, **given)
+        model = clone(base).set_params(**best.parameters).fit(X, y, **given)
         if np.any(chosen.choice.offsets):
             model = model.at(offsets=chosen.choice.offsets)
         name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
         floor = None if goal is None else goal.accuracy_floor
         record = search_record(pool, chosen, judged, model, objective=name, floor=floor)
         if validation is None:
-            record["folds"] = check_fold_count(self.cv)
+            record["folds"] = n_folds
         warn_of_floor(record, given=self.accuracy_floor is not None)
         model.diagnostics_["tuning"] = record
         self.best_estimator_, self.best_params_ = model, _chosen_params(model, (*VARIED, *best.parameters))
         self.best_score_, self.strategy_ = chosen.value, chosen.strategy
-        self.results_ = candidate_table(pool, judged.judge, goal, model)
+        self.results_ = candidate_table(pool, judged.judge, goal, base)
 
     def _choose(
         self, pool: Pool, judged: JudgedRows, goal: Objective | None
@@ -315,15 +311,16 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         given: Mapping[str, Any],
         options: Mapping[str, Any],
         progress: Progress | None,
-    ) -> tuple[JudgedRows, Pool]:
-        """Return the labelled training rows, and candidates with their out-of-fold scores on these rows."""
-        n_folds, seed = check_fold_count(self.cv), draw_seed(self.random_state)
-        shape = shape_of(X)
+    ) -> tuple[JudgedRows, Pool, int]:
+        """Return labelled training rows, candidates with out-of-fold scores on these rows, and the number of folds."""
+        shape, seed = shape_of(X), draw_seed(self.random_state)
         if y is None:
             raise LabelError(
                 "FairerCLIPSearch requires y to be passed, but the target y is None: give y, or validation=(X, y, s) "
                 "with labels to choose by"
             )
+        y = label_column(y)
+        weight = check_weights(given["sample_weight"], shape[0])
         judged = judged_rows(
             *(X if isinstance(X, EmbeddingStore) else np.asarray(X), y, given["sensitive_features"]),
             y=y,
@@ -333,22 +330,24 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             missing_label=self._missing(base, given),
             name="",
         )
-        judged = limit_rows(judged, seed)
+        judged = limit_rows(judged.at(np.flatnonzero(weight[judged.rows] > 0)), seed)
+        splits = make_splits(self.cv, judged, X, y, check_groups(groups, shape[0]), seed)
+        judged = judged.at(np.concatenate([split.places for split in splits]))
         goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
         _check_defined(goal, judged)
-        together = check_groups(groups, shape[0])
-        folds = deal_folds(judged.judge, None if together is None else together[judged.rows], n_folds, seed)
-        check_folds(judged, folds, n_folds)
-        n_found = len(np.unique(folds))
-        budget = None if self.max_seconds is None else self.max_seconds / n_found
+        budget = None if self.max_seconds is None else self.max_seconds / len(splits)
 
-        def gather_fold(fitted_on: Ints, scored: Ints, fold: int) -> Pool:
-            arguments = {**given, **{name: take_rows(given[name], fitted_on) for name in ROW_ARGUMENTS}}
-            rows, labels = take_rows(X, fitted_on), take_rows(y, fitted_on)
+        def gather_split(number: int, fitted_on: Ints, scored: Ints) -> Pool:
+            arguments = {
+                **given,
+                "sensitive_features": take_rows(given["sensitive_features"], fitted_on),
+                "sample_weight": None if given["sample_weight"] is None else weight[fitted_on],
+            }
+            rows, labels = take_rows(X, fitted_on), y[fitted_on]
 
             def advance(done: int, planned: int) -> None:
                 if progress is not None:
-                    progress(fold * planned + done, n_found * planned)
+                    progress(number * planned + done, len(splits) * planned)
 
             return gather(
                 *(base, lambda m: m.fit(rows, labels, **arguments), np.asarray(take_rows(X, scored))),
@@ -357,7 +356,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
                 progress=advance,
             )
 
-        return judged, out_of_fold(gather_fold, judged, shape[0], folds)
+        pools = [gather_split(number, *split[:2]) for number, split in enumerate(splits)]
+        return judged, out_of_fold(pools), len(splits)
 
 
 def _check_defined(goal: Objective | None, judged: JudgedRows) -> None:

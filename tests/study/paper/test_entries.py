@@ -10,12 +10,13 @@ from fairerclip.auditing.group_results import StageReport
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import KeptRunWarning
 from fairerclip.experiment import Experiment
+from fairerclip.model.presets import preset
 from fairerclip.study import jobs
 from fairerclip.study.paper import ablation, accuracy, fits
-from fairerclip.study.paper.answers import FitAnswer
 from fairerclip.study.paper.context import Context, ReproduceOptions, job
 from fairerclip.study.paper.entries import ENTRIES, chosen_entries
 from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.paper.job_answers import FitAnswer
 from fairerclip.study.paper.reproduce import reproduce, run_entry
 from fairerclip.study.paper.task_source import TaskSource, Unavailable
 from fairerclip.study.paper.task_source import small as small_task
@@ -318,3 +319,10 @@ def test_the_information_page_says_which_published_hsic_is_out_of_reach(small, t
     assert "0.25 at most" in notes
     assert "0.3823" in notes
     assert ("0.1849 (CLIP ViT-L/14)" in notes) == (bound < 0.1849)
+
+
+@pytest.mark.parametrize("dataset", ["blond", "cheekbones"])
+def test_every_variant_of_an_ablation_that_changes_parameters_changes_those_of_the_preset(dataset):
+    paper = preset(accuracy.PRESETS[dataset][0], "paper", None)
+    for _, title, changed, _, _ in (*ablation.OURS, ablation.UPDATE):
+        assert {**paper, **changed} != paper, title

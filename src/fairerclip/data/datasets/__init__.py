@@ -1,6 +1,6 @@
-"""Data sets in their official layouts: what each image is called, its split, its class and its groups.
+"""Readers of data sets in their official layouts: path, split, class and sensitive values of each image.
 
-Only lists are read here; no image is opened.
+Only lists are read; no image is opened.
 """
 
 from fairerclip.data.datasets.common import DatasetIndex

@@ -1,4 +1,4 @@
-"""CelebA: 202,599 photographs of faces with forty attributes (Liu et al. 2015)."""
+"""Reader of CelebA: 202,599 photographs of faces with forty attributes (Liu et al. 2015)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORIGIN = Origin(
 
 @dataclass(frozen=True)
 class CelebaTarget:
-    """A target that is ready to use: its attribute, the names of -1 and 1, and its prompts."""
+    """A target: its attribute, the class names of -1 and 1, and the name of its prompt set ("" if none)."""
 
     attribute: str
     names: tuple[str, str]
@@ -63,47 +63,45 @@ def read(
     Parameters
     ----------
     root : path-like
-        The folder of the MMLAB or of the Kaggle layout, or the one that holds it.
+        Folder in the MMLAB or the Kaggle layout, or the folder above it.
     target : str
         ``blond``, ``cheekbones``, ``attractive``, or any attribute; case, spaces and ``_`` do not matter.
-        Class 1 is always the attribute's 1: for ``cheekbones``, high.
+        Class 1 is always the value 1 of the attribute: for ``cheekbones``, high.
     sensitive : str or sequence of str
         One or more attributes. ``Male`` (or ``sex``) is named ``sex`` with values ``female`` and ``male``.
     check_images : bool
-        Look for every image on disk.
+        Raise if an image is not on disk.
 
     Returns
     -------
     DatasetIndex
-        `ids` are ``000001.jpg`` … in either layout. Time and memory: one pass over the lists, with the columns
-        that are asked for in memory.
+        `ids` are ``000001.jpg`` … in both layouts. One pass over the lists; memory for the requested columns.
 
     Raises
     ------
     LabelError
-        There is no such attribute (the nearest is named), or the target is also sensitive.
+        There is no such attribute (the message names similar ones), or the target is also sensitive.
     DatasetError
-        The data set is not there, or its lists are not as they should be.
+        The data set is absent, or its lists are damaged or in another form.
     """
     folder = common.as_folder(root, ORIGIN)
     homes = [folder, *(folder / name for name in FOLDERS)]
     home, attributes = _list_file(homes, "Anno", ATTRIBUTES, folder)
     _, partition = _list_file([home], "Eval", PARTITION, folder)
-    goal = PRESETS.get(_key(target))
-    asked = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    preset = PRESETS.get(_key(target))
+    requested = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     aliases = {_key(SEX): "Male"}
-    wanted = [goal.attribute if goal else target, *(aliases.get(_key(name), name) for name in asked)]
+    wanted = [preset.attribute if preset else target, *(aliases.get(_key(name), name) for name in requested)]
     columns, names, table = _attributes(attributes, wanted)
     ids = common.image_ids(names, attributes)
     split = _splits(partition, ids)
-    goal = goal or _target(columns[0])
+    goal = preset or _target(columns[0])
     y, values = table[0], {_named(column): code for column, code in zip(columns[1:], table[1:], strict=True)}
     images = _images(home, str(ids[0]))
     if check_images:
         common.check_images(images, ids, ORIGIN.title)
-    title = f"celeba-{_key(target)}" if _key(target) in PRESETS else f"celeba-{columns[0].lower()}"
     return DatasetIndex(
-        title,
+        f"celeba-{_key(target) if preset else columns[0].lower()}",
         images,
         ids,
         split,
@@ -117,18 +115,17 @@ def read(
 
 def _list_file(homes: Iterable[Path], folder: str, stem: str, root: Path) -> tuple[Path, Path]:
     names = [f"{folder}/{stem}.txt", f"{stem}.txt", f"{stem}.csv", f"{folder}/{stem}.csv"]
-    found = common.first_with(homes, names)
-    if found is None:
+    location = common.first_with(homes, names)
+    if location is None:
         raise ORIGIN.missing(root, f"there is no {stem}.txt or {stem}.csv")
-    return found
+    return location
 
 
 def _attributes(file: Path, wanted: Sequence[str]) -> tuple[list[str], list[str], list[Ints]]:
-    """Columns found for the names, image names (n,), and codes (n,) of each column."""
+    """Return the columns of the wanted attributes, image names (n,), and codes (n,) of each column."""
     if file.suffix == ".csv":
         _, header = next(common.csv_rows(file), (0, []))
-        there = [name.strip() for name in header if name.strip() != ID_COLUMN]
-        columns = _resolve(wanted, there)
+        columns = _resolve(wanted, [name.strip() for name in header if name.strip() != ID_COLUMN])
         table = common.read_columns(file, (ID_COLUMN, *columns))
         names = table[ID_COLUMN]
     else:
@@ -146,7 +143,7 @@ def _text_rows(
     file: Path, lines: Sequence[str], columns: Sequence[str]
 ) -> tuple[list[str], dict[str, list[str]]]:
     header, rows = lines[1].split(), lines[2:]
-    declared = lines[0].strip()  # compared as text: a number of 5,000 digits is none
+    declared = lines[0].strip()  # compared as text: Python refuses to parse a number of 5,000 digits
     if declared.lstrip("0") != str(len(rows)):
         raise DatasetError(
             f"{file}: expected the {declared:.20} images that line 1 declares, got {len(rows)}"
@@ -164,14 +161,14 @@ def _text_rows(
     return names, table
 
 
-def _resolve(wanted: Sequence[str], there: Sequence[str]) -> list[str]:
-    """Attributes as the file spells them; the first is the target."""
-    known = {_key(name): name for name in there}
+def _resolve(wanted: Sequence[str], attributes: Sequence[str]) -> list[str]:
+    """Return the wanted attributes as the file spells them; the first is the target."""
+    known = {_key(name): name for name in attributes}
     columns = []
     for name in wanted:
         if _key(name) not in known:
             close = [known[key] for key in nearest(_key(name), known, 3)]
-            hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(there)}"
+            hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(attributes)}"
             raise LabelError(f"CelebA has no attribute {name!r}; {hint}")
         columns.append(known[_key(name)])
     if len(set(columns)) != len(columns):
@@ -180,7 +177,7 @@ def _resolve(wanted: Sequence[str], there: Sequence[str]) -> list[str]:
 
 
 def _splits(file: Path, ids: Strings) -> Strings:
-    """Split (n,) of each image, in the order of `ids`."""
+    """Return the split (n,) of each image, in the order of `ids`."""
     if file.suffix == ".csv":
         table = common.read_columns(file, (ID_COLUMN, SPLIT_COLUMN))
         names, values = table[ID_COLUMN], table[SPLIT_COLUMN]
@@ -194,21 +191,21 @@ def _splits(file: Path, ids: Strings) -> Strings:
         names, values = [row[0] for row in rows], [row[1] for row in rows]
     common.image_ids(names, file)
     splits = dict(zip(names, common.splits_of(values, file, SPLIT_COLUMN), strict=True))
-    absent = [str(one) for one in ids if str(one) not in splits]
+    absent = [str(image) for image in ids if str(image) not in splits]
     if absent or len(splits) != len(ids):
         raise DatasetError(
             f"{file}: expected the {len(ids)} images of the attribute list, got {len(splits)}; "
             f"{len(absent)} are missing{': ' + ', '.join(absent[: common.SHOWN]) if absent else ''}"
         )
-    return np.array([splits[str(one)] for one in ids], dtype=np.str_)
+    return np.array([splits[str(image)] for image in ids], dtype=np.str_)
 
 
 def _images(home: Path, first: str) -> Path:
-    """Folder of the images: Kaggle's archive nests it twice."""
+    """Return the folder of the images; in Kaggle's archive it lies inside a folder of the same name."""
     folders = [home / "Img" / IMAGES, home / "Img" / IMAGES / IMAGES, home / IMAGES / IMAGES, home / IMAGES]
-    holding = [folder for folder in folders if (folder / first).is_file()]
-    standing = [folder for folder in folders if folder.is_dir()]
-    return (holding or standing or [home / IMAGES])[0]
+    with_images = [folder for folder in folders if (folder / first).is_file()]
+    existing = [folder for folder in folders if folder.is_dir()]
+    return (with_images or existing or [home / IMAGES])[0]
 
 
 def _notes(split: Strings, y: Ints, target: str, values: dict[str, Ints]) -> tuple[str, ...]:
@@ -218,10 +215,10 @@ def _notes(split: Strings, y: Ints, target: str, values: dict[str, Ints]) -> tup
 
 
 def _target(column: str) -> CelebaTarget:
-    """A target that is no preset by name: one by attribute, or any other, for which no prompts are shipped."""
-    ready = next((preset for preset in PRESETS.values() if preset.attribute == column), None)
+    """Return the preset of an attribute, or a target without prompts for any other attribute."""
+    preset = next((preset for preset in PRESETS.values() if preset.attribute == column), None)
     positive = column.replace("_", " ").lower()
-    return ready or CelebaTarget(column, (f"not {positive}", positive), "")
+    return preset or CelebaTarget(column, (f"not {positive}", positive), "")
 
 
 def _named(column: str) -> str:

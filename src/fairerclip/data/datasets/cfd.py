@@ -1,4 +1,4 @@
-"""The Chicago Face Database: standardised portraits of 597 people, rated by others (Ma et al. 2015)."""
+"""Reader of the Chicago Face Database: portraits of 597 people with ratings (Ma et al. 2015)."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def read(
     Parameters
     ----------
     root : path-like
-        The folder with the workbook and the images, of version 2.x or 3.
+        Folder with the workbook and the images, of version 2.x or 3.
     workbook : path-like, optional
-        The workbook or its CSV export, where it is elsewhere or there are several.
+        The workbook or its CSV export, if it is in another folder or there are several.
     shares : tuple of three floats
-        Of train, val and test; there is no official split and the paper's is not published.
+        Shares of train, val and test; there is no official split and the paper's is not published.
     seed : int
-        Of the split, which does not depend on the order of rows.
+        Seed of the split, which does not depend on the order of rows.
     sensitive : tuple of str
         Any of ``sex`` and ``race``.
     check_images : bool
-        Accepted as in the other readers; the photographs are always looked for, since their names hold a
-        number that the workbook does not give.
+        No effect: photographs are always searched on disk, since their names hold a number that the workbook
+        does not give. The parameter exists because the other readers have it.
 
     Returns
     -------
@@ -71,26 +71,19 @@ def read(
     Raises
     ------
     DatasetError
-        The data set is not there, the norming data are not as they should be, or photographs are missing.
+        The data set is absent, the norming data are damaged or in another form, or photographs are missing.
     MissingExtraError
         The norming data are a workbook and openpyxl is not installed.
     ParameterError
         An option is out of range.
     """
     del check_images
-    asked = common.choose(sensitive, ("sex", "race"), "sensitive")
+    requested = common.choose(sensitive, ("sex", "race"), "sensitive")
     home = common.as_folder(root, ORIGIN)
     file = Path(workbook) if workbook is not None else _norming_file(home)
     models, others = read_norming(file)
     names = [model.name for model in models]
-    photos = _photographs(home)
-    absent = [name for name in names if name not in photos]
-    if len(absent) == len(names):
-        raise ORIGIN.missing(home, "there is no neutral photograph CFD-…-N.jpg of any person in the list")
-    if absent:
-        shown = ", ".join(absent[: common.SHOWN]) + (", …" if len(absent) > common.SHOWN else "")
-        raise DatasetError(f"{home}: no neutral photograph of {len(absent)} of {len(names)} people: {shown}")
-    ids = common.image_ids([photos[name] for name in names], home)
+    ids = _image_ids(names, home)
     rating = np.array([model.attractive for model in models])
     y = (rating > rating.mean()).astype(np.int64)
     values = {
@@ -98,7 +91,7 @@ def read(
         "race": (np.array([RACE_CODES[model.race] for model in models], dtype=np.int64), RACES),
     }
     split = _split(names, shares, seed)
-    chosen = {name: values[name] for name in asked}
+    chosen = {name: values[name] for name in requested}
     return DatasetIndex(
         NAME, home, ids, split, y, CLASSES, chosen, NAME, _notes(models, others, shares, seed)
     )
@@ -108,38 +101,50 @@ def _norming_file(home: Path) -> Path:
     folders = [home, *sorted(path for path in home.iterdir() if path.is_dir())]
     for pattern in ("*norming*.xlsx", "*norming*.csv", "*cfd*.xlsx", "*cfd*.csv"):
         stem, suffix = pattern.strip("*").split("*")
-        found = [
+        files = [
             path
             for folder in folders
             for path in sorted(folder.iterdir())
             if path.suffix.lower() == suffix and stem in path.name.lower() and path.name[0] not in "~."
         ]
-        if len(found) > 1:
-            shown = ", ".join(str(path.relative_to(home)) for path in found)
+        if len(files) > 1:
+            listed = ", ".join(str(path.relative_to(home)) for path in files)
             raise DatasetError(
-                f"{home}: expected one list of norming data, got {shown}; choose with workbook="
+                f"{home}: expected one list of norming data, got {listed}; choose with workbook="
             )
-        if found:
-            return found[0]
+        if files:
+            return files[0]
     raise ORIGIN.missing(home, "there is no 'CFD … Norming Data and Codebook.xlsx'")
 
 
+def _image_ids(names: list[str], home: Path) -> Strings:
+    """Return the path of the neutral photograph of each person (n,), relative to the root."""
+    photos = _photographs(home)
+    absent = [name for name in names if name not in photos]
+    if len(absent) == len(names):
+        raise ORIGIN.missing(home, "there is no neutral photograph CFD-…-N.jpg of any person in the list")
+    if absent:
+        listed = ", ".join(absent[: common.SHOWN]) + (", …" if len(absent) > common.SHOWN else "")
+        raise DatasetError(f"{home}: no neutral photograph of {len(absent)} of {len(names)} people: {listed}")
+    return common.image_ids([photos[name] for name in names], home)
+
+
 def _photographs(home: Path) -> dict[str, str]:
-    """Path of the neutral photograph of each person, relative to the root."""
-    found: dict[str, str] = {}
+    """Return the paths of all neutral photographs by person, relative to the root."""
+    photos: dict[str, str] = {}
     for folder, _, files in os.walk(home):
         for name in sorted(files):
             match = NEUTRAL.fullmatch(name)
             if not match:
                 continue
             model, path = match[1].upper(), (Path(folder) / name).relative_to(home).as_posix()
-            if model in found:
+            if model in photos:
                 raise DatasetError(
-                    f"{home}: expected one neutral photograph of {model}, got {found[model]} and {path}; "
+                    f"{home}: expected one neutral photograph of {model}, got {photos[model]} and {path}; "
                     "keep one copy of the images under the root"
                 )
-            found[model] = path
-    return found
+            photos[model] = path
+    return photos
 
 
 def _split(names: list[str], shares: tuple[float, float, float], seed: int) -> Strings:
@@ -158,7 +163,7 @@ def _notes(
     models: list[Model], others: int, shares: tuple[float, float, float], seed: int
 ) -> tuple[str, ...]:
     notes = [
-        f"The split is drawn here ({' / '.join(f'{share:g}' for share in shares)}, seed {seed}): "
+        f"The split is random ({' / '.join(f'{share:g}' for share in shares)}, seed {seed}): "
         "CFD has no official one and the paper's is not published."
     ]
     if len(models) != PUBLISHED_MODELS:

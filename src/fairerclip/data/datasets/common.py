@@ -1,4 +1,4 @@
-"""What the readers share: the index they return, and reading lists without trusting them."""
+"""Common parts of the readers of data sets: the index that they return, and safe reading of lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,34 +24,34 @@ SPLITS = ("train", "val", "test")
 SPLIT_CODES = {"0": "train", "1": "val", "2": "test"}
 SHOWN = 5
 MAX_LINES = 400_000
-"""CelebA, the longest list, has 202,601."""
+"""Most lines of a list; the longest, that of CelebA, has 202,601."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetIndex:
-    """A data set's images, splits, classes and groups, as its own files give them.
+    """Images, splits, classes and sensitive values of a data set, read from its lists.
 
     Attributes
     ----------
     name : str
-        Of the data set, with the target where there are several.
+        Name of the data set, followed by the target if it has several.
     root : pathlib.Path
-        The folder that `ids` are relative to.
+        Folder to which `ids` are relative.
     ids : ndarray of shape (n,)
         Paths of the images, with ``/``, the same in every layout.
     split : ndarray of shape (n,)
         ``train``, ``val`` or ``test``.
     y : ndarray of shape (n,) or None
-        Classes as indices of `class_names`; None where the data set has no target.
+        Classes as indices of `class_names`; None if the data set has no target.
     class_names : tuple of str
-        In the order of the prompts.
+        Names of the classes, in the order of the prompts.
     sensitive : dict of str to (ndarray of shape (n,), tuple of str)
-        Codes and names of each sensitive attribute's values.
+        Codes and value names of each sensitive attribute.
     prompts : str or None
-        Name of the prompt set that fits; None where none is shipped for this target.
+        Name of the prompt set of this target; None if the package has none.
     notes : tuple of str
-        Where counts differ from the published ones, and splits that are ours.
+        Notes on counts that differ from the published ones, and on splits that are not official.
     """
 
     name: str
@@ -69,40 +68,40 @@ class DatasetIndex:
         return len(self.ids)
 
     def paths(self, split: str | None = None) -> list[Path]:
-        """Paths of the images of one split, or of all."""
+        """Return the paths of the images of one split, or of all."""
         chosen = self.ids if split is None else self.ids[self.split == split]
-        return [self.root / str(one) for one in chosen]
+        return [self.root / str(image) for image in chosen]
 
     def counts(self) -> dict[str, int]:
-        """Rows of each split."""
+        """Return the number of rows of each split."""
         return {split: int((self.split == split).sum()) for split in SPLITS}
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a data set comes from and what it looks like on disk, for messages."""
+    """Source of a data set and its layout on disk, for messages."""
 
     title: str
     where: str
     tree: str
 
-    def missing(self, root: Path, found: str) -> DatasetAbsentError:
-        """Make the error for a data set that is not there."""
+    def missing(self, root: Path, reason: str) -> DatasetAbsentError:
+        """Return the error for a data set that is absent."""
         return DatasetAbsentError(
-            f"{self.title} is not at {root}: {found}. Get it from {self.where}. Expected:\n{self.tree}"
+            f"{self.title} is not at {root}: {reason}. Get it from {self.where}. Expected:\n{self.tree}"
         )
 
 
 def as_folder(root: str | os.PathLike[str], origin: Origin) -> Path:
-    """Take the root as a path, or say what should be there."""
+    """Return the root as a path; raise, with the expected layout, if it is not a folder."""
     path = Path(root)
-    if not os.path.isdir(path):  # unlike Path.is_dir, false for names that no file can have
+    if not os.path.isdir(path):  # unlike Path.is_dir, returns False for invalid names
         raise origin.missing(path, "that is a file" if os.path.exists(path) else "there is no such folder")
     return path
 
 
 def first_with(folders: Iterable[Path], names: Sequence[str]) -> tuple[Path, Path] | None:
-    """Find the first folder that holds one of the files, and that file."""
+    """Return the first folder that holds one of the files, and that file; None if there is none."""
     for folder in folders:
         for name in names:
             if (folder / name).is_file():
@@ -111,7 +110,7 @@ def first_with(folders: Iterable[Path], names: Sequence[str]) -> tuple[Path, Pat
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Columns of a CSV file by name, without the spaces around values.
+    """Read columns of a CSV file by name, without the spaces around values.
 
     Raises
     ------
@@ -133,27 +132,27 @@ def read_columns(file: Path, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def columns_of(header: Sequence[str], columns: Sequence[str], file: Path) -> dict[str, int]:
-    """Place of each column in the header."""
+    """Return the place of each column in the header; raise if one is absent or repeated."""
     names = [name.strip() for name in header]
     absent = [column for column in columns if column not in names]
     if absent:
         came = ", ".join(names[:50]) or "no header"
         raise DatasetError(f"{file}: expected the columns {', '.join(absent)}, got {came}")
-    twice = [column for column in columns if names.count(column) > 1]
-    if twice:
-        raise DatasetError(f"{file}: expected each column once, got {', '.join(twice)} twice")
+    repeated = [column for column in columns if names.count(column) > 1]
+    if repeated:
+        raise DatasetError(f"{file}: expected each column once, got {', '.join(repeated)} twice")
     return {column: names.index(column) for column in columns}
 
 
 def csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and rows of a CSV file; empty rows are left out."""
+    """Yield line numbers and rows of a CSV file, without empty rows."""
     for count, record in enumerate(csv_records(file, DatasetError, strict=False)):
         _check_count(count, file)
         yield record
 
 
 def text_lines(file: Path) -> list[str]:
-    """Lines of a text file that are not empty."""
+    """Return the lines of a text file that are not empty."""
     lines = []
     for count, line in enumerate(text.text_lines(file, DatasetError)):
         _check_count(count, file)
@@ -168,7 +167,7 @@ def _check_count(count: int, file: Path) -> None:
 
 
 def image_ids(values: Sequence[str], file: Path) -> Strings:
-    """Check image paths (n,): inside the data set, and each once."""
+    """Return image paths (n,) as an array; raise if one is repeated or not inside the data set."""
     ids = text_array(values, str(file), "a path", DatasetError)
     seen: set[str] = set()
     for row, value in enumerate(values):
@@ -184,26 +183,27 @@ def image_ids(values: Sequence[str], file: Path) -> Strings:
 
 
 def coded(values: Sequence[str], codes: Mapping[str, int], file: Path, column: str) -> Ints:
-    """Codes (n,) of a column's values; one that is not among them is an error with its row."""
-    found = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
-    if (found < 0).any():
-        row = int(np.flatnonzero(found < 0)[0])
+    """Return the codes (n,) of a column's values; raise, with the row, if a value has no code."""
+    coded_values = np.array([codes.get(value, -1) for value in values], dtype=np.int64)
+    unknown = np.flatnonzero(coded_values < 0)
+    if unknown.size:
+        row = int(unknown[0])
         raise DatasetError(
             f"{file}, row {row}: {column}: expected one of {', '.join(codes)}, got {values[row]!r} "
-            f"({int((found < 0).sum())} such rows)"
+            f"({unknown.size} such rows)"
         )
-    return found
+    return coded_values
 
 
 def splits_of(values: Sequence[str], file: Path, column: str) -> Strings:
-    """Splits (n,) from the usual 0, 1, 2."""
+    """Return the splits (n,) that the codes 0, 1 and 2 stand for."""
     numbers = coded(values, {code: i for i, code in enumerate(SPLIT_CODES)}, file, column)
     return np.array(SPLITS, dtype=np.str_)[numbers]
 
 
 def check_images(root: Path, ids: Strings, name: str) -> None:
-    """Refuse a data set some of whose images are not on disk."""
-    absent = [str(one) for one in ids if not os.path.isfile(root / str(one))]
+    """Raise if an image of the data set is not on disk."""
+    absent = [str(image) for image in ids if not os.path.isfile(root / str(image))]
     if absent:
         more = ", …" if len(absent) > SHOWN else ""
         raise DatasetError(
@@ -219,22 +219,22 @@ def group_notes(
     names: tuple[tuple[str, ...], tuple[str, ...]],
     published: Mapping[str, Sequence[int]],
 ) -> tuple[str, ...]:
-    """Sentences for the splits whose class × value counts are not the published ones."""
+    """Return notes on the splits whose counts of class × value differ from the published ones."""
     cells = list(product(range(len(names[0])), range(len(names[1]))))
     labels = ", ".join(f"{names[0][c]} × {names[1][v]}" for c, v in cells)
     notes = []
     for name, expected in published.items():
-        there = split == name
-        came = [int((there & (y == c) & (s == v)).sum()) for c, v in cells]
-        if came != list(expected):
+        in_split = split == name
+        counts = [int((in_split & (y == c) & (s == v)).sum()) for c, v in cells]
+        if counts != list(expected):
             notes.append(
-                f"{name} has {_listed(came)} rows in the groups {labels}; {_listed(expected)} were published."
+                f"{name} has {_listed(counts)} rows in the groups {labels}; {_listed(expected)} were published."
             )
     return tuple(notes)
 
 
 def total_notes(counts: Mapping[str, int], published: Mapping[str, int]) -> tuple[str, ...]:
-    """Sentences for the counts that are not the published ones."""
+    """Return notes on the counts that differ from the published ones."""
     return tuple(
         f"{name} has {counts.get(name, 0)} rows; {expected} were published."
         for name, expected in published.items()
@@ -243,24 +243,21 @@ def total_notes(counts: Mapping[str, int], published: Mapping[str, int]) -> tupl
 
 
 def seeded_order(names: Sequence[str], seed: int) -> Ints:
-    """Random order of rows (n,) that depends on their names and the seed, not on their order in a file."""
+    """Return a random order of rows (n,) that depends on their names and the seed, not on their order in a file."""
     check_range("seed", seed)
     by_name = np.argsort(np.array(names, dtype=np.str_), kind="stable")
     order: Ints = by_name[np.random.default_rng(seed).permutation(len(by_name))].astype(np.int64)
     return order
 
 
-def choose(names: str | Iterable[str], there: Iterable[str], what: str) -> tuple[str, ...]:
-    """Check the sensitive attributes asked for: known ones, each once."""
-    asked, known = ((names,) if isinstance(names, str) else tuple(names)), tuple(there)
-    if len(set(asked)) != len(asked) or any(name not in known for name in asked):
-        raise ParameterError(f"{what} must be distinct names among {', '.join(known)}, got {_shown(asked)}")
-    return asked
+def choose(names: str | Iterable[str], available: Iterable[str], parameter: str) -> tuple[str, ...]:
+    """Return the requested names as a tuple; raise if one is unknown or repeated."""
+    requested, known = ((names,) if isinstance(names, str) else tuple(names)), tuple(available)
+    if len(set(requested)) != len(requested) or any(name not in known for name in requested):
+        listed = ", ".join(map(str, requested))
+        raise ParameterError(f"{parameter} must be distinct names among {', '.join(known)}, got {listed}")
+    return requested
 
 
 def _listed(counts: Sequence[int]) -> str:
     return " / ".join(map(str, counts))
-
-
-def _shown(names: Sequence[Any]) -> str:
-    return ", ".join(map(str, names))

@@ -1,4 +1,4 @@
-"""FairFace: faces labelled with sex, race and age, and with no target (Kärkkäinen and Joo 2021)."""
+"""Reader of FairFace: faces labelled with sex, race and age, without a target (Kärkkäinen and Joo 2021)."""
 
 from __future__ import annotations
 
@@ -58,52 +58,39 @@ def read(
     Parameters
     ----------
     root : path-like
-        The folder with ``fairface_label_train.csv`` and ``fairface_label_val.csv``.
+        Folder with ``fairface_label_train.csv`` and ``fairface_label_val.csv``.
     margin : {"0.25", "1.25"}, optional
-        Which images, where both are there; by default those that are.
+        Margin of the images to use; needed only if both are on disk.
     val_share : float
         Share of the official train part that is held out as ``val``, in [0, 1). The official val part is
-        ``test``, since FairFace's own test part is not public.
+        ``test``, since the official test part is not public.
     seed : int
-        Of the held-out part, which does not depend on the order of rows.
+        Seed of the held-out part, which does not depend on the order of rows.
     sensitive : tuple of str
         Any of ``sex``, ``race`` and ``age``.
     check_images : bool
-        Look for every image on disk.
+        Raise if an image is not on disk.
 
     Returns
     -------
     DatasetIndex
-        Without `y`. Codes follow the names: female, male; White, Black, …; 0-2, 3-9, ….
+        Without `y`. Codes are in the order female, male; White, Black, …; 0-2, 3-9, ….
 
     Raises
     ------
     DatasetError
-        The data set is not there, or its lists are not as they should be.
+        The data set is absent, or its lists are damaged or in another form.
     ParameterError
         An option is out of range.
     """
     if not 0 <= val_share < 1:
         raise ParameterError(f"val_share must be in [0, 1), got {val_share!r}")
-    asked = common.choose(sensitive, CODES, "sensitive")
+    requested = common.choose(sensitive, CODES, "sensitive")
     home = common.as_folder(root, ORIGIN)
-    tables, images_of = {}, {}
-    for part, name in LISTS.items():
-        if not (home / name).is_file():
-            raise ORIGIN.missing(home, f"there is no {name}")
-        tables[part] = common.read_columns(home / name, COLUMNS)
-        images_of[part] = common.image_ids(tables[part]["file"], home / name)
-        _check_part(tables[part]["file"], part, home / name)
-    ids = np.concatenate(list(images_of.values()))
+    tables, ids = _lists(home)
     rows = {part: len(table["file"]) for part, table in tables.items()}
     split, held = _split(tables["train"]["file"], rows["val"], val_share, seed)
-    values = {}
-    for name in asked:
-        column, codes, names = CODES[name]
-        parts = [
-            common.coded(table[column], codes, home / LISTS[part], column) for part, table in tables.items()
-        ]
-        values[name] = (np.concatenate(parts), names)
+    values = {name: _values(tables, name, home) for name in requested}
     images = _images(home, margin)
     if check_images:
         common.check_images(images, ids, ORIGIN.title)
@@ -118,14 +105,35 @@ def read(
     return DatasetIndex(NAME, images, ids, split, None, (), values, NAME, notes)
 
 
+def _lists(home: Path) -> tuple[dict[str, dict[str, list[str]]], Strings]:
+    """Return the columns of the official train and val lists, and the image paths (n,) of both together."""
+    tables, ids = {}, []
+    for part, name in LISTS.items():
+        if not (home / name).is_file():
+            raise ORIGIN.missing(home, f"there is no {name}")
+        tables[part] = common.read_columns(home / name, COLUMNS)
+        ids.append(common.image_ids(tables[part]["file"], home / name))
+        _check_part(tables[part]["file"], part, home / name)
+    return tables, np.concatenate(ids)
+
+
+def _values(
+    tables: dict[str, dict[str, list[str]]], name: str, home: Path
+) -> tuple[common.Ints, tuple[str, ...]]:
+    """Return the codes (n,) of a sensitive attribute in both lists together, and the names of its values."""
+    column, codes, names = CODES[name]
+    parts = [common.coded(table[column], codes, home / LISTS[part], column) for part, table in tables.items()]
+    return np.concatenate(parts), names
+
+
 def _check_part(files: list[str], part: str, file: Path) -> None:
-    strange = next((one for one in files if not one.startswith(f"{part}/")), None)
-    if strange is not None:
-        raise DatasetError(f"{file}: expected images under {part}/, got {strange!r}")
+    outside = next((image for image in files if not image.startswith(f"{part}/")), None)
+    if outside is not None:
+        raise DatasetError(f"{file}: expected images under {part}/, got {outside!r}")
 
 
 def _split(train: list[str], n_test: int, val_share: float, seed: int) -> tuple[Strings, int]:
-    """Split (n,) of the train list followed by the test list, and the number of rows held out."""
+    """Return the split (n,) of the train list followed by the test list, and the number of rows held out."""
     held = round(val_share * len(train))
     order = common.seeded_order(train, seed)
     split = np.full(len(train) + n_test, "train", dtype="<U5")
@@ -144,26 +152,26 @@ def _split_note(held: int, val_share: float, seed: int) -> str:
 
 
 def _images(home: Path, margin: str | None) -> Path:
-    """Folder that holds ``train/1.jpg``: the root, or one named after the margin."""
+    """Return the folder that holds ``train/1.jpg``: the root, or a folder named after the margin."""
     if margin is not None and margin not in MARGINS:
         raise ParameterError(f"margin must be one of {', '.join(MARGINS)}, got {margin!r}")
-    found = {
+    by_margin = {
         name: home / folder
         for name, folders in MARGINS.items()
         for folder in reversed(folders)
         if (home / folder / MARKER).is_file()
     }
     if margin is not None:
-        if margin in found:
-            return found[margin]
-        if (home / MARKER).is_file() and not found:
+        if margin in by_margin:
+            return by_margin[margin]
+        if (home / MARKER).is_file() and not by_margin:
             return home
         raise ORIGIN.missing(home, f"there is no {MARKER} under {' or '.join(MARGINS[margin])}")
-    if (home / MARKER).is_file() or not found:
+    if (home / MARKER).is_file() or not by_margin:
         return home
-    if len(found) > 1:
+    if len(by_margin) > 1:
         raise DatasetError(f"{home} holds images of both margins; choose with margin='0.25' or margin='1.25'")
-    return next(iter(found.values()))
+    return next(iter(by_margin.values()))
 
 
 def _value_notes(split: Strings, values: dict[str, tuple[common.Ints, tuple[str, ...]]]) -> tuple[str, ...]:
@@ -171,9 +179,9 @@ def _value_notes(split: Strings, values: dict[str, tuple[common.Ints, tuple[str,
     for name, published in PUBLISHED_VAL.items():
         if name in values:
             codes, names = values[name]
-            came = np.bincount(codes[split == "test"], minlength=len(names))
+            rows = np.bincount(codes[split == "test"], minlength=len(names))
             counts = {
-                f"{value} in the official val part": int(n) for value, n in zip(names, came, strict=True)
+                f"{value} in the official val part": int(n) for value, n in zip(names, rows, strict=True)
             }
             expected = {f"{value} in the official val part": n for value, n in published.items()}
             notes.extend(common.total_notes(counts, expected))

@@ -1,4 +1,4 @@
-"""CFD's norming data: two column schemes, a header that must be searched, a workbook or its CSV export."""
+"""Reader of CFD's norming data: a workbook or its CSV export, with the column names of either version."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SCHEMES = (
     ("Model", "EthnicitySelf", "GenderSelf", "Attractive"),  # versions 2.5 and 3
     ("Target", "Race", "Gender", "Attractive"),  # versions 2.0.x
 )
-MAX_HEADER_ROW = 40  # version 3 has its title and remarks above the header
+MAX_HEADER_ROW = 40  # version 3 has a title and remarks above the header
 MAX_ROWS = 5_000  # the main set has some 600 people
 MAX_COLUMNS = 256
 MAX_SHEETS = 16
-MAX_SHEET = 16 * 1024**2  # bytes of one sheet, or of the texts of all of them, unpacked
-MAX_PART = 256 * 1024  # bytes of any other part; openpyxl makes an object of every style
+MAX_SHEET = 16 * 1024**2  # decompressed bytes of one sheet, or of the texts of all sheets
+MAX_PART = 256 * 1024  # decompressed bytes of any other part; openpyxl makes an object of every style
 _MODEL = re.compile(r"(?:CFD-)?([A-Z])([A-Z])-(\d{3})(?:-\d+)?")
 _CODE = re.compile(r"[A-Z]\d{3}")
 _SEXES = {"f": "F", "female": "F", "m": "M", "male": "M"}
@@ -35,7 +35,7 @@ _CORE = "ABLW"
 
 @dataclass(frozen=True)
 class Model:
-    """One person of the database, as the norming data have them."""
+    """One person of the database, from the norming data."""
 
     name: str  # WF-001
     race: str  # A, B, L or W
@@ -45,7 +45,7 @@ class Model:
 
 @reading(DatasetError)
 def read_norming(file: Path) -> tuple[list[Model], int]:
-    """People of the main set, and how many of the other sets were left out.
+    """Read the people of the main set, and count those of the other sets, which are left out.
 
     Parameters
     ----------
@@ -55,14 +55,14 @@ def read_norming(file: Path) -> tuple[list[Model], int]:
     Returns
     -------
     models : list of Model
-        In the order of the file.
+        People of the main set, in the order of the file.
     others : int
-        Rows of the multiracial and Indian sets.
+        Number of rows of the multiracial and Indian sets.
 
     Raises
     ------
     DatasetError
-        No sheet has a header of either scheme, a value is not as it should be, or a person stands twice.
+        No sheet has a header with the columns of either version, a value is invalid, or a person occurs twice.
     """
     if not file.is_file():
         raise DatasetError(f"{file}: expected the norming data of CFD, got no such file")
@@ -80,11 +80,13 @@ def read_norming(file: Path) -> tuple[list[Model], int]:
 
 
 def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None:
-    """Places of the columns and the rows below the header, of the first sheet that has one."""
+    """Return the places of the columns and the rows below the header, of the first sheet with a header."""
     openpyxl = require("openpyxl", "excel", "reading the norming workbook of CFD (or save its sheet as .csv)")
     _check_archive(file)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # styles and validations that openpyxl does not know
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # openpyxl warns of styles and validations it does not know
         try:
             with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
                 if len(book.worksheets) > MAX_SHEETS:
@@ -108,7 +110,7 @@ def _from_workbook(file: Path) -> tuple[tuple[int, ...], list[list[str]]] | None
 
 
 def _check_archive(file: Path) -> None:
-    """Refuse what is no archive, or would unpack to far more than norming data need."""
+    """Raise if a file is not a zip archive, or would decompress to far more than norming data need."""
     try:
         sizes = npz.member_sizes(file)
     except TaskFileError as error:
@@ -117,7 +119,7 @@ def _check_archive(file: Path) -> None:
         limit = MAX_SHEET if name.startswith("xl/worksheets/") or name == "xl/sharedStrings.xml" else MAX_PART
         if size > limit:
             raise DatasetError(
-                f"{file}: expected {name!r:.80} of at most {limit:,} bytes unpacked, got {size:,}"
+                f"{file}: expected {name!r:.80} of at most {limit:,} bytes decompressed, got {size:,}"
             )
 
 
@@ -134,7 +136,7 @@ def _below_header(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, ...], list[
         for scheme in SCHEMES:
             if all(name in cells for name in scheme):
                 places = tuple(cells.index(name) for name in scheme)
-                return places, [[cell.strip() for cell in one] for one in rows[number + 1 :]]
+                return places, [[cell.strip() for cell in below] for below in rows[number + 1 :]]
     return None
 
 

@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""Readers of the data sets by name."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ DATASETS: dict[str, Callable[..., DatasetIndex]] = {
 
 
 def read_dataset(name: str, root: str | os.PathLike[str], **options: Any) -> DatasetIndex:
-    """Read a data set's lists by its name.
+    """Read the lists of a data set.
 
     Parameters
     ----------
     name : {"waterbirds", "celeba", "fairface", "cfd"}
-        Which one.
+        Name of the data set.
     root : path-like
-        Its folder, in the official layout.
+        Folder of the data set, in its official layout.
     **options
-        Those of the data set's own ``read``.
+        Options of the ``read`` function of the data set.
 
     Returns
     -------
     DatasetIndex
+        Paths, splits, classes and sensitive values of the images.
 
     Raises
     ------
     ParameterError
         There is no reader of that name.
     DatasetError
-        The data set is not there, or its files are not as they should be.
+        The data set is absent, or its lists are damaged or in another form.
     """
     if name not in DATASETS:
         raise ParameterError(unknown("data sets", "reader for", name, DATASETS))

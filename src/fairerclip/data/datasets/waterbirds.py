@@ -1,4 +1,4 @@
-"""Waterbirds: birds pasted on backgrounds, 95 % of them on the usual one in train (Sagawa et al. 2020)."""
+"""Reader of Waterbirds: birds on backgrounds, 95 % of them on their usual one in train (Sagawa et al. 2020)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def read(root: str | os.PathLike[str], *, check_images: bool = False) -> Dataset
     Parameters
     ----------
     root : path-like
-        The folder with ``metadata.csv``, or the one that holds it under its official or its WILDS name.
+        Folder with ``metadata.csv``, or the folder above it if it has its official or its WILDS name.
     check_images : bool
-        Look for every image on disk.
+        Raise if an image is not on disk.
 
     Returns
     -------
@@ -45,13 +45,13 @@ def read(root: str | os.PathLike[str], *, check_images: bool = False) -> Dataset
     Raises
     ------
     DatasetError
-        The data set is not there, or ``metadata.csv`` is not as it should be.
+        The data set is absent, or ``metadata.csv`` is damaged or in another form.
     """
     folder = common.as_folder(root, ORIGIN)
-    found = common.first_with([folder, *(folder / name for name in FOLDERS)], (METADATA,))
-    if found is None:
+    location = common.first_with([folder, *(folder / name for name in FOLDERS)], (METADATA,))
+    if location is None:
         raise ORIGIN.missing(folder, f"there is no {METADATA}")
-    home, file = found
+    home, file = location
     table = common.read_columns(file, COLUMNS)
     ids = common.image_ids(table["img_filename"], file)
     split = common.splits_of(table["split"], file, "split")

@@ -1,1 +1,1 @@
-"""Readers and writers of files that nobody vouches for, one per format."""
+"""Readers and writers, one per format; readers check everything, so that untrusted files are safe to open."""

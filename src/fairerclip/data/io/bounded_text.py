@@ -1,7 +1,7 @@
-"""Text that comes from files, bounded before memory or time is spent on it: arrays, lines, CSV, TOML, near names.
+"""Reading of text from files with limits on memory and time: arrays, lines, CSV, TOML, similar names.
 
-An array of text has the width of its longest entry in every row, so that a single id of a file can ask for gigabytes;
-two long names take difflib minutes; a dotted key of a thousand parts takes tomllib a million entries.
+In a numpy array of text every row has the width of the longest entry, so a single long id can take gigabytes; difflib
+needs minutes for two long names; tomllib makes a million entries from a dotted key of a thousand parts.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from fairerclip.errors import FairerClipError
 Strings = NDArray[np.str_]
 
 MAX_CHARACTERS = 4096
-"""Of one id or name: as long as a path may be."""
+"""Most characters of one id or name: the length limit of paths."""
 PADDED_FREE_BYTES = 64 * 1024**2
 PADDED_RATIO = 16
-"""An array of text may take this many times the bytes of its characters, once it is larger than what is free."""
+"""An array of text larger than the free bytes may take at most this many times the bytes of its characters."""
 MAX_LINE = 1024**2
-"""Characters of one line of a table or list, or of one record that quotes line ends."""
+"""Most characters of one line of a table or list, or of one record with quoted line ends."""
 MAX_TOML_BYTES = 512 * 1024
 MAX_KEY_PARTS, MAX_BRACKETS = 5, 10_000
-"""Parts of a dotted key of TOML, of which tomllib keeps every beginning, and lines that begin with a bracket."""
+"""Most parts of a dotted TOML key (tomllib stores every prefix of it), and most lines that begin with a bracket."""
 COMPARED_CHARACTERS, COMPARED_NAMES = 100, 2000
-"""Names that are longer, or beyond the first so many, are not compared when a name is not found."""
+"""Most characters and most names that `nearest` compares."""
 _PART = rb"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _LONG_KEY = re.compile(rb"(?:%b){%d}" % (_PART, MAX_KEY_PARTS))
 
 
 class TextColumn:
-    """Text that comes block by block and becomes one array, refused before that would take too much memory.
+    """Column of text that is added block by block and becomes one array; raises before it takes too much memory.
 
-    ``limit`` bounds the characters of all rows where a file may be compressed.
+    ``limit`` is the most characters of all rows, for files that may be compressed.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class TextColumn:
         self._longest = self._characters = 0
 
     def add(self, values: Sequence[str]) -> None:
-        """Take a block of text; one that is too long, or cannot be kept in an array, is an error with its row."""
+        """Add a block of text; raise, with the row, if a text is too long or cannot be stored in an array."""
         for number, value in enumerate(values):
             if len(value) > MAX_CHARACTERS:
                 raise self._error(
@@ -71,7 +71,7 @@ class TextColumn:
         together = "".join(values)
         if not together.isascii() or "\0" in together:
             self._check_characters(values)
-        self._characters += len(together) + len(values)  # a text takes room even if it is empty
+        self._characters += len(together) + len(values)  # an empty text takes memory too
         self._longest = max(self._longest, max(map(len, values), default=0))
         if self._limit is not None and self._characters > self._limit:
             raise self._error(
@@ -82,14 +82,14 @@ class TextColumn:
         padded = 4 * rows * self._longest
         if padded > max(PADDED_FREE_BYTES, 4 * PADDED_RATIO * self._characters):
             raise self._error(
-                f"{self._where}: expected texts of like length, got {self._what} of {self._longest:,} characters among "
-                f"{rows:,} rows of {self._characters // rows:,} on average, which would take "
+                f"{self._where}: expected texts of similar length, got {self._what} of {self._longest:,} characters "
+                f"among {rows:,} rows of {self._characters // rows:,} on average, which would take "
                 f"{padded:,} bytes; shorten the long ones"
             )
         self._values += values
 
     def _check_characters(self, values: Sequence[str]) -> None:
-        """Refuse what numpy would drop or change without a word: NUL at the end, and half a surrogate pair."""
+        """Raise if numpy would silently drop or change characters: NUL at the end, or half a surrogate pair."""
         for number, value in enumerate(values):
             if value.endswith("\0") or any("\ud800" <= c <= "\udfff" for c in value):
                 raise self._error(
@@ -99,12 +99,12 @@ class TextColumn:
                 )
 
     def array(self) -> Strings:
-        """All of it, (n,)."""
+        """Return all texts as one array (n,)."""
         return np.array(self._values, dtype=np.str_) if self._values else np.empty(0, dtype="<U1")
 
 
 def text_array(values: Sequence[str], where: str, what: str, error: type[FairerClipError]) -> Strings:
-    """Text (n,) as an array; ``what`` names an entry in messages.
+    """Return texts as an array (n,); ``what`` names an entry in messages.
 
     Examples
     --------
@@ -120,16 +120,16 @@ def text_array(values: Sequence[str], where: str, what: str, error: type[FairerC
 
 
 def text_lines(file: Path, error: type[FairerClipError], *, limit: int = MAX_LINE) -> Iterator[str]:
-    """Lines of a text file in UTF-8, with their ends; one of more than ``limit`` characters is ``error``."""
+    """Yield the lines of a UTF-8 file, with their ends; raise ``error`` if one has more than ``limit`` characters."""
     try:
-        if not file.is_file():  # a pipe would be waited for
+        if not file.is_file():  # opening a pipe would wait until somebody writes to it
             raise error(f"{file}: expected a regular file, found nothing or something else at this path")
         with file.open(encoding="utf-8-sig", newline="") as handle:
             while line := handle.readline(limit + 1):
                 if len(line) > limit:
                     raise error(f"{file}: expected lines of at most {limit:,} characters, got a longer one")
                 yield line
-    except (OSError, ValueError) as problem:  # ValueError: not UTF-8, or a NUL in the name
+    except (OSError, ValueError) as problem:  # ValueError: not UTF-8, or the name holds a NUL
         if isinstance(problem, error):
             raise
         raise error(
@@ -140,14 +140,14 @@ def text_lines(file: Path, error: type[FairerClipError], *, limit: int = MAX_LIN
 def csv_records(
     file: Path, error: type[FairerClipError], *, delimiter: str = ",", strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and fields of a table; blank lines are left out, and damage is ``error``."""
-    taken = 0
+    """Yield line numbers and fields of a table, without blank lines; raise ``error`` if it is damaged."""
+    record_characters = 0
 
     def lines() -> Iterator[str]:
-        nonlocal taken
+        nonlocal record_characters
         for line in text_lines(file, error):
-            taken += len(line)
-            if taken > MAX_LINE:
+            record_characters += len(line)
+            if record_characters > MAX_LINE:
                 raise error(
                     f"{file}: expected records of at most {MAX_LINE:,} characters, got a longer one; is a quote open?"
                 )
@@ -156,7 +156,7 @@ def csv_records(
     reader = csv.reader(lines(), delimiter=delimiter, strict=strict)
     try:
         for fields in reader:
-            taken = 0
+            record_characters = 0
             if fields:
                 yield reader.line_num, fields
     except csv.Error as problem:
@@ -164,7 +164,7 @@ def csv_records(
 
 
 def read_toml(file: Path, error: type[FairerClipError]) -> dict[str, Any]:
-    """Content of a small TOML file; anything else is ``error``."""
+    """Return the content of a TOML file; raise ``error`` if it is too large or not TOML."""
     raw = read_bounded(file, MAX_TOML_BYTES, error)
     if _LONG_KEY.search(raw):
         raise error(f"{file}: expected keys of at most {MAX_KEY_PARTS} parts, got a longer one")
@@ -176,8 +176,8 @@ def read_toml(file: Path, error: type[FairerClipError]) -> dict[str, Any]:
         raise error(f"{file}: expected TOML, got {type(problem).__name__}: {problem}") from None
 
 
-def nearest(name: str, there: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:
-    """Names that a misspelled one may stand for, the nearest first; case does not matter.
+def nearest(name: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:
+    """Return the known names most similar to a misspelled one, the most similar first; case does not matter.
 
     Examples
     --------
@@ -186,6 +186,6 @@ def nearest(name: str, there: Iterable[str], count: int = 1, cutoff: float = 0.5
     """
     if len(name) > COMPARED_CHARACTERS:
         return []
-    short = [other for other in there if len(other) <= COMPARED_CHARACTERS][:COMPARED_NAMES]
+    short = [other for other in known if len(other) <= COMPARED_CHARACTERS][:COMPARED_NAMES]
     lower = {other.lower(): other for other in short}
     return [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), count, cutoff)]

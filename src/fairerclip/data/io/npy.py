@@ -1,7 +1,7 @@
-"""Reading ``.npy`` without trusting it, and what it shares with ``.npz``: limits, headers, types.
+"""Safe reading of ``.npy``, and the limits, headers and types that it shares with ``.npz``.
 
-Everything a file declares is checked before memory is taken for it: a file can make these functions raise
-`TaskFileError`, and nothing else. No pickles are read.
+Everything that a file declares is checked before memory is allocated for it: whatever the file holds, these functions
+raise `TaskFileError` and nothing else. Pickles are never read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 ALLOWED = "floats of 2, 4 or 8 bytes, integers, booleans and text"
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
-# All that zipfile, zlib and numpy's header parser are known to raise on damaged input.
+# Exceptions that zipfile, zlib and numpy's header parser raise on damaged input.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -54,7 +54,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a file may declare before anything is allocated for it.
+    """Largest sizes that a file may declare; they are checked before memory is allocated.
 
     Examples
     --------
@@ -63,18 +63,19 @@ class Limits:
     """
 
     npz_bytes: int = 8 * 1024**3
-    """All arrays of one file together, uncompressed."""
+    """Bytes of all arrays of one file together, uncompressed."""
     ratio: float = 100.0
-    """Uncompressed : compressed."""
+    """Ratio of uncompressed to compressed bytes."""
     ratio_free_bytes: int = 64 * 1024**2
-    """Up to here the ratio is free: labels compress 1000:1 quite honestly, but they are small."""
+    """Uncompressed bytes up to which any ratio is accepted: honest labels compress 1000:1, but they are small."""
     members: int = 256
-    """Arrays in one ``.npz``."""
+    """Number of arrays in one ``.npz``."""
     directory_bytes: int = 1024**2
-    """Of the zip directory; zipfile builds an object per entry before we can count."""
+    """Bytes of the zip directory; zipfile makes an object of every entry before they can be counted."""
     header_bytes: int = 10_000
-    """Of one ``.npy``, as numpy's own max_header_size."""
+    """Bytes of the header of one ``.npy``, as numpy's max_header_size."""
     axes: int = 8
+    """Number of axes of one array."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -82,7 +83,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Header:
-    """What an ``.npy`` says of itself, checked."""
+    """Checked header of an ``.npy``."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -91,25 +92,25 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the data."""
+        """Number of bytes of the data."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
-    """Map an ``.npy`` into memory, read-only; rows are read when touched.
+    """Map an ``.npy`` into memory, read-only; rows are read when they are used.
 
     Parameters
     ----------
     path : path-like
         An ``.npy`` of format version 1, 2 or 3.
     limits : Limits
-        What the file may declare.
+        Largest sizes that the file may declare.
 
     Returns
     -------
-    numpy.memmap
-        Of the file's own order, so that Fortran-ordered files give the right rows. A file of foreign byte
-        order, or an empty one, comes as an array in memory.
+    array : numpy.memmap or ndarray
+        In the order of the file, C or Fortran. A file of foreign byte order, or an empty one, is returned as
+        an array in memory.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def read_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -
 
 
 def map_npy(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Array:
-    """Map an ``.npy``, read-only, whatever its order and byte order; damage is a `TaskFileError`."""
+    """Map an ``.npy``, read-only, in any order and byte order; raise `TaskFileError` if it is damaged."""
     file = regular(path)
     with damage(file, "a readable .npy"):
         with file.open("rb") as handle:
@@ -150,11 +151,11 @@ def map_region(file: Path, header: Header, offset: int) -> Array:
 
 
 def regular(path: str | os.PathLike[str]) -> Path:
-    """The path, if it is that of a regular file that can be looked at."""
+    """Return the path of a regular file; raise if it is absent, not accessible, or another kind of file."""
     file = Path(path)
     try:
         present, regular = file.exists(), file.is_file()
-    except (OSError, ValueError) as error:  # a NUL in the name, a name too long, no permission
+    except (OSError, ValueError) as error:  # the name holds a NUL or is too long, or no permission
         raise TaskFileError(f"{path!s}: expected a readable file, got {error}") from error
     if not present:
         raise TaskFileError(f"{file}: expected a file, found nothing at this path")
@@ -165,7 +166,7 @@ def regular(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def damage(file: Path, expected: str) -> Iterator[None]:
-    """While open, whatever damaged input raises says what was ``expected``."""
+    """Turn every exception that damaged input can cause into a `TaskFileError` that says what was ``expected``."""
     try:
         yield
     except TaskFileError:
@@ -175,7 +176,7 @@ def damage(file: Path, expected: str) -> Iterator[None]:
 
 
 def read_header(where: str, stream: IO[bytes], limits: Limits) -> Header:
-    """Read the header alone, its length first: numpy would read what the length field asks for."""
+    """Read and check the header; its length is checked first, because numpy would read any length."""
     start = stream.read(8)
     if len(start) < 8 or not start.startswith(np.lib.format.MAGIC_PREFIX):
         raise TaskFileError(f"{where}: expected the .npy signature, got {start!r}")
@@ -190,7 +191,7 @@ def read_header(where: str, stream: IO[bytes], limits: Limits) -> Header:
             f"{where}: expected a header of at most {limits.header_bytes} bytes, got {length}"
         )
     text = io.BytesIO(field + stream.read(length))
-    # Version 3 differs from 2 by UTF-8 field names, and structured types are refused anyway.
+    # Version 3 differs from 2 in the UTF-8 field names of structured types, which are not accepted.
     parse = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
     try:
         shape, fortran, dtype = parse(text, max_header_size=limits.header_bytes)
@@ -210,14 +211,14 @@ def read_header(where: str, stream: IO[bytes], limits: Limits) -> Header:
 
 
 def check_dtype(where: str, dtype: np.dtype[Any]) -> None:
-    """Refuse what is not plain numbers or text."""
+    """Raise if a dtype is not one of plain numbers or text."""
     plain = dtype.kind in "iubU" or (dtype.kind == "f" and dtype.itemsize in (2, 4, 8))
     if not plain or dtype.itemsize == 0 or dtype.hasobject or dtype.fields or dtype.subdtype:
         raise TaskFileError(f"{where}: expected {ALLOWED}, got dtype {dtype}")
 
 
 def check_size(where: str, header: Header, size: int) -> None:
-    """Refuse a size that is not the one that the header needs."""
+    """Raise if a file or member does not have the size that its header requires."""
     if header.length + header.nbytes != size:
         raise TaskFileError(
             f"{where}: shape {header.shape} of {header.dtype} needs {header.length + header.nbytes} bytes "
@@ -226,10 +227,10 @@ def check_size(where: str, header: Header, size: int) -> None:
 
 
 def native(where: str, array: Array) -> Array:
-    """Bring to native byte order, and refuse bit patterns that numpy's reader takes.
+    """Convert to native byte order, and raise on invalid bit patterns that numpy's reader accepts.
 
-    Of text beyond Unicode it gives an array whose use is a SystemError, of half a surrogate pair one that no file can
-    hold, and of other bytes than 0 and 1 booleans that differ from the same ones in memory.
+    These are code points beyond Unicode, whose use raises a SystemError; halves of surrogate pairs, which cannot be
+    encoded; and booleans of other bytes than 0 and 1, which do not compare as booleans.
     """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

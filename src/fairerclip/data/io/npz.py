@@ -1,9 +1,9 @@
-"""Reading, mapping and writing ``.npz`` without trusting it.
+"""Safe reading, mapping and writing of ``.npz``.
 
-Everything a file declares is checked before memory is taken for it: a file can make these functions raise
-`TaskFileError`, and nothing else. No pickles are read, and none are written. `read_npz` gives native arrays in memory;
-embeddings that do not fit there are mapped where they lie by `npz_members`, in the byte order they have. Its checks
-are the same, except that a checksum is compared only where a member is inflated.
+Everything that a file declares is checked before memory is allocated for it: whatever the file holds, these functions
+raise `TaskFileError` and nothing else. Pickles are neither read nor written. `read_npz` returns native arrays in
+memory; `npz_members` maps embeddings that do not fit in memory, in the byte order of the file. Its checks are the
+same, except that a checksum is compared only if a member is compressed.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _LOCAL, _LOCAL_SIZE = b"PK\x03\x04", 30
 
 
 def read_npz(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Array]:
-    """Read every array of an ``.npz``; memory is at most what the file honestly holds.
+    """Read every array of an ``.npz``; memory is the size of the arrays.
 
     Parameters
     ----------
     path : path-like
         An ``.npz`` as `numpy.savez` or `numpy.savez_compressed` writes it.
     limits : Limits
-        What the file may declare.
+        Largest sizes that the file may declare.
 
     Returns
     -------
-    dict of str to ndarray
+    arrays : dict of str to ndarray
         C-ordered arrays of native byte order, in the order of the file.
 
     Raises
@@ -76,25 +76,25 @@ def read_npz(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -
 
 
 def member_sizes(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, int]:
-    """Unpacked sizes of the members of a zip archive by name; nothing is unpacked."""
+    """Return the uncompressed sizes of the members of a zip archive by name, without reading the members."""
     with _opened(path, "a readable archive", limits) as (_, _, archive):
         return {member.filename: member.file_size for member in archive.infolist()}
 
 
 @dataclass(frozen=True)
 class Member:
-    """One array of an ``.npz``, not read yet."""
+    """One array of an ``.npz`` that has not been read yet."""
 
     file: Path
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    offset: int | None  # of the data in the file; None where it is deflated
+    offset: int | None  # of the data in the file; None if it is compressed
     limits: Limits
-    stamp: tuple[int, int]  # size and time of the file, so that a changed file is read anew
+    stamp: tuple[int, int]  # size and time of the file, so that a changed file is read again
 
     def array(self) -> Array:
-        """Map the array where it is stored, or inflate it; the last inflated one is kept."""
+        """Map the array, or decompress it; the last decompressed array is cached."""
         if self.offset is None:
             return _inflate(self)
         with damage(self.file, "a readable .npz"), self.file.open("rb") as handle:
@@ -110,7 +110,7 @@ def _inflate(member: Member) -> Array:
 
 
 def npz_members(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Member]:
-    """Every array of an ``.npz`` by name, with shape and dtype; nothing is read but the headers."""
+    """Return every array of an ``.npz`` by name, with shape and dtype; only the headers are read."""
     with _opened(path, "a readable .npz", limits) as (file, handle, archive):
         stat = os.fstat(handle.fileno())
         infos = archive.infolist()
@@ -137,8 +137,8 @@ def write_npz(
 ) -> Path:
     """Write arrays so that the path holds either the old file or the whole new one, even after a crash.
 
-    An array or a name that could not be read back is a `TaskFileError`. Embeddings shrink by some 7 % only where they
-    are ``compress``-ed.
+    An array or a name that could not be read back is a `TaskFileError`. ``compress`` makes embeddings only some 7 %
+    smaller.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def write_npz(
 def _opened(
     path: str | os.PathLike[str], expected: str, limits: Limits
 ) -> Iterator[tuple[Path, IO[bytes], zipfile.ZipFile]]:
-    """The path, the open file and the archive in it, whose directory has been bounded."""
+    """Yield the path, the open file and its zip archive, after checking the size of the archive's directory."""
     file = regular(path)
     with damage(file, expected), file.open("rb") as handle:
         _check_directory(file, handle, limits)
@@ -177,7 +177,7 @@ def _opened(
 
 
 def _check_directory(file: Path, handle: IO[bytes], limits: Limits) -> None:
-    """Bound the zip directory from its end record, since zipfile reads it whole before we see it."""
+    """Raise if the zip directory is too large by its end record: zipfile would read the whole directory."""
     size = os.fstat(handle.fileno()).st_size
     tail_size = min(size, _END_SIZE + 0xFFFF + _LOCATOR_SIZE + _END64_SIZE)
     handle.seek(size - tail_size)
@@ -209,12 +209,14 @@ def _check_members(file: Path, handle: IO[bytes], members: list[zipfile.ZipInfo]
         seen.add(member.filename)
         if member.flag_bits & 0x1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise TaskFileError(
-                f"{file}: {member.filename!r} is encrypted or in a compression that is not read"
+                f"{file}: expected members stored or deflated, {member.filename!r} is encrypted or compressed otherwise"
             )
     held, declared = sum(m.compress_size for m in members), sum(m.file_size for m in members)
     size = os.fstat(handle.fileno()).st_size
     if held > size:
-        raise TaskFileError(f"{file}: members declare {held} compressed bytes, the file has {size}")
+        raise TaskFileError(
+            f"{file}: members declare {held} compressed bytes, the file has {size}; is it damaged?"
+        )
     if declared > limits.npz_bytes:
         raise TaskFileError(
             f"{file}: expected at most {limits.npz_bytes} bytes of arrays, got {declared}; "
@@ -236,7 +238,7 @@ def _check_name(where: str, name: str) -> None:
 
 def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits) -> Array:
     where = f"{file}: member {member.filename!r}"
-    # The stream needs no bound of its own: zipfile stops at the declared size, whatever is deflated.
+    # The stream needs no limit of its own: zipfile stops at the declared size.
     with archive.open(member) as stream:
         header = read_header(where, stream, limits)
         check_size(where, header, member.file_size)

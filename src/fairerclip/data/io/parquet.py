@@ -1,6 +1,6 @@
-"""Parquet through pyarrow: one matrix column in blocks, and columns of text.
+"""Reading of parquet with pyarrow: one column of embeddings in blocks, and columns of text.
 
-pyarrow is imported here only, when a file is opened, and what it raises on damage becomes our error.
+pyarrow is imported in this module only, when a file is opened; its exceptions become errors of this package.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 BATCH_ROWS = 4096
-"""Rows decoded at once: bounds memory whatever the size of a row group."""
+"""Rows decoded at once, which bounds memory for any size of row group."""
 MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
-"""Of the footer: one text, and one list such as that of the columns."""
+"""Most bytes of one text of the footer, and most items of one list, such as that of the columns."""
 RATIO, FREE_BYTES = 80, 16 * 1024**2
-"""Unpacked, a row group, ids and embeddings may each take this many times the size of the file, and what is free."""
+"""A row group, ids and embeddings may each take, decompressed, RATIO times the size of the file plus FREE_BYTES."""
 ROWS_PER_BYTE, FREE_ROWS = 8, 200_000
-"""Rows that a byte of a file may stand for, and those that any file may have: ids differ, and take room."""
+"""A file may have ROWS_PER_BYTE rows per byte plus FREE_ROWS; ids differ, so honest files need more bytes per row."""
 MATRIX_NAMES = ("embedding", "embeddings")
 ID_NAMES = ("id", "image_path", "path", "key", "uid")
-"""Columns taken for ids where none is named, first come first served."""
+"""Columns used as ids if none is named; the first that exists is taken."""
 
 
 @contextmanager
@@ -51,13 +51,16 @@ def _damage(file: Path, error: type[FairerClipError]) -> Iterator[None]:
 def open_parquet(
     file: Path, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
 ) -> Any:
-    """A ``pyarrow.parquet.ParquetFile`` whose footer was readable; ``dictionaries`` are columns left as such."""
+    """Return a ``pyarrow.parquet.ParquetFile`` with a checked footer.
+
+    The columns in ``dictionaries`` are read as dictionaries: each distinct text is stored once.
+    """
     pq = require("pyarrow.parquet", "parquet", "reading parquet")
     if not file.is_file():
         raise error(f"{file}: expected a regular file, found nothing or something else at this path")
     with _damage(file, error):
-        # memory_map and no pre_buffer: a row group is read page by page and not held as a whole.
-        found = pq.ParquetFile(
+        # memory_map without pre_buffer: a row group is read page by page and not kept in memory as a whole.
+        opened = pq.ParquetFile(
             file,
             memory_map=True,
             pre_buffer=False,
@@ -65,37 +68,37 @@ def open_parquet(
             thrift_string_size_limit=MAX_FOOTER_BYTES,
             thrift_container_size_limit=MAX_FOOTER_ITEMS,
         )
-        _check_size(file, found.metadata, error)
-        return found
+        _check_size(file, opened.metadata, error)
+        return opened
 
 
 def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
-    """Refuse row groups that unpack to far more than the file holds: a page is unpacked as a whole.
+    """Raise if row groups decompress to far more than the size of the file: a page is decompressed as a whole.
 
-    What the footer says of single columns is not asked for: pyarrow ends the process where that is damaged.
+    The entries of single columns in the footer are not read: pyarrow aborts the process if they are damaged.
     """
     for group in range(footer.num_row_groups):
         size = footer.row_group(group).total_byte_size
         if size > unpacked_limit(file):
             raise error(
-                f"{file}: expected row group {group} to unpack to at most {unpacked_limit(file):,} bytes, got "
-                f"{size:,}; if it is not a bomb, write it without compression"
+                f"{file}: expected row group {group} to decompress to at most {unpacked_limit(file):,} bytes, got "
+                f"{size:,}; if you trust the file, write it without compression"
             )
     most = FREE_ROWS + ROWS_PER_BYTE * file.stat().st_size
     if footer.num_rows > most:
         raise error(
-            f"{file}: expected at most {most:,} rows in a file of this size, got {footer.num_rows:,}; if it is not a "
-            "bomb, write it without compression"
+            f"{file}: expected at most {most:,} rows in a file of this size, got {footer.num_rows:,}; if you trust the "
+            "file, write it without compression"
         )
 
 
 def unpacked_limit(file: Path) -> int:
-    """Bytes that may come of a file: text and numbers in it are compressed, but only so far."""
+    """Return the most bytes that a file may decompress to."""
     return FREE_BYTES + RATIO * file.stat().st_size
 
 
 def is_text_or_integer(kind: Any) -> bool:
-    """Whether a column can hold ids or categories: text, integers, booleans, or a dictionary of those."""
+    """Return whether a column type can hold ids or categories: text, integers, booleans, or dictionaries of these."""
     pa = require("pyarrow", "parquet", "reading parquet")
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -110,18 +113,18 @@ def is_text_or_integer(kind: Any) -> bool:
 def text_batches(
     file: Path, columns: Sequence[str], error: type[FairerClipError]
 ) -> Iterator[list[list[str | None]]]:
-    """Columns as text, block by block; null is None. Only text, integers and booleans are taken."""
+    """Yield columns as text, block by block; null is None. Raise unless they hold text, integers or booleans."""
     opened = open_parquet(file, error)
     check_once(file, opened, columns, error)
     for name in columns:
         kind = opened.schema_arrow.field(name).type
         if not is_text_or_integer(kind):
             raise error(f"{file}: expected column {name!r} to hold text or integers, got {kind}")
-    # Dictionaries stay dictionaries: a text that a file holds once and means a million times is not repeated here.
-    lazy = open_parquet(file, error, dictionaries=columns)
+    # Read as dictionaries: a text that the file stores once and uses a million times is not copied a million times.
+    with_dictionaries = open_parquet(file, error, dictionaries=columns)
     with _damage(file, error):
-        for batch in lazy.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
-            found = []
+        for batch in with_dictionaries.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
+            texts = []
             for name in columns:
                 column = batch.column(batch.schema.get_field_index(name))
                 if _longest(column) > 4 * MAX_CHARACTERS:
@@ -129,22 +132,22 @@ def text_batches(
                         f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
                         f"{_longest(column):,} bytes"
                     )
-                found.append(_texts(column))
-            yield found
+                texts.append(_texts(column))
+            yield texts
 
 
 def _texts(column: Any) -> list[str | None]:
-    """Values (rows,) as text; those of a dictionary are shared and not copied."""
+    """Return the values (rows,) as text; texts of a dictionary are not copied."""
     pa = require("pyarrow", "parquet", "reading parquet")
     if not pa.types.is_dictionary(column.type):
         return [None if value is None else str(value) for value in column.to_pylist()]
-    column.validate(full=True)  # a damaged file may point beyond its dictionary
+    column.validate(full=True)  # in a damaged file, indices may lie outside the dictionary
     words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
     return [None if place is None else words[place] for place in column.indices.to_pylist()]
 
 
 def _longest(column: Any) -> int:
-    """Bytes of the longest text of a column; numbers and truth values are short."""
+    """Return the bytes of the longest text of a column; 0 for numbers and booleans, which are short."""
     pa = require("pyarrow", "parquet", "reading parquet")
     pc = require("pyarrow.compute", "parquet", "reading parquet")
     words = column.dictionary if pa.types.is_dictionary(column.type) else column
@@ -154,7 +157,7 @@ def _longest(column: Any) -> int:
 
 
 def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
-    """Refuse a file in which one of these columns is absent, or there twice."""
+    """Raise if one of these columns is absent or occurs twice."""
     names = opened.schema_arrow.names
     for name in columns:
         if names.count(name) != 1:
@@ -164,7 +167,7 @@ def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[Fair
 
 
 def read_ids(file: Path, column: str) -> Array:
-    """One column as ids (n,) of str; null is a `StoreError`."""
+    """Read one column as ids (n,) of str; raise `StoreError` if one is null."""
     ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
@@ -178,7 +181,7 @@ def read_ids(file: Path, column: str) -> Array:
 
 
 def id_column(file: Path, opened: Any, given: str | None) -> str | None:
-    """Name of the id column: the given one, which must be there, or the first of `ID_NAMES`, or None."""
+    """Return the name of the id column: the given one, which must exist, or the first of `ID_NAMES`, or None."""
     names = opened.schema_arrow.names
     if given is not None:
         if given not in names:
@@ -188,7 +191,7 @@ def id_column(file: Path, opened: Any, given: str | None) -> str | None:
 
 
 def matrix_column(file: Path, opened: Any, key: str | None) -> str:
-    """Name of the column of embeddings: ``key``, or ``embedding``, or the only list of floats."""
+    """Return the name of the column of embeddings: ``key``, or ``embedding``, or the only list of floats."""
     pa = require("pyarrow", "parquet", "reading parquet")
     schema = opened.schema_arrow
 
@@ -197,20 +200,20 @@ def matrix_column(file: Path, opened: Any, key: str | None) -> str:
         return any(test(kind) for test in lists) and bool(pa.types.is_floating(kind.value_type))
 
     rows = [field.name for field in schema if is_rows(field.type)]
-    found = [key] if key is not None else [n for n in MATRIX_NAMES if n in rows][:1] or rows
-    if len(found) != 1 or found[0] not in rows:
-        shown = ", ".join(f"{field.name}: {field.type}" for field in list(schema)[:20])
+    candidates = [key] if key is not None else [n for n in MATRIX_NAMES if n in rows][:1] or rows
+    if len(candidates) != 1 or candidates[0] not in rows:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in list(schema)[:20])
         raise StoreError(
             f"{file}: expected {'column ' + repr(key) if key else 'one column'} of lists of floats, found "
-            f"{shown or 'no columns'}; name one with key="
+            f"{columns or 'no columns'}; name one with key="
         )
-    return found[0]
+    return candidates[0]
 
 
 class ParquetRows:
-    """The embeddings of one file; reading onwards goes on from where the last read stopped.
+    """Embeddings of one file; a read of the following rows continues where the last read stopped.
 
-    Threads may share it: they read one after the other.
+    Threads may share one object: they read one after the other.
 
     Parameters
     ----------
@@ -231,7 +234,7 @@ class ParquetRows:
         self.rows = int(meta.num_rows)
         self._reading = threading.Lock()  # one stream, so one reader at a time
         self._stream: Iterator[Any] = iter(())
-        self._held: tuple[int, Array] | None = None  # first row and rows of the batch last decoded
+        self._held: tuple[int, Array] | None = None  # first row and rows of the batch decoded last
         kind = self._opened.schema_arrow.field(self._column).type
         self.dtype = np.dtype(kind.value_type.to_pandas_dtype())
         self.width: int | None = None
@@ -242,10 +245,10 @@ class ParquetRows:
                     f"{file}: expected at most {unpacked_limit(file):,} bytes of embeddings from a file of this size, "
                     f"got {size:,}; a decompression bomb?"
                 )
-            self._at(0)  # rows of other widths are told at once if they are among the first
+            self._at(0)  # raises at once if rows of the first batch have other widths
 
     def _first_width(self) -> int:
-        """Width of the first row, decoded alone: a batch of unknown width may be of any size."""
+        """Return the width of the first row, decoded alone: a batch of unknown width may have any size."""
         with _damage(self.file, StoreError):
             batch = next(self._opened.iter_batches(1, columns=[self._column]), None)
             if batch is None:
@@ -253,15 +256,15 @@ class ParquetRows:
             return int(self._matrix(batch.column(0), 0).shape[1])
 
     def ids(self, given: str | None) -> str | None:
-        """Name of this file's id column, or None."""
+        """Return the name of the id column of this file, or None."""
         return id_column(self.file, self._opened, given)
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows start to stop (m, p), as on disk."""
+        """Return rows start to stop (m, p), as on disk."""
         return self.take(np.arange(start, stop))
 
     def take(self, rows: Ints) -> Array:
-        """Rows (m, p) of sorted numbers, as on disk."""
+        """Return rows (m, p) by sorted row numbers, as on disk."""
         out = np.empty((len(rows), self.width or 0), dtype=self.dtype)
         at = 0
         with self._reading:
@@ -273,14 +276,14 @@ class ParquetRows:
         return out
 
     def _at(self, row: int) -> tuple[int, Array]:
-        """The decoded batch that holds a row, and the number of its first row."""
+        """Return the decoded batch that holds a row, after the number of its first row."""
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         held = self._held
         if held is None or row < held[0] or self._starts[group] > held[0] + len(held[1]):
             groups = range(group, len(self._starts) - 1)
             self._stream = self._opened.iter_batches(BATCH_ROWS, row_groups=groups, columns=[self._column])
             held = (int(self._starts[group]), np.empty((0, self.width or 0), dtype=self.dtype))
-        self._held = None  # after an error, the stream is no longer where the batch last decoded ends
+        self._held = None  # after an error, the stream is not at the end of the batch decoded last
         with _damage(self.file, StoreError):
             while row >= held[0] + len(held[1]):
                 batch = next(self._stream, None)
@@ -321,7 +324,7 @@ class ParquetRows:
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key under which ``part_2`` comes before ``part_10``.
+    """Return a sort key under which ``part_2`` comes before ``part_10``.
 
     Examples
     --------

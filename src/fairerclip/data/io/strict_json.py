@@ -1,4 +1,4 @@
-"""JSON that is read strictly: each key once, no NaN, no more bytes and no more values than agreed."""
+"""Strict reading of JSON: no repeated keys, no NaN, and limits on bytes and number of values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fairerclip._util.files import read_bounded
 from fairerclip.errors import FairerClipError
 
 MAX_JSON_BYTES = 1024**2
-"""What a manifest may take; headers that hold ids pass a limit of their own."""
+"""Most bytes of a manifest; readers of headers that hold ids pass another limit."""
 MAX_VALUES = 300_000
-"""Values of one document: an empty list takes three bytes of a file and some 200 of memory."""
+"""Most values of one document: an empty list takes three bytes in a file and some 200 in memory."""
 _BLOCK = 1 << 20
 
 
 def read_strict_json(
     path: Path, error: type[FairerClipError], *, limit: int = MAX_JSON_BYTES, values: int = MAX_VALUES
 ) -> Any:
-    """Parse a JSON file as `strict_loads` does; a file that cannot be read, or is too large, is ``error``."""
+    """Parse a JSON file as `strict_loads` does; raise ``error`` if it cannot be read or is too large."""
     return strict_loads(read_bounded(path, limit, error), str(path), error, limit=limit, values=values)
 
 
@@ -33,9 +33,9 @@ def strict_loads(
     limit: int = MAX_JSON_BYTES,
     values: int = MAX_VALUES,
 ) -> Any:
-    """Parse JSON; a repeated key, NaN, bad UTF-8, hostile depth, too many bytes or values are ``error``.
+    """Parse JSON; raise ``error`` on a repeated key, NaN, bad UTF-8, deep nesting, or too many bytes or values.
 
-    ``limit`` bounds the bytes, ``values`` the numbers, texts, lists and tables in them.
+    ``limit`` is the most bytes, ``values`` the most numbers, texts, lists and objects.
 
     Examples
     --------
@@ -46,18 +46,18 @@ def strict_loads(
     if len(raw) > limit:
         raise error(f"{where}: expected JSON of at most {limit} bytes, got {len(raw)}")
     try:
-        found = _count_values(raw.encode() if isinstance(raw, str) else raw)
+        count = _count_values(raw.encode() if isinstance(raw, str) else raw)
     except UnicodeEncodeError as problem:
         raise error(f"{where}: expected Unicode text, got {problem}") from None
-    if found > values:
-        raise error(f"{where}: expected JSON of at most {values:,} values, got {found:,}")
+    if count > values:
+        raise error(f"{where}: expected JSON of at most {values:,} values, got {count:,}")
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(items)
         if len(out) < len(items):
             seen: set[str] = set()
-            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise error(f"{where}: expected each key once, got {twice!r} twice")
+            repeated = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise error(f"{where}: expected each key once, got {repeated!r} twice")
         return out
 
     def constant(name: str) -> NoReturn:
@@ -72,7 +72,7 @@ def strict_loads(
 
 
 def _count_values(raw: bytes) -> int:
-    """At least as many as there are values in the JSON: one for each comma and each opening bracket outside of text."""
+    """Return an upper bound of the number of values: 1 + commas and opening brackets outside of strings."""
     plain = np.frombuffer(raw.replace(rb"\\", b"").replace(rb"\"", b""), dtype=np.uint8)
     count, inside = 1, False
     for start in range(0, len(plain), _BLOCK):

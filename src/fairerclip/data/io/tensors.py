@@ -1,7 +1,7 @@
-"""Mapping ``.safetensors`` after checking every word of the header ourselves.
+"""Safe reading and writing of ``.safetensors``.
 
-The format's own library accepts a key that is given twice; here it is an error, as is anything else that the
-header and the file's size do not agree on. Nothing is allocated before that.
+The header is checked here before anything is allocated: repeated keys, which the library of the format accepts, and
+every disagreement between the header and the size of the file are errors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, TaskFileError
 
 MAX_HEADER_BYTES = 16 * 1024**2
-"""Less than the format's own library takes; the header of a task holds its ids, some 600,000 of 20 letters."""
+"""Most bytes of the header, less than the library of the format accepts; enough for some 600,000 ids of 20 letters."""
 MAX_TENSORS = 256
 MAX_METADATA = 256
 MAX_TEXTS = 1_000_000
-"""Texts of one list in the metadata."""
+"""Most texts of one list in the metadata."""
 MAX_AXES = 8
 DTYPES = {
     "F16": "<f2",
@@ -45,13 +45,13 @@ DTYPES = {
     "U64": "<u8",
     "BOOL": "|b1",
 }
-"""Types of the format that numpy has; BF16 is mapped as the integers it is stored as."""
+"""numpy types of the format's types; BF16, which numpy lacks, is mapped as 16-bit integers."""
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a file, not read yet."""
+    """One tensor of a file that has not been read yet."""
 
     file: Path
     name: str
@@ -60,29 +60,32 @@ class Tensor:
     offset: int  # of the data in the file
 
     def array(self) -> Array:
-        """Map the tensor, read-only; BF16 comes as its uint16 bits."""
+        """Map the tensor, read-only; BF16 is returned as uint16 bits."""
         dtype = np.dtype(DTYPES[self.kind])
         if self.count == 0:
             return np.empty(self.shape, dtype=dtype)
-        if not self.shape:  # memmap cannot be of no axes
+        if not self.shape:  # a memmap needs at least one axis
             return np.array(np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=(1,))[0])
         return np.memmap(self.file, dtype=dtype, mode="r", offset=self.offset, shape=self.shape)
 
     @property
     def count(self) -> int:
-        """Numbers that it holds."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     def copy_from(self, content: bytes) -> Array:
-        """Return the tensor out of the bytes of its whole file, as an array of its own; BF16 as uint16 bits."""
-        found = np.frombuffer(content, np.dtype(DTYPES[self.kind]), self.count, self.offset)
-        return found.reshape(self.shape).copy()
+        """Return a copy of the tensor from the bytes of its whole file; BF16 is returned as uint16 bits."""
+        values = np.frombuffer(content, np.dtype(DTYPES[self.kind]), self.count, self.offset)
+        return values.reshape(self.shape).copy()
 
 
 def open_tensors(
     path: str | os.PathLike[str], error: type[FairerClipError], *, most: int = MAX_TENSORS
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors by name, at ``most`` so many, and the metadata of a ``.safetensors``; damage of any kind is ``error``."""
+    """Return the tensors by name and the metadata of a ``.safetensors``; raise ``error`` if it is damaged.
+
+    ``most`` is the largest accepted number of tensors.
+    """
     file = Path(path)
     try:
         if not file.is_file():
@@ -98,7 +101,7 @@ def open_tensors(
 def tensors_of(
     handle: BinaryIO, file: Path, error: type[FairerClipError], *, most: int = MAX_TENSORS
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """`open_tensors` of a file that is open, at its first byte."""
+    """Return what `open_tensors` returns, for an open file at its first byte."""
     size = os.fstat(handle.fileno()).st_size
     length = int.from_bytes(handle.read(8), "little")
     if size < 8 or not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
@@ -145,13 +148,13 @@ def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerCli
 
 
 def metadata_texts(text: str, where: str, error: type[FairerClipError]) -> Array:
-    """Text (m,) from a JSON list of strings, or of no axes from a single string."""
+    """Return an array of text (m,) from a JSON list of strings, or without axes from a single string."""
     values = strict_loads(text, where, error, limit=MAX_HEADER_BYTES, values=MAX_TEXTS)
     listed = values if isinstance(values, list) else [values]
     if not all(isinstance(value, str) for value in listed):
         raise error(f"{where}: expected a JSON string or list of strings, got {text:.60}")
-    found = text_array(listed, where, "a text", error)
-    return found if isinstance(values, list) else found.reshape(())
+    array = text_array(listed, where, "a text", error)
+    return array if isinstance(values, list) else array.reshape(())
 
 
 def _counts(values: Any) -> bool:
@@ -176,7 +179,7 @@ def _check_layout(
 
 
 def widen_bfloat16(bits: Array) -> NDArray[np.float32]:
-    """Bfloat16 given as uint16 bits, as float32.
+    """Convert bfloat16, given as uint16 bits, to float32.
 
     Examples
     --------
@@ -190,17 +193,17 @@ def widen_bfloat16(bits: Array) -> NDArray[np.float32]:
 def write_tensors(
     path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str], *, overwrite: bool
 ) -> Path:
-    """Write ``.safetensors`` so that the path holds the old file or the whole new one.
+    """Write ``.safetensors`` so that the path holds either the old file or the whole new one.
 
-    Written here and not by the format's library, which holds all tensors in memory a second time and writes
-    metadata in an order that changes from run to run: equal arrays make equal files.
+    Equal arrays make equal files. The library of the format is not used: it copies all tensors in memory and writes
+    metadata in an order that changes from run to run.
     """
     kinds = {np.dtype(code).str: kind for kind, code in DTYPES.items() if kind != "BF16"}
     plain = {
         name: np.asarray(a).astype(np.asarray(a).dtype.newbyteorder("<"), copy=False)
         for name, a in arrays.items()
     }
-    # Widest first, as the format's library does: every tensor then begins at a multiple of its item size.
+    # Widest type first, as in the library of the format: every tensor then begins at a multiple of its item size.
     order = sorted(plain, key=lambda name: -plain[name].dtype.itemsize)
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     at = 0
@@ -212,10 +215,10 @@ def write_tensors(
             "data_offsets": [at, at + array.nbytes],
         }
         at += array.nbytes
-    many = next((key for key, value in metadata.items() if value.count(",") >= MAX_TEXTS), None)
-    if many is not None:
+    too_long = next((key for key, value in metadata.items() if value.count(",") >= MAX_TEXTS), None)
+    if too_long is not None:
         raise TaskFileError(
-            f"{path}: expected {many!r} of at most {MAX_TEXTS:,} texts, got more; write .npz or a folder instead"
+            f"{path}: expected {too_long!r} of at most {MAX_TEXTS:,} texts, got more; write .npz or a folder instead"
         )
     text = json.dumps(header, separators=(",", ":")).encode()
     if len(text) > MAX_HEADER_BYTES:

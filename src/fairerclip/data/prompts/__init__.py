@@ -1,4 +1,4 @@
-"""Prompts: versioned sets with their sources, users' own files of the same form, and their embeddings."""
+"""Prompts: versioned sets with their sources, user files in the same format, and their embeddings."""
 
 from fairerclip.data.prompts.encoded_prompts import (
     EncodedAttribute,

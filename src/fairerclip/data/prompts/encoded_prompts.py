@@ -1,4 +1,4 @@
-"""From sentences to embeddings: one call of a text encoder, then averages as CLIP takes them, or none."""
+"""Embeddings of a prompt set: one call of a text encoder, then averages over prompts as in CLIP, if requested."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Ints = NDArray[np.int64]
 Texts = Floats | tuple[Floats, ...]  # (c, p), or c arrays (m, p)
 Encode = Callable[[list[str]], NDArray[Any]]
 UNNAMED_VALUE = -1
-CANCELLED = 1e-6  # unit rows of float32 that cancel leave an average of about this length
+CANCELLED = 1e-6  # an average of float32 unit rows shorter than this is only rounding error
 
 
 class EncodedAttribute(NamedTuple):
-    """A sensitive attribute: its values' names, their prompts, and the embeddings."""
+    """A sensitive attribute: names, prompts and prompt embeddings of its values."""
 
     names: tuple[str, ...]
     prompts: tuple[Prompts, ...]
@@ -40,28 +40,28 @@ class EncodedCounterfactual(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EncodedPrompts:
-    """Embeddings of a prompt set; every row is of unit length.
+    """Embeddings of a prompt set; every row has unit length.
 
     Attributes
     ----------
     text_target : ndarray of shape (c, p), tuple of c arrays (m, p), or None
-        Averaged, or kept apart; None where the set has no classes.
+        Embeddings of the class prompts, averaged or one row per prompt; None if the set has no classes.
     target_prompts : tuple of c tuples of str
-        The sentences behind each class.
+        Prompts of each class.
     class_names : tuple of c str
-        In the order of the labels.
+        Names of the classes, in the order of the labels.
     sensitive : dict of str to EncodedAttribute
         ``(names, prompts, text)`` of each attribute.
     counterfactual : EncodedCounterfactual or None
-        ``(vectors, classes, values, prompts)``, never averaged; None where there are none.
+        ``(vectors, classes, values, prompts)``, never averaged; None if the set has none.
     spurious : ndarray of shape (m, p) or None
-        The sentences that Orth-Proj and Orth-Cali project out, and
+        Embeddings of the sentences whose span Orth-Proj and Orth-Cali project out.
     spurious_prompts : tuple of m str
-        their words.
+        These sentences.
     variants : ndarray of shape (m, c, p) or None
-        One vector per template and class; None unless the classes are several templates filled in.
+        One vector per template and class; None unless all classes use the same two or more templates.
     templates : tuple of m str
-        Those templates.
+        These templates.
     """
 
     text_target: Texts | None
@@ -81,25 +81,25 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
     Parameters
     ----------
     prompt_set : PromptSet
-        As `load_prompts` gives it.
+        Prompt set, as returned by `load_prompts`.
     encode : callable
-        Takes m sentences and returns floats (m, p), of any length.
+        Takes m sentences and returns floats (m, p); rows may have any length.
     average : bool
-        One vector per class and per sensitive value: rows are brought to unit length, averaged, and brought to
-        unit length again, as CLIP's ensembles are. Otherwise one array (m, p) for each, as
-        ``FairerCLIP.fit(text=[...])`` takes them.
+        Whether to return one vector per class and per sensitive value: rows are scaled to unit length, averaged,
+        and scaled to unit length again, as in CLIP's prompt ensembles. Otherwise return one array (m, p) for each,
+        as ``FairerCLIP.fit(text=[...])`` takes them.
 
     Returns
     -------
     EncodedPrompts
-        In float32; sums are taken in float64. Memory: about three times the m × p embeddings.
+        In float32; sums are computed in float64. Memory: about three times the m × p embeddings.
 
     Raises
     ------
     ShapeError
         The encoder did not return one row for each sentence.
     NonFiniteError, ZeroRowError
-        It returned rows that have no direction, or prompts whose average has none.
+        The encoder returned rows that are not finite or zero, or the average of some prompts is zero.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def _encoded(vectors: NDArray[Any], prompts: Sequence[str]) -> NDArray[np.float6
 
 
 def _unit(rows: NDArray[np.float64], names: Sequence[str], noise: float) -> NDArray[np.float64]:
-    """Rows of unit length; those no longer than `noise` have no direction and are refused."""
+    """Return rows scaled to unit length; raise if one is not longer than `noise` and so has no direction."""
     zero = np.flatnonzero(row_lengths(rows) <= noise)
     if zero.size:
         raise ZeroRowError(
@@ -168,10 +168,10 @@ def _pick(rows: NDArray[np.float64], place: Mapping[str, int], prompts: Sequence
 def _texts(
     rows: NDArray[np.float64], place: Mapping[str, int], named: Mapping[str, Prompts], average: bool
 ) -> Texts:
-    apart = [_pick(rows, place, prompts) for prompts in named.values()]
+    groups = [_pick(rows, place, prompts) for prompts in named.values()]
     if not average:
-        return tuple(one.astype(np.float32) for one in apart)
-    means = _unit(np.stack([one.mean(axis=0) for one in apart]), list(named), CANCELLED)
+        return tuple(group.astype(np.float32) for group in groups)
+    means = _unit(np.stack([group.mean(axis=0) for group in groups]), list(named), CANCELLED)
     averaged: Floats = means.astype(np.float32)
     return averaged
 
@@ -179,29 +179,31 @@ def _texts(
 def _variants(rows: NDArray[np.float64], place: Mapping[str, int], prompt_set: PromptSet) -> Floats | None:
     by_template = prompt_set.class_prompts_by_template()
     if len(by_template) < 2:
-        return None  # one template alone is what text_target is
-    each = [
+        return None  # the vectors of a single template are those of text_target
+    wordings = [
         _texts(rows, place, dict(zip(prompt_set.classes, prompts, strict=True)), average=True)
         for prompts in by_template
     ]
-    stacked: Floats = np.stack([np.asarray(one) for one in each])
+    stacked: Floats = np.stack([np.asarray(wording) for wording in wordings])
     return stacked
 
 
 def _counterfactual(
     prompt_set: PromptSet, rows: NDArray[np.float64], place: Mapping[str, int]
 ) -> EncodedCounterfactual:
-    given = prompt_set.counterfactual
-    classes = np.array([prompt_set.class_names.index(one.class_name) for one in given], dtype=np.int64)
+    sentences = prompt_set.counterfactual
+    classes = np.array(
+        [prompt_set.class_names.index(sentence.class_name) for sentence in sentences], dtype=np.int64
+    )
     values = {}
     for attribute in prompt_set.sensitive:
         names = prompt_set.sensitive_names(attribute)
         codes = [
-            names.index(one.sensitive[attribute]) if attribute in one.sensitive else UNNAMED_VALUE
-            for one in given
+            names.index(sentence.sensitive[attribute]) if attribute in sentence.sensitive else UNNAMED_VALUE
+            for sentence in sentences
         ]
         if any(code != UNNAMED_VALUE for code in codes):
             values[attribute] = np.array(codes, dtype=np.int64)
-    prompts = tuple(one.prompt for one in given)
+    prompts = tuple(sentence.prompt for sentence in sentences)
     vectors = _pick(rows, place, prompts).astype(np.float32)
     return EncodedCounterfactual(vectors, classes, values, prompts)

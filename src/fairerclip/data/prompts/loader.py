@@ -1,4 +1,4 @@
-"""Reading prompt files: shipped ones by name, users' own by path, neither trusted."""
+"""Reading of prompt files: those of the package by name, user files by path; both are checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGE = "fairerclip.data.prompts"
 
 
 def available_prompts() -> list[str]:
-    """Names of the prompt sets that come with the package, sorted.
+    """Return the names of the prompt sets of the package, sorted.
 
     Examples
     --------
@@ -41,18 +41,18 @@ def load_prompts(name_or_path: str | os.PathLike[str]) -> PromptSet:
     Parameters
     ----------
     name_or_path : str or path-like
-        A name of `available_prompts`, or the path of a ``.json`` or ``.toml`` file in the same form. A name
-        that is shipped wins over a file of that name; write ``./name.json`` for the file.
+        A name of `available_prompts`, or the path of a ``.json`` or ``.toml`` file in the same format. A prompt
+        set of the package takes precedence over a file of its name; write ``./name.json`` for the file.
 
     Returns
     -------
     PromptSet
-        Templates are filled in.
+        Prompt set with templates filled in.
 
     Raises
     ------
     PromptFileError
-        There is no such name or file, or the file's content is not a prompt set.
+        There is no such name or file, or its content is not a prompt set.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
-    # A byte order mark is what some editors put before the text.
+    # Some editors write a byte order mark before the text.
     data = strict_loads(content.removeprefix(codecs.BOM_UTF8), where, PromptFileError, limit=MAX_BYTES)
     if not isinstance(data, dict):
         raise PromptFileError(f"{where}: expected an object with classes and prompts, got {_kind(data)}")

@@ -1,4 +1,4 @@
-"""From the content of a prompt file to a `PromptSet`: every key and every sentence is checked."""
+"""Parsing of the content of a prompt file into a `PromptSet`; every key and every sentence is checked."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
             f"{where}: version: expected a whole number from {VERSION_FIRST}, got {version!r}"
         )
     templates = check_templates(data.get("templates", []), f"{where}: templates")
-    room = Room(where)
-    classes = _named(data.get("classes", {}), templates, f"{where}: classes", room)
+    budget = PromptBudget(where)
+    classes = _named(data.get("classes", {}), templates, f"{where}: classes", budget)
     if len(classes) == 1:
         raise PromptFileError(f"{where}: classes: expected at least two, got {', '.join(classes)} alone")
     sensitive = {
         _name(attribute, f"{where}: sensitive"): _named(
-            values, templates, f"{where}: sensitive.{attribute}", room
+            values, templates, f"{where}: sensitive.{attribute}", budget
         )
         for attribute, values in _mapping(data.get("sensitive", {}), f"{where}: sensitive").items()
     }
@@ -60,34 +60,34 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
     )
 
 
-def _named(value: Any, templates: Prompts, where: str, room: Room) -> dict[str, Prompts]:
-    """Names with prompts: ``{name: prompts}``, or a list of names that the file's templates are filled with."""
+def _named(value: Any, templates: Prompts, where: str, budget: PromptBudget) -> dict[str, Prompts]:
+    """Return prompts by name, from ``{name: prompts}`` or from a list of names to fill into the templates."""
     if isinstance(value, list):
         names = _sentences(value, where)
         value = {name: {"names": [name]} for name in names}
     prompts: dict[str, Prompts] = {}
     for name, given in _mapping(value, where).items():
-        prompts[_name(name, where)] = _one(given, templates, f"{where}.{name:.60}", room)
+        prompts[_name(name, where)] = _prompts(given, templates, f"{where}.{name:.60}", budget)
     owner: dict[str, str] = {}
     for name, sentences in prompts.items():
         for sentence in sentences:
             if sentence in owner:
                 raise PromptFileError(
                     f"{where}: expected each prompt once, got {sentence!r} under {owner[sentence]!r} and {name!r}; "
-                    "two that share a prompt cannot be told apart by it"
+                    "change one of them"
                 )
             owner[sentence] = name
     return prompts
 
 
-class Room:
-    """What prompts may still take: a small file of names and templates must not fill the memory."""
+class PromptBudget:
+    """Count of prompts and characters with a limit, since a small file of names and templates can make many."""
 
     def __init__(self, where: str) -> None:
         self._where, self._prompts, self._characters = where, 0, 0
 
-    def take(self, prompts: int, characters: int) -> None:
-        """Count prompts before they are made; too many are an error."""
+    def add(self, prompts: int, characters: int) -> None:
+        """Count prompts before they are made; raise if there are too many."""
         self._prompts += prompts
         self._characters += characters
         if self._prompts > MAX_PROMPTS or self._characters > MAX_ALL_CHARACTERS:
@@ -97,11 +97,11 @@ class Room:
             )
 
 
-def _one(given: Any, templates: Prompts, where: str, room: Room) -> Prompts:
-    """Prompts of one class or value: given as sentences, or as names and templates."""
+def _prompts(given: Any, templates: Prompts, where: str, budget: PromptBudget) -> Prompts:
+    """Return the prompts of one class or value, which are given as sentences or as names and templates."""
     if isinstance(given, list):
         prompts = _sentences(given, where)
-        room.take(len(prompts), sum(map(len, prompts)))
+        budget.add(len(prompts), sum(map(len, prompts)))
         holes = [prompt for prompt in prompts if HOLE in prompt]
         if holes:
             raise PromptFileError(
@@ -118,8 +118,8 @@ def _one(given: Any, templates: Prompts, where: str, room: Room) -> Prompts:
                 f'{where}: expected templates such as "a photo of a {{}}.", got names alone'
             )
         lengths = len(own) * sum(map(len, names)) + len(names) * sum(map(len, own))
-        room.take(len(names) * len(own), lengths)
-        # Not str.format: a file's template must not reach into objects.
+        budget.add(len(names) * len(own), lengths)
+        # Not str.format, with which a template could read attributes of objects.
         prompts = tuple(template.replace(HOLE, name) for name in names for template in own)
     if not prompts:
         raise PromptFileError(f"{where}: expected at least one prompt, got none")
@@ -127,7 +127,10 @@ def _one(given: Any, templates: Prompts, where: str, room: Room) -> Prompts:
 
 
 def check_templates(value: Any, where: str) -> Prompts:
-    """Sentences with one ``{}`` each, all different; `where` names their source in messages."""
+    """Return templates as a tuple; raise unless they are different sentences with one ``{}`` each.
+
+    `where` names their source in messages.
+    """
     templates = _sentences(value, where)
     for template in templates:
         if template.count(HOLE) != 1:
@@ -140,7 +143,7 @@ def check_templates(value: Any, where: str) -> Prompts:
 def _counterfactuals(
     value: Any, classes: Mapping[str, Prompts], sensitive: Mapping[str, Mapping[str, Prompts]], where: str
 ) -> tuple[Counterfactual, ...]:
-    found = []
+    counterfactuals = []
     for i, entry in enumerate(_list(value, f"{where}: counterfactual")):
         at = f"{where}: counterfactual[{i}]"
         parts = _mapping(entry, at)
@@ -153,9 +156,9 @@ def _counterfactuals(
             _known(attribute, sensitive, f"{at}.sensitive", "attribute")
             _known(named, sensitive[attribute], f"{at}.sensitive.{attribute}", "value")
         prompt = _sentence(parts["prompt"], f"{at}.prompt")
-        found.append(Counterfactual(parts["class"], dict(values), prompt))
-    _sentences([one.prompt for one in found], f"{where}: counterfactual")
-    return tuple(found)
+        counterfactuals.append(Counterfactual(parts["class"], dict(values), prompt))
+    _sentences([sentence.prompt for sentence in counterfactuals], f"{where}: counterfactual")
+    return tuple(counterfactuals)
 
 
 def _pairs(value: Any, classes: Mapping[str, Prompts], where: str) -> tuple[tuple[str, str], ...]:
@@ -180,13 +183,13 @@ def _source(value: Any, where: str) -> PromptSource:
     )
 
 
-def _known(name: Any, there: Collection[str], where: str, what: str) -> None:
-    if not isinstance(name, str) or name not in there:
-        known = list(there)
+def _known(name: Any, available: Collection[str], where: str, noun: str) -> None:
+    if not isinstance(name, str) or name not in available:
+        known = list(available)
         close = nearest(name, known) if isinstance(name, str) else []
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise PromptFileError(
-            f"{where}: expected a known {what} ({', '.join(known) or 'there is none'}), got {name!r}{hint}"
+            f"{where}: expected a known {noun} ({', '.join(known) or 'there is none'}), got {name!r}{hint}"
         )
 
 
@@ -202,7 +205,7 @@ def _check_keys(data: Mapping[str, Any], known: Collection[str], needed: Iterabl
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise PromptFileError(f"{where}: expected names with their content, got {type(value).__name__}")
+        raise PromptFileError(f"{where}: expected an object or table with names, got {type(value).__name__}")
     return value
 
 
@@ -213,12 +216,12 @@ def _list(value: Any, where: str) -> list[Any]:
 
 
 def _sentences(value: Any, where: str) -> Prompts:
-    sentences = tuple(_sentence(one, f"{where}[{i}]") for i, one in enumerate(_list(value, where)))
+    sentences = tuple(_sentence(entry, f"{where}[{i}]") for i, entry in enumerate(_list(value, where)))
     seen: set[str] = set()
-    for one in sentences:
-        if one in seen:
-            raise PromptFileError(f"{where}: expected each entry once, got {one!r} twice")
-        seen.add(one)
+    for sentence in sentences:
+        if sentence in seen:
+            raise PromptFileError(f"{where}: expected each entry once, got {sentence!r} twice")
+        seen.add(sentence)
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""A prompt set in memory: what its classes, sensitive values and counterfactuals are called in sentences."""
+"""Prompt sets in memory: the sentences of classes, sensitive values and counterfactuals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Prompts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PromptSource:
-    """Where the sentences come from, and what is uncertain about them."""
+    """Source of the sentences, with a note on what is uncertain about them."""
 
     kind: str  # paper, released, debias_vl, ours, …
     citation: str
@@ -31,29 +31,29 @@ class Counterfactual:
 
 @dataclass(frozen=True, eq=False)
 class PromptSet:
-    """Prompts of one task, checked.
+    """Checked prompts of one task.
 
     Attributes
     ----------
     name : str
-        For messages and for provenance, with `version`.
+        Name in messages and, with `version`, in provenance.
     version : int
-        Raised whenever a sentence changes.
+        Number that is increased when a sentence changes.
     source : PromptSource
-        Who wrote the sentences.
+        Source of the sentences.
     classes : dict of str to tuple of str
         Class names in the order of the labels 0, 1, …, each with its prompts. Empty in a set that only
         describes a sensitive attribute.
     sensitive : dict of str to dict
-        Attribute to value names, in the order of the codes 0, 1, …, to prompts.
+        For each attribute its value names, in the order of the codes 0, 1, …, each with its prompts.
     counterfactual : tuple of Counterfactual
         Sentences that name a class and a sensitive value.
     spurious : tuple of str
         Sentences whose span Orth-Proj and Orth-Cali remove.
     pairs : tuple of (str, str)
-        Classes that are opposites of each other; one model is fitted for each pair.
+        Pairs of opposite classes; one model is fitted for each pair.
     templates : tuple of str
-        What the names were filled into, where the file gave names.
+        Templates into which names were filled, if the file has names.
     """
 
     name: str
@@ -72,7 +72,7 @@ class PromptSet:
         return tuple(self.classes)
 
     def class_prompts(self) -> tuple[Prompts, ...]:
-        """Prompts of each class, in the order of the labels.
+        """Return the prompts of each class, in the order of the labels.
 
         Examples
         --------
@@ -82,7 +82,7 @@ class PromptSet:
         return tuple(self.classes.values())
 
     def class_prompts_by_template(self) -> tuple[tuple[Prompts, ...], ...]:
-        """For each template the prompts of each class; empty unless every class is the same templates filled in.
+        """Return, for each template, the prompts of each class; empty unless all classes use the same templates.
 
         Examples
         --------
@@ -92,17 +92,17 @@ class PromptSet:
         ((('a cat',), ('a dog',)), (('the cat',), ('the dog',)))
         """
         m = len(self.templates)
-        # A class may have prompts, or templates, of its own: then no wording is common to all of them.
+        # If a class has prompts or templates of its own, no wording is common to all classes.
         if not m or not self.classes or not all(_fill(self.templates, p) for p in self.classes.values()):
             return ()
         return tuple(tuple(prompts[k::m] for prompts in self.classes.values()) for k in range(m))
 
     def sensitive_names(self, attribute: str) -> tuple[str, ...]:
-        """Names of an attribute's values, in the order of their codes."""
+        """Return the names of an attribute's values, in the order of their codes."""
         return tuple(self._values(attribute))
 
     def sensitive_prompts(self, attribute: str) -> tuple[Prompts, ...]:
-        """Prompts of each value of a sensitive attribute, in the order of the codes.
+        """Return the prompts of each value of a sensitive attribute, in the order of the codes.
 
         Raises
         ------
@@ -112,14 +112,14 @@ class PromptSet:
         return tuple(self._values(attribute).values())
 
     def all_prompts(self) -> list[str]:
-        """Every sentence once, in a fixed order: what one call of a text encoder needs."""
+        """Return every sentence once, in a fixed order, for one call of a text encoder."""
         groups: list[Iterable[str]] = list(self.classes.values())
         groups += [prompts for values in self.sensitive.values() for prompts in values.values()]
-        groups += [[one.prompt for one in self.counterfactual], self.spurious]
+        groups += [[sentence.prompt for sentence in self.counterfactual], self.spurious]
         return list(dict.fromkeys(prompt for group in groups for prompt in group))
 
     def select(self, classes: Sequence[str]) -> PromptSet:
-        """Keep these classes, in this order, with their counterfactuals; for one model per opposite pair.
+        """Return the set with these classes only, in this order, and with their counterfactuals.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class PromptSet:
         return replace(
             self,
             classes={name: self.classes[name] for name in names},
-            counterfactual=tuple(one for one in self.counterfactual if one.class_name in names),
+            counterfactual=tuple(entry for entry in self.counterfactual if entry.class_name in names),
             pairs=tuple(pair for pair in self.pairs if set(pair) <= set(names)),
         )
 
@@ -155,7 +155,7 @@ class PromptSet:
 
 
 def _fill(templates: Prompts, prompts: Prompts) -> bool:
-    """Whether the prompts are name after name, each filled into all templates in turn."""
+    """Return whether the prompts are one or more names, each filled into all templates in order."""
     m = len(templates)
     parts = [template.split("{}") for template in templates]
     if len(prompts) % m or any(len(part) != 2 for part in parts):
@@ -164,14 +164,14 @@ def _fill(templates: Prompts, prompts: Prompts) -> bool:
         filled = prompts[start : start + m]
         (before, after), first = parts[0], filled[0]
         name = first[len(before) : len(first) - len(after)]
-        if any(one != a + name + b for one, (a, b) in zip(filled, parts, strict=True)):
+        if any(prompt != a + name + b for prompt, (a, b) in zip(filled, parts, strict=True)):
             return False
     return True
 
 
-def unknown(where: str, what: str, name: str, there: Iterable[str]) -> str:
-    """Message for a name that is not there, with the nearest ones or all of them."""
-    known = list(there)
+def unknown(where: str, noun: str, name: str, available: Iterable[str]) -> str:
+    """Return the message for an unknown name, with similar names and all available ones."""
+    known = list(available)
     close = nearest(name, known, 3)
     hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    return f"{where}: no {what} {name!r}; {hint}there are: {', '.join(known) or 'none'}"
+    return f"{where}: no {noun} {name!r}; {hint}there are: {', '.join(known) or 'none'}"

@@ -1,4 +1,4 @@
-"""Templates that class names are filled into, to ask the same in other words."""
+"""Templates into which class names are filled, to vary the wording of prompts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ DEFAULT_TEMPLATES = (
     *("{}", "{}.", "a photo of {}.", "a photo of a {}.", "a picture of a {}."),
     *("This is a picture of a {}.", "an image that shows a {}.", "a close-up photo of a {}."),
 )
-"""Plain sentences that fit most names; none is tuned to any data set."""
+"""Plain sentences that suit most names; none is tuned to a data set."""
 
 
 def read_templates(path: str | os.PathLike[str]) -> Prompts:
-    """Templates of a text file, one on each line with ``{}`` where the name goes; empty lines are skipped.
+    """Read templates from a text file, one per line with ``{}`` in the place of the name; skip empty lines.
 
     Raises
     ------
     PromptFileError
-        The file cannot be read, is too large, or a line is no template.
+        The file cannot be read, is too large, or a line is not a template.
     """
     file = Path(path)
     try:
@@ -39,7 +39,7 @@ def read_templates(path: str | os.PathLike[str]) -> Prompts:
 
 
 def as_templates(templates: Sequence[str], where: str = "templates") -> Prompts:
-    """Templates, checked: 1 to 1000 different lines with one ``{}`` each.
+    """Return templates as a tuple; raise unless they are 1 to 1000 different lines with one ``{}`` each.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def as_templates(templates: Sequence[str], where: str = "templates") -> Prompts:
 
 
 def filled(template: str, name: str) -> str:
-    """The template with a name in it; not ``str.format``, so that a template cannot reach into objects.
+    """Fill a name into a template; not with ``str.format``, so that a template cannot read attributes of objects.
 
     Examples
     --------

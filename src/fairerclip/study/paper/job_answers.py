@@ -1,4 +1,4 @@
-"""What jobs of the paper's tables and figures return, and the rows and figures made of it, as frozen objects."""
+"""Answers of the jobs of a reproduction, and the rows and figures made from them, as frozen objects."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Strengths(Part):
 
 
 class FitAnswer(Answer):
-    """Report of one fit of FairerCLIP on the rows of ``split``, with the seconds and the memory that it took.
+    """Report of one fit of FairerCLIP on the rows of ``split``, with the time and the memory that the fit took.
 
-    ``learned`` counts learned numbers, ``parameters`` are those of a preset, and ``rows`` is how many rows of a share
-    of the training split the fit had.
+    ``learned`` is the number of learned values, ``parameters`` are those of a preset, and ``rows`` is the number of
+    training rows if only a share of the training split was used.
     """
 
     report: StageReport
@@ -35,7 +35,7 @@ class FitAnswer(Answer):
 
 
 class PlaneFigures(Part):
-    """Figures of one (τ, τ_z); None where it has no solution."""
+    """Figures at one (τ, τ_z); None if there is no solution."""
 
     tau: Number
     tau_z: Number
@@ -46,7 +46,7 @@ class PlaneFigures(Part):
 
 
 class PlaneAnswer(Answer):
-    """Every (τ, τ_z) of a plane; ``rescale`` is what τ_z counts for in τ_eff, where the plane is one curve."""
+    """All points (τ, τ_z) of a plane; ``rescale`` is the factor of τ_z in τ_eff if the plane is one curve."""
 
     split: Words
     points: Many[PlaneFigures]
@@ -55,7 +55,7 @@ class PlaneAnswer(Answer):
 
 
 class InformationAnswer(Answer):
-    """Dependence of spaces on Y and S, and how large HSIC can be on these rows, by measure."""
+    """Dependence of embeddings on Y and S, and the upper bounds of HSIC on these rows, by measure."""
 
     stages: Many[RepresentationRow]
     bounds: Keyed[Number]
@@ -63,7 +63,7 @@ class InformationAnswer(Answer):
 
 
 class SkewAnswer(Answer):
-    """Skews of both prompts of a pair by convention, None where unbounded, and rank correlations inside groups."""
+    """Skews of both prompts of a pair by convention, None if unbounded, and rank correlations inside groups."""
 
     k: Count
     split: Words
@@ -74,7 +74,7 @@ class SkewAnswer(Answer):
 
 
 class MeanFigures(Part):
-    """Means over seeds with their spread; ends of intervals are means of the seeds' own, and are about the rows."""
+    """Means and standard deviations over seeds; ends of intervals are means over seeds of intervals over rows."""
 
     seeds: Count
     average: Number | None = None
@@ -94,9 +94,9 @@ class MeanFigures(Part):
 
 
 class MethodRow(Part):
-    """One method in a table of the paper; with ``error`` where it has no figures.
+    """One method in a table of the paper; it has an ``error`` if it has no figures.
 
-    ``method`` is None for presets, ``chosen`` holds settings by run.
+    ``method`` is None for presets, ``chosen`` has the settings of each run.
     """
 
     method: Words | None = None
@@ -114,7 +114,7 @@ class MethodRow(Part):
 
 
 class VariantResult(Part):
-    """One variant of an ablation; with ``error`` where all of its fits failed."""
+    """One variant of an ablation; it has an ``error`` if all of its fits failed."""
 
     figures: MeanFigures | None = None
     chosen: Many[Strengths] = ()
