@@ -6,7 +6,8 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided crash real reproduce clean
+.PHONY: demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
+	real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -27,11 +28,31 @@ demo: $(VENV)/run.done
 lint: $(VENV)/dev.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 test: lint
 	$(ONE_THREAD) $(BIN)/python -m pytest
+
+# The quick part, about a minute on two cores: no linters, and no test that is marked slow, that is whole studies, other
+# processes, encoders, browsers, real embeddings, hostile and damaged files, recorded outputs, simulations of coverage.
+test-fast: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow"
+
+# The quick part and the demo without any optional library: what needs one says so in one line.
+test-no-extras:
+	$(PYTHON) -m venv --clear $(VENV)-no-extras
+	$(VENV)-no-extras/bin/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(VENV)-no-extras/bin/fairerclip demo --output demo
+	$(ONE_THREAD) $(VENV)-no-extras/bin/python -m pytest -m "not slow"
+
+# The quick part and the tests of encoders with the oldest versions that are allowed; needs Python 3.11.
+test-minimum:
+	$(PYTHON) -m venv --clear $(VENV)-minimum
+	$(VENV)-minimum/bin/pip install --quiet --constraint constraints-minimum.txt --editable '.[test,all]'
+	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
+	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
 
 bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/closed_form.py
@@ -39,9 +60,12 @@ bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/bootstrap.py
 
-# How often intervals hold the truth, in 1000 simulated data sets; docs/math.md#intervals.
+# How often intervals hold the truth, in SETS simulated data sets; docs/math.md#intervals. The tests count a few.
+SETS ?= 1000
 coverage: $(VENV)/dev.done
-	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py
+	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py --sets $(SETS)
+	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_dependence.py --sets $(SETS)
+	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_retrieval.py --sets $(SETS)
 
 # Commands stopped by Ctrl-C and SIGTERM at random moments, twenty times each: how they end. Needs Linux.
 interrupts: $(VENV)/dev.done
@@ -70,6 +94,14 @@ fuzz-guided: $(VENV)/fuzz.done
 crash: $(VENV)/dev.done
 	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/crash.py
 
+# The source of five rooms with one thing changed at a time, MUTANTS of each room drawn by SEED: the share that a test of
+# the room notices, and those that none does. Verdicts are kept in mutants.json and taken up again. Needs Linux; about
+# 10 minutes on one core.
+MUTANTS ?= 40
+SEED ?= 0
+mutants: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python tests/mutants.py --count $(MUTANTS) --seed $(SEED)
+
 # Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for
 # 20, and then degrade.py. Runs are kept in RESAMPLED and taken up again.
@@ -89,4 +121,4 @@ reproduce: $(VENV)/dev.done
 	$(BIN)/fairerclip reproduce all --suite $(REAL_DATA) -o $(REPRODUCTION) --overwrite
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-no-extras $(VENV)-minimum demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,4 +1,4 @@
-"""A thousand bootstrap replicates of every group figure, as a ratio to one plain evaluation of the same rows."""
+"""Time of 1000 bootstrap replicates of all group figures, as a ratio to one plain evaluation of the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TARGET = 3.0
 
 
 def best_of(function: Callable[[], object], repeats: int) -> float:
-    """Shortest time of several runs."""
+    """Return the shortest time of several runs."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -24,7 +24,7 @@ def best_of(function: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> None:
-    """Print the ratio for several shapes."""
+    """Print the ratio for several numbers of classes and sensitive values."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--replicates", type=int, default=1000)

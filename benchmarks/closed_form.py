@@ -1,8 +1,8 @@
-"""How long a fit takes, as ratios to what it cannot do without, timed in the same run.
+"""Time of a fit, as ratios to the arithmetic that it needs at least, timed in the same run.
 
-At n=4795, p=768, D=3000 (Waterbirds): the fit over the bare sum of X@Ω, cos, ΦᵀΦ and Cholesky;
-``scipy.linalg.eigh(B, C)`` over our solution of the same eigenproblem from the same inputs, and over a
-whole fit; a 21×21 path with its fit over the fit. Prints JSON, and exits with 1 if a target is missed.
+At n=4795, p=768, D=3000 (Waterbirds): the fit over the sum of X@Ω, cos, ΦᵀΦ and Cholesky alone; ``scipy.linalg.eigh(B,
+C)`` over our solution of the same eigenproblem from the same inputs, and over a whole fit; a 21×21 path with its fit
+over the fit. Prints JSON, and exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TARGETS = {
 
 
 def best_of(repeats: int, call: Callable[[], Any]) -> float:
-    """Shortest wall time of several runs: the others measure the rest of the machine."""
+    """Return the shortest wall time of several runs; longer times include other work of the machine."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -41,7 +41,7 @@ def best_of(repeats: int, call: Callable[[], Any]) -> float:
 
 
 def bare_sum(X: np.ndarray, Omega: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """X@Ω, cos, ΦᵀΦ in float32 and a float64 Cholesky: the arithmetic of a fit and nothing else."""
+    """Compute X@Ω, cos, ΦᵀΦ in float32 and a float64 Cholesky: only the arithmetic that a fit needs."""
     Phi = X @ Omega
     Phi += offset
     np.cos(Phi, out=Phi)
@@ -52,7 +52,7 @@ def bare_sum(X: np.ndarray, Omega: np.ndarray, offset: np.ndarray) -> np.ndarray
 
 
 def eigenproblem(model: FairerCLIP, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The fit's problem as the paper states it: covariance (D, D), factors M (D, k), signed weights (k,)."""
+    """Return the problem of a fit as in the paper: covariance (D, D), factors M (D, k), signed weights (k,)."""
     Phi = model.features_.transform(task.train.X).astype(np.float64)
     centred = Phi - Phi.mean(axis=0)
     s_hat = (task.train.X @ task.sensitive_attribute().text.T).argmax(axis=1)
@@ -62,18 +62,20 @@ def eigenproblem(model: FairerCLIP, task: Any) -> tuple[np.ndarray, np.ndarray, 
 
 
 def reduced_solve(covariance: np.ndarray, M: np.ndarray, sigma: np.ndarray) -> np.ndarray:
-    """What the package does with the same inputs: one Cholesky in place of the covariance, then k×k."""
+    """Solve the problem as the package does: one Cholesky in place of the covariance, then k×k."""
     reduced = CholeskyFactor(covariance, GAMMA).reduce(M)
     solution = solve_reduced((reduced.coordinates * sigma) @ reduced.coordinates.T, 1)
     return reduced.basis @ solution.coefficients
 
 
 def time_solvers(model: FairerCLIP, task: Any, repeats: int, authors: bool) -> dict[str, float]:
-    """The eigenproblem alone: ours, scipy's with both drivers, and the non-symmetric way if asked for."""
+    """Time the eigenproblem alone: ours, scipy's with both drivers, and the non-symmetric one if ``authors``."""
     covariance, M, sigma = eigenproblem(model, task)
     C = covariance + GAMMA * np.eye(D)
     B = (M * sigma) @ M.T
-    copies = [covariance.copy() for _ in range(repeats + 1)]  # a fit hands its covariance over, too
+    copies = [
+        covariance.copy() for _ in range(repeats + 1)
+    ]  # the solution overwrites its covariance, as in a fit
     ours = reduced_solve(copies.pop(), M, sigma)[:, 0]
     _, vectors = linalg.eigh(B, C)
     cosine = abs(ours @ C @ vectors[:, -1])
@@ -90,7 +92,7 @@ def time_solvers(model: FairerCLIP, task: Any, repeats: int, authors: bool) -> d
 
 
 def main() -> int:
-    """Time, print, compare with the targets."""
+    """Time, print, and compare with the targets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--authors", action="store_true", help="also time eig(inv(C) @ B); takes minutes")
@@ -107,9 +109,9 @@ def main() -> int:
     def fit() -> None:
         model.fit(task.train.X, task.train.y, text=text, sensitive_text=sensitive_text)
 
-    fit()  # first calls load libraries and pages
+    fit()  # the first call also loads libraries
     times = {"bare_sum": [], "fit": [], "path_21x21": []}
-    for _ in range(repeats):  # interleaved, so that a slow moment hits all of them
+    for _ in range(repeats):  # in turns, so that other work of the machine slows all of them
         times["bare_sum"].append(best_of(1, lambda: bare_sum(task.train.X, Omega, offset)))
         times["fit"].append(best_of(1, fit))
         times["path_21x21"].append(best_of(1, lambda: model.path(grid, grid)))

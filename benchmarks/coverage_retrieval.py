@@ -1,9 +1,9 @@
-"""How often the intervals of retrieval figures hold the true value, on simulated galleries.
+"""Coverage of the intervals of retrieval figures on simulated galleries.
 
-Scores are normal around a mean per query, group and relevance, so that the true share of every group in the top
-k/n is known; the expectation of NDKL, which has no closed form, is its mean over the simulated galleries. Prints a
-line of JSON per setting with the coverage of every interval: of single queries, of the mean over queries, and of
-changes ("change:"). The standard error of a coverage of 0.95 from 1000 galleries is 0.007.
+Scores are normal around a mean per query, group and relevance, so that the true share of every group in the top k/n is
+known. The expectation of NDKL has no closed form; its mean over the simulated galleries is used. Prints a line of JSON
+per setting with the coverage of every interval: of single queries, of the mean over queries, and of changes
+("change:"). The standard error of a coverage of 0.95 from 1000 galleries is 0.007.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BIASES = {"none": 0.0, "mild": 0.25, "strong": 1.0}
 
 @dataclass(frozen=True)
 class Setting:
-    """A law of galleries: how many groups, rows, which share is shown, and how far scores depend on the group."""
+    """A distribution of galleries: number of groups and rows, share in the top, and dependence of scores on groups."""
 
     groups: int
     n: int
@@ -39,17 +39,17 @@ class Setting:
 
     @property
     def shares(self) -> np.ndarray:
-        """Shares (A,) of the groups, unequal."""
+        """Unequal shares (A,) of the groups."""
         weights = np.linspace(1.0, 2.0, self.groups)
         return weights / weights.sum()
 
     @property
     def k(self) -> int:
-        """The cut."""
+        """Number of rows in the top."""
         return round(self.top * self.n)
 
     def means(self, after: bool) -> np.ndarray:
-        """Mean score (q, A) of each query and group; afterwards 0.4 of what it was."""
+        """Return the mean score (q, A) of each query and group; after mitigation it is 0.4 times that before."""
         rng = np.random.default_rng(self.groups)
         directions = np.linspace(-1, 1, self.groups)
         signs = np.where(rng.random((QUERIES, 1)) < 0.5, -1, 1)
@@ -57,18 +57,18 @@ class Setting:
         return (0.4 if after else 1.0) * means
 
     def truth(self, after: bool) -> dict[str, np.ndarray]:
-        """True figures (q,) and shares (q, A) of the top k/n of all rows."""
+        """Return the true figures (q,) and shares (q, A) of the top k/n of all rows."""
         desired = self.shares if self.reference == "population" else np.full(self.groups, 1 / self.groups)
         figures = defaultdict(list)
         for mean in self.means(after):
 
-            def shown(t: float, mean: np.ndarray = mean) -> np.ndarray:
+            def above(t: float, mean: np.ndarray = mean) -> np.ndarray:
                 levels = np.stack([mean, mean + BOOST])  # (relevance, A)
                 weights = np.array([[1 - RELEVANT], [RELEVANT]]) * self.shares
                 return weights * ndtr(levels - t)
 
-            cut = brentq(lambda t: shown(t).sum() - self.top, -20, 20)
-            joint = shown(cut)
+            cut = brentq(lambda t: above(t).sum() - self.top, -20, 20)
+            joint = above(cut)
             share = joint.sum(axis=0) / self.top
             skews = np.log(share / desired)
             figures["share"].append(share)
@@ -79,11 +79,11 @@ class Setting:
         return {name: np.array(values) for name, values in figures.items()}
 
     def gallery(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Scores before and after (n, q), groups (n,) and relevance (n, q)."""
+        """Draw scores before and after (n, q), groups (n,) and relevance (n, q)."""
         codes = rng.choice(self.groups, p=self.shares, size=self.n)
         relevant = rng.random((self.n, QUERIES)) < RELEVANT
-        common, own, new = (rng.normal(size=(self.n, width)) for width in (1, QUERIES, QUERIES))
-        noise = np.sqrt(0.3) * common + np.sqrt(0.7) * own
+        common, single, new = (rng.normal(size=(self.n, width)) for width in (1, QUERIES, QUERIES))
+        noise = np.sqrt(0.3) * common + np.sqrt(0.7) * single
         scores = []
         for after, part in ((False, noise), (True, 0.8 * noise + 0.6 * new)):
             scores.append(self.means(after).T[codes] + BOOST * relevant + part)
@@ -91,7 +91,7 @@ class Setting:
 
 
 def intervals(setting: Setting, rng: np.random.Generator, n_replicates: int) -> Iterator[tuple[str, Any]]:
-    """Value and ends of every figure of one gallery: (name, array (…, 3))."""
+    """Yield name, and array (…, 3) of value and interval, of every figure of one gallery."""
     before, after, codes, relevant = setting.gallery(rng)
     gallery = _gallery.Gallery.read(before, codes, setting.k, relevant, setting.reference)
     ranked = [rankings(table, "expected", None) for table in (before, after)]
@@ -107,7 +107,7 @@ def intervals(setting: Setting, rng: np.random.Generator, n_replicates: int) -> 
 
 
 def coverage(setting: Setting, sets: int, n_replicates: int = 400, seed: int = 1) -> dict[str, float]:
-    """Share of ``sets`` galleries in which each interval holds the truth (mean over queries of single ones)."""
+    """Return the share of ``sets`` galleries in which each interval contains the truth, as a mean over queries."""
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[Any]] = defaultdict(list)
     for _ in range(sets):

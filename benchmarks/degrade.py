@@ -1,9 +1,9 @@
-"""How a fit degrades: fewer labels, fewer rows, another collection, an unrelated task, drifting embeddings.
+"""Accuracy of fits under worse conditions: fewer labels, fewer rows, other data, another task, drifting embeddings.
 
     python benchmarks/degrade.py SUITE [--splits 5]
 
 SUITE is a folder with celeba_blond.npz, celeba_cheekbones.npz, celeba_attractive.npz, pacs.npz and fairface.npz.
-Everything is printed as Markdown; test rows of resampled splits, means over splits.
+Prints Markdown tables of figures on test rows, means over resampled splits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import load_task, resplit
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import max_skew
@@ -33,19 +33,19 @@ BY_KEY = {method.key: method for method in METHODS}
 
 
 def figures(experiment: Experiment, predicted: Any) -> tuple[float, float]:
-    """Average and worst group on the test split, per cent."""
+    """Return average and worst group on the test split, in per cent."""
     report = experiment.report(experiment.task.test, predicted)
     return 100 * report.average, 100 * report.worst.accuracy
 
 
 def shown(values: list[tuple[float, float]]) -> str:
-    """Means over splits as "average / worst group"."""
+    """Format means over splits as "average / worst group"."""
     average, worst = np.mean(values, axis=0)
     return f"{average:.1f} / {worst:.1f}"
 
 
 def with_share(experiment: Experiment, share: float, seed: int) -> dict[str, Any]:
-    """Arguments of a fit that knows the labels of a share of the training rows."""
+    """Return arguments of a fit with the labels of a share of the training rows."""
     arguments = experiment.arguments("target")
     hidden = np.random.default_rng([seed, round(1000 * share)]).random(len(arguments["y"])) >= share
     arguments["y"] = np.where(hidden, UNKNOWN, arguments["y"])
@@ -53,13 +53,13 @@ def with_share(experiment: Experiment, share: float, seed: int) -> dict[str, Any
 
 
 def fitted(model: Any, arguments: dict[str, Any]) -> Any:
-    """Fit with arguments as `Experiment.arguments` gives them."""
+    """Fit a model with arguments from `Experiment.arguments`."""
     rest = {name: value for name, value in arguments.items() if name not in ("X", "y")}
     return model.fit(arguments["X"], arguments["y"], **rest)
 
 
 def tuned_probe(experiment: Experiment, arguments: dict[str, Any]) -> Any:
-    """The group-balanced probe on Ŝ, chosen on validation rows as `compare` does, with offsets."""
+    """Choose a group-balanced probe on Ŝ on the validation rows as `compare` does, with offsets."""
     known = arguments["y"] != UNKNOWN
     train = experiment.task.train
     codes = np.where(known, train.y, -1)
@@ -70,7 +70,7 @@ def tuned_probe(experiment: Experiment, arguments: dict[str, Any]) -> Any:
 
 
 def partial_labels(suite: Path, splits: int) -> None:
-    """Defaults, tuned, and a group-balanced probe on the rows that are known."""
+    """Print figures of the defaults, the tuned model, and a group-balanced probe on the labelled rows."""
     print(
         "\n### Partial labels\n\n| task | method | " + " | ".join(f"{share:.0%}" for share in SHARES) + " |"
     )
@@ -84,31 +84,32 @@ def partial_labels(suite: Path, splits: int) -> None:
                 arguments = with_share(experiment, share, split)
                 rest = {k: v for k, v in arguments.items() if k not in ("X", "y")}
                 y, s = experiment.labels(val)
-                tuned = FairerCLIP(random_state=split).tune(
+                tuned = FairerCLIPSearch(FairerCLIP(random_state=split)).fit(
                     arguments["X"], arguments["y"], validation=(val.X, y, s), **rest
                 )
                 models = {"defaults": fitted(FairerCLIP(random_state=split), arguments), "tuned": tuned}
                 if share and len(set(arguments["y"]) - {UNKNOWN}) == len(experiment.classes):
                     models["group-balanced probe, Ŝ, known rows, tuned"] = tuned_probe(experiment, arguments)
                 for title, model in models.items():
-                    found = figures(experiment, model.predict(test.X))
-                    rows.setdefault(title, {}).setdefault(share, []).append(found)
+                    rows.setdefault(title, {}).setdefault(share, []).append(
+                        figures(experiment, model.predict(test.X))
+                    )
             zero_shot = figures(experiment, experiment.zero_shot(test))
             rows.setdefault("zero-shot", {}).setdefault(0.0, []).append(zero_shot)
-        for title, found in rows.items():
-            cells = [shown(found[share]) if share in found else "" for share in SHARES]
+        for title, by_share in rows.items():
+            cells = [shown(by_share[share]) if share in by_share else "" for share in SHARES]
             print(f"| {name} | {title} | " + " | ".join(cells) + " |", flush=True)
 
 
 def small_data(suite: Path, splits: int) -> None:
-    """298 training rows, the size of CFD's training set, drawn with the cells' shares."""
+    """Print figures with 298 random training rows, the size of CFD's training set."""
     print(
         "\n### 298 training rows\n\n| task | zero-shot | defaults | tuned | group-balanced probe, Ŝ, tuned |\n"
         + "|---" * 5
         + "|"
     )
     name = "celeba_attractive"
-    found: dict[str, list[tuple[float, float]]] = {}
+    by_method: dict[str, list[tuple[float, float]]] = {}
     for split in range(splits):
         task = resplit(load_task(suite / f"{name}.npz"), split)
         rows = np.random.default_rng(split).permutation(len(task.train))[:298]
@@ -121,19 +122,19 @@ def small_data(suite: Path, splits: int) -> None:
         )
         experiment = Experiment.of(replace(task, splits={**task.splits, "train": train}))
         test = experiment.task.test
-        found.setdefault("zero-shot", []).append(figures(experiment, experiment.zero_shot(test)))
+        by_method.setdefault("zero-shot", []).append(figures(experiment, experiment.zero_shot(test)))
         models = {
             "defaults": experiment.fit(FairerCLIP(random_state=split), "target"),
             "tuned": experiment.tune(FairerCLIP(random_state=split), "target"),
             "probe": tuned_probe(experiment, experiment.arguments("target")),
         }
         for title, model in models.items():
-            found.setdefault(title, []).append(figures(experiment, model.predict(test.X)))
-    print(f"| {name} | " + " | ".join(shown(values) for values in found.values()) + " |", flush=True)
+            by_method.setdefault(title, []).append(figures(experiment, model.predict(test.X)))
+    print(f"| {name} | " + " | ".join(shown(values) for values in by_method.values()) + " |", flush=True)
 
 
 def transfer(suite: Path) -> None:
-    """Sex is mitigated on CelebA, and the rankings of FairFace are looked at."""
+    """Print the skew of rankings of FairFace by models that mitigate sex on CelebA."""
     celeba, gallery = load_task(suite / "celeba_attractive.npz"), load_task(suite / "fairface.npz")
     T = gallery.text_target / np.linalg.norm(gallery.text_target, axis=1, keepdims=True)
     text = gallery.sensitive_attribute("sex").text
@@ -147,8 +148,8 @@ def transfer(suite: Path) -> None:
     )
     print(f"| zero-shot | {np.mean(max_skew(gallery.test.X @ T.T, groups, 1000)):.3f} |")
     for title, (X, validation) in fits.items():
-        model = FairerCLIP(random_state=0).tune(
-            X, validation=validation, objective="max_skew", text=T, sensitive_text=text
+        model = FairerCLIPSearch(FairerCLIP(random_state=0), objective="max_skew").fit(
+            X, validation=validation, text=T, sensitive_text=text
         )
         print(
             f"| {title} | {np.mean(max_skew(model.scores(gallery.test.X), groups, 1000)):.3f} |", flush=True
@@ -161,9 +162,9 @@ def transfer(suite: Path) -> None:
         ("zero-shot", gallery.test.X @ attractive.T),
         ("model", model.scores(gallery.test.X)),
     ):
-        called = scores.argmax(axis=1) == 1
-        rates = [100 * called[groups == g].mean() for g in (0, 1)]
-        ages = [100 * called[old == o].mean() for o in (False, True)]
+        attractive_rows = scores.argmax(axis=1) == 1
+        rates = [100 * attractive_rows[groups == g].mean() for g in (0, 1)]
+        ages = [100 * attractive_rows[old == o].mean() for o in (False, True)]
         print(
             f"\nCalled attractive on FairFace by CelebA's {title}: women {rates[0]:.1f} %, men {rates[1]:.1f} %; "
             f"under fifty {ages[0]:.1f} %, older {ages[1]:.1f} %."
@@ -171,7 +172,7 @@ def transfer(suite: Path) -> None:
 
 
 def unrelated(suite: Path) -> None:
-    """What a probe reads of another label from the embeddings before and after."""
+    """Print how well a probe predicts other labels from the embeddings before and after mitigation."""
     blond, cheekbones = load_task(suite / "celeba_blond.npz"), load_task(suite / "celeba_cheekbones.npz")
     model = Experiment.of(blond).tune(FairerCLIP(random_state=0), "target")
     print("\n### An unrelated task: balanced accuracy of a probe, fitted and read on CelebA\n")
@@ -191,7 +192,7 @@ def unrelated(suite: Path) -> None:
 
 
 def drift(suite: Path) -> None:
-    """Test rows move away from the training rows; the model does not."""
+    """Print figures on test rows that are shifted or noisy, with the model unchanged."""
     print("\n### Drift of the embeddings: average / worst group\n")
     print("| task | | as they are | float16 | noise 0.2 | noise 0.5 | common shift 0.2 | common shift 0.5 |")
     print("|---|---|---|---|---|---|---|---|")
@@ -217,11 +218,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("suite", type=Path)
     parser.add_argument("--splits", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        drift(given.suite)
-        unrelated(given.suite)
-        transfer(given.suite)
-        small_data(given.suite, given.splits)
-        partial_labels(given.suite, given.splits)
+        drift(options.suite)
+        unrelated(options.suite)
+        transfer(options.suite)
+        small_data(options.suite, options.splits)
+        partial_labels(options.suite, options.splits)

@@ -1,11 +1,11 @@
-"""The tasks that defaults were chosen on, and what was tried on them.
+"""The tasks that defaults were chosen on, and the settings that were tried on them.
 
     python benchmarks/development.py SUITE [--splits 4]
 
-SUITE is a folder with the tasks of the comparison. Only their training and validation rows are touched: other targets
-and other sensitive attributes are paired, splits are dealt anew within cells, and a part is held out to read off. So no
-figure of a test split had a say in a default (but the comparison deals these rows anew, too). Printed as Markdown;
-points against zero-shot.
+SUITE is a folder with the tasks of the comparison. Only their training and validation rows are used: targets are
+combined with other sensitive attributes, rows are split again within cells, and a part is held out for evaluation. So
+no default was chosen by a figure of a test split (but the comparison splits these rows again, too). Prints Markdown
+tables of points against zero-shot.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fairerclip.data import Sensitive, Split, Task, load_task, resplit
 from fairerclip.experiment import Experiment
 
 SHARES = (0.45, 0.2)
-"""Of each cell in training and in validation; the rest is held out."""
+"""Shares of each cell in training and in validation; the rest is held out."""
 TAUS = (0.0, 0.5, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def known_rows(task: Task) -> Split:
-    """Training and validation rows together."""
+    """Return the training and validation rows together."""
     parts = [task.train, task.val]
     y = None if task.train.y is None else np.concatenate([p.y for p in parts])
     s = {name: np.concatenate([p.s[name] for p in parts]) for name in task.sensitive}
@@ -41,20 +41,20 @@ def known_rows(task: Task) -> Split:
 
 
 def made_task(name: str, X: Any, y: Any, s: Any, text: Any, sensitive: Any, kept: Any = None) -> Task:
-    """A task with three splits; ``kept`` (c, |S|) thins the training cells, to tie the target to the attribute."""
+    """Make a task with three splits; ``kept`` (c, |S|) are the shares of training cells that are kept."""
     rng = np.random.default_rng(len(X))
-    dealt: list[list[Any]] = [[], [], []]
+    parts: list[list[Any]] = [[], [], []]
     for k in range(len(text)):
         for g in range(len(sensitive)):
             rows = rng.permutation(np.flatnonzero((y == k) & (s == g)))
             train, val = int(SHARES[0] * len(rows)), max(2, int(SHARES[1] * len(rows)))
             thinned = train if kept is None else max(2, int(kept[k][g] * train))
             for part, chosen in zip(
-                dealt, (rows[:thinned], rows[train : train + val], rows[train + val :]), strict=True
+                parts, (rows[:thinned], rows[train : train + val], rows[train + val :]), strict=True
             ):
                 part.append(chosen)
     splits = {}
-    for title, part in zip(("train", "val", "test"), dealt, strict=True):
+    for title, part in zip(("train", "val", "test"), parts, strict=True):
         rows = np.concatenate(part)
         splits[title] = Split(X[rows], y[rows].astype(np.int64), {"s": s[rows].astype(np.int64)})
     names, values = (tuple(str(i) for i in range(len(t))) for t in (text, sensitive))
@@ -63,7 +63,7 @@ def made_task(name: str, X: Any, y: Any, s: Any, text: Any, sensitive: Any, kept
 
 
 def development_tasks(suite: Path) -> list[Task]:
-    """Twelve tasks: CelebA's and PACS's own and crossed ones, and FairFace with the target tied to the attribute."""
+    """Make twelve tasks from CelebA, PACS and FairFace; targets of FairFace are correlated with the attribute."""
     tasks = {n: load_task(suite / f"celeba_{n}.npz") for n in ("blond", "cheekbones", "attractive")}
     rows = {n: known_rows(t) for n, t in tasks.items()}
     X, sex = rows["blond"].X, rows["blond"].sensitive()
@@ -77,23 +77,27 @@ def development_tasks(suite: Path) -> list[Task]:
         "cheekbones attractive",
         "sex blond",
     ]
-    out = []
+    made = []
     for pair in [*pairs, "attractive cheekbones"]:
         a, b = pair.split()
-        out.append(made_task(f"{a} × {b}", X, labels[a], labels[b], text[a], text[b]))
+        made.append(made_task(f"{a} × {b}", X, labels[a], labels[b], text[a], text[b]))
     pacs = load_task(suite / "pacs.npz")
     known, style = known_rows(pacs), pacs.sensitive_attribute()
-    out.append(made_task("object × style", known.X, known.y, known.sensitive(), pacs.text_target, style.text))
-    out.append(made_task("style × object", known.X, known.sensitive(), known.y, style.text, pacs.text_target))
+    made.append(
+        made_task("object × style", known.X, known.y, known.sensitive(), pacs.text_target, style.text)
+    )
+    made.append(
+        made_task("style × object", known.X, known.sensitive(), known.y, style.text, pacs.text_target)
+    )
     face = load_task(suite / "fairface.npz")
     known = known_rows(face)
-    some = np.random.default_rng(5).choice(len(known), 8000, replace=False)
-    age, race, men = (known.s[name][some] for name in ("age", "race", "sex"))
-    F = known.X[some]
+    sample = np.random.default_rng(5).choice(len(known), 8000, replace=False)
+    age, race, men = (known.s[name][sample] for name in ("age", "race", "sex"))
+    F = known.X[sample]
     T = {name: face.sensitive_attribute(name).text for name in ("age", "race", "sex")}
     stage = [np.mean(T["age"][i:j], axis=0) for i, j in ((0, 2), (2, 5), (5, 9))]
     grown = age >= 2
-    out.append(
+    made.append(
         made_task(
             "old × sex",
             F[grown],
@@ -108,21 +112,21 @@ def development_tasks(suite: Path) -> list[Task]:
     place = np.array([0, 1, 2, -1, 3, -1, -1])[race]
     tied = [[0.6, 0.05, 0.05, 0.3], [0.05, 0.5, 0.3, 0.05], [0.1, 0.1, 0.6, 0.1]]
     R = T["race"][[0, 1, 2, 4]]
-    out.append(made_task("age × race", F[four], np.digitize(age, [2, 5])[four], place[four], stage, R, tied))
+    made.append(made_task("age × race", F[four], np.digitize(age, [2, 5])[four], place[four], stage, R, tied))
     tied = [[0.6, 0.08, 0.3, 0.2], [0.08, 0.6, 0.3, 0.2]]
-    out.append(made_task("sex × race", F[four], men[four], place[four], T["sex"], R, tied))
-    return out
+    made.append(made_task("sex × race", F[four], men[four], place[four], T["sex"], R, tied))
+    return made
 
 
 def worst_gain(experiment: Experiment, predicted: Any) -> float:
-    """Worst group on the held-out rows against zero-shot's, in points."""
+    """Return the worst group on the held-out rows minus that of zero-shot, in points."""
     test = experiment.task.test
     before = experiment.report(test, experiment.zero_shot(test)).worst.accuracy
     return 100 * (experiment.report(test, predicted).worst.accuracy - before)
 
 
 def refinement(tasks: list[Task], splits: int) -> None:
-    """One solve against refinement to the end, without labels, for shares of zero-shot scores."""
+    """Compare one solve with full refinement, without labels, for shares of zero-shot scores."""
     print("\n### Without labels: one solve, and refined to the end (worst group against zero-shot)\n")
     shares = (0.0, 0.5, 0.75, 1.0)
     print("| task | " + " | ".join(f"share {s:g}: one solve | refined" for s in shares) + " |")
@@ -142,7 +146,7 @@ def refinement(tasks: list[Task], splits: int) -> None:
 
 
 def orthogonal(tasks: list[Task], splits: int) -> None:
-    """Class prompts orthogonal to the sensitive ones, and nothing fitted."""
+    """Measure class prompts that are orthogonal to the sensitive prompts, without a fit."""
     print("\n### Orthogonal prompts alone (worst group against zero-shot)\n\n| task | |\n|---|---|")
     for task in tasks:
         gains = []
@@ -155,7 +159,7 @@ def orthogonal(tasks: list[Task], splits: int) -> None:
 
 
 def features(tasks: list[Task], splits: int) -> None:
-    """A thousand random features against three thousand, the default otherwise."""
+    """Compare 1000 with 3000 random features, with the other defaults."""
     print(
         "\n### Random features (worst group against zero-shot, and seconds of a fit)\n\n"
         "| labels | 1000 | 3000 |\n|---|---|---|"
@@ -163,21 +167,21 @@ def features(tasks: list[Task], splits: int) -> None:
     for labels in ("target", "none"):
         cells = []
         for size in (1000, 3000):
-            found = []
+            trials = []
             for task in tasks:
                 for split in range(splits):
                     experiment = Experiment.of(resplit(task, split))
                     start = time.perf_counter()
                     model = experiment.fit(FairerCLIP(n_features=size, random_state=split), labels)
                     seconds = time.perf_counter() - start
-                    found.append((worst_gain(experiment, model.predict(experiment.task.test.X)), seconds))
-            gain, seconds = np.mean(found, axis=0)
+                    trials.append((worst_gain(experiment, model.predict(experiment.task.test.X)), seconds))
+            gain, seconds = np.mean(trials, axis=0)
             cells.append(f"{gain:+.1f}, {seconds:.2f} s")
         print(f"| {labels} | " + " | ".join(cells) + " |", flush=True)
 
 
 def defaults(tasks: list[Task], splits: int) -> None:
-    """The best fixed settings: mean and least gain over the tasks."""
+    """Print the best fixed settings, with their mean and smallest gain over the tasks."""
     for labels in ("target", "none"):
         gains: dict[tuple[Any, ...], list[list[float]]] = {}
         for task in tasks:
@@ -213,11 +217,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("suite", type=Path)
     parser.add_argument("--splits", type=int, default=4)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        everything = development_tasks(given.suite)
-        refinement(everything, given.splits)
-        orthogonal(everything, given.splits)
-        features(everything, given.splits)
-        defaults(everything, given.splits)
+        tasks = development_tasks(options.suite)
+        refinement(tasks, options.splits)
+        orthogonal(tasks, options.splits)
+        features(tasks, options.splits)
+        defaults(tasks, options.splits)

@@ -1,8 +1,7 @@
-"""How much of an encoder's own rate is left when images come from disk, timed in the same run.
+"""Rate of embedding images from disk, as a ratio to the rate of the encoder alone, timed in the same run.
 
-A random open_clip ViT-B/32 on generated 500×375 JPEGs: images per second of `embed_images`, decoding and
-writing included, over those of ``encode_images`` on tensors that are ready. Prints JSON, and exits with 1 if
-the target is missed.
+With a random open_clip ViT-B/32 on generated 500×375 JPEGs: images per second of `embed_images`, decoding and writing
+included, over those of ``encode_images`` on prepared tensors. Prints JSON, and exits with 1 if the target is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SIZE = (500, 375)
 
 
 def shim() -> None:
-    """Define the operators without which a torchvision beside a CPU-only torch cannot be imported."""
+    """Define operators that torchvision needs to be imported with a CPU-only torch."""
     import torch
 
     try:
@@ -43,7 +42,7 @@ def shim() -> None:
 
 
 def random_encoder(folder: Path, architecture: str) -> Encoder:
-    """An encoder at random initialisation, saved and loaded as a user would."""
+    """Save an encoder with random weights and load it as a user would."""
     import open_clip
     from safetensors.torch import save_file
 
@@ -53,7 +52,7 @@ def random_encoder(folder: Path, architecture: str) -> Encoder:
 
 
 def photographs(folder: Path, n: int) -> None:
-    """Smooth random pictures with some noise, which compress about as photographs do."""
+    """Write smooth random images with some noise, which compress about as well as photographs."""
     rng = np.random.default_rng(0)
     for i in range(n):
         coarse = Image.fromarray(rng.integers(256, size=(12, 16, 3), dtype=np.uint8))
@@ -63,7 +62,7 @@ def photographs(folder: Path, n: int) -> None:
 
 
 def main() -> int:
-    """Measure, print, compare."""
+    """Measure, print, and compare with the target."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=384)
     parser.add_argument("--batch-size", type=int, default=64)

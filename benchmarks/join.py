@@ -1,4 +1,4 @@
-"""Joining ten million ids, against sorting the same ids: ``python benchmarks/join.py [n]``."""
+"""Time of joining ten million ids, as a ratio to sorting the same ids: ``python benchmarks/join.py [n]``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main(n: int) -> None:
     sorted_in = time.perf_counter() - started
     print(f"{n:,} ids of {ids.dtype} ({ids.nbytes / 1e6:.0f} MB a side)")
     print(f"join {joined:.2f} s, argsort of one side {sorted_in:.2f} s, ratio {joined / sorted_in:.2f}")
-    print(f"memory beyond what making the ids took: {peak / 1024:.0f} MB")
+    print(f"additional memory of the join: {peak / 1024:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Every method on many splits of a task: rows swap between splits within a cell, and differences are paired.
+"""All methods on many resampled splits of a task; rows change between splits within a cell.
 
     python benchmarks/resampled.py run TASK.npz [TASK.npz ...] -o OUT [--splits 20] [--methods KEY,KEY]
     python benchmarks/resampled.py rank TASK.npz -o OUT [--splits 20]          (MaxSkew, e.g. FairFace)
     python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
-``run`` keeps one file per task, split and method, so that it can be stopped and taken up again; what is there is taken
-as it is, so use a new OUT for other code or another cap. A method sees the
-training rows of a split with the labels it is allowed, chooses among its candidates on the validation rows as
-`fairerclip compare` does, and the test rows are read once. Methods trained by gradient run on the first splits only,
-each training within ``--max-steps`` batches. A run has one core, so that what it finds does not depend on the others.
+``run`` keeps one file per task, split and method, so that it can be stopped and resumed. Existing files are not
+checked: use a new OUT for other code or another limit. A method learns from the training rows of a split with the
+labels it may use, chooses among its candidates on the validation rows as `fairerclip compare` does, and is tested
+once. Methods trained by gradient run on the first splits only, with at most ``--max-steps`` batches per training.
+Each run uses one core, so that results do not depend on other runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from scipy.stats import spearmanr
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip._util.files import atomic_file
 from fairerclip.baselines import LEACE, OrthCali, OrthProj
 from fairerclip.data import Task, load_task, resplit
@@ -40,22 +40,22 @@ from fairerclip.study.workers import Call, Failure, Returned, run_calls
 from fairerclip.tuning.readers import read_sensitive
 
 INTRINSIC = ("celeba_cheekbones", "celeba_attractive")
-"""Tasks whose target depends on the sensitive attribute by itself: EOD is looked at."""
+"""Tasks whose target depends on the sensitive attribute intrinsically; for these, EOD is an objective, too."""
 KINDS = {
     "search": "FairerCLIP, its whole search",
     "default": "FairerCLIP, untuned default",
     "published": "FairerCLIP as published, untuned",
     "eod": "FairerCLIP, whole search by EOD",
 }
-"""Rows of FairerCLIP besides the one with as many candidates as every method; ``KIND-LABELS`` is their key."""
+"""Rows of FairerCLIP with another number of candidates than every method; their key is ``KIND-LABELS``."""
 OWN = [f"{kind}-{labels}" for kind in KINDS for labels in ("none", "target")]
 PRESETS = {"pacs": "waterbirds"}
-"""The preset whose data are most like a task's; CelebA's for the rest."""
+"""Preset of the dataset that is most similar to a task; other tasks use that of CelebA."""
 BY_KEY = {method.key: method for method in METHODS}
 
 
 def cells(experiment: Experiment, predicted: Any) -> list[list[int]]:
-    """Rows of the test split that predictions get right, by class and group in the order of the task's names."""
+    """Count correct predictions on the test split by class and group, in the order of the task's names."""
     test, groups = experiment.task.test, experiment.task.sensitive_attribute(experiment.sensitive[0])
     hits = np.zeros((len(experiment.classes), len(groups.names)), dtype=int)
     right = np.asarray(predicted) == experiment.target(test)
@@ -64,7 +64,7 @@ def cells(experiment: Experiment, predicted: Any) -> list[list[int]]:
 
 
 def run_own(key: str, experiment: Experiment, seed: int) -> tuple[FairerCLIP, dict[str, Any]]:
-    """FairerCLIP as it comes, as published, or by its whole search; and what the search chose."""
+    """Fit FairerCLIP with its defaults, as published, or by its whole search; return the search's choice, too."""
     kind, labels = key.split("-")
     model = FairerCLIP(random_state=seed)
     if kind == "published":
@@ -72,7 +72,7 @@ def run_own(key: str, experiment: Experiment, seed: int) -> tuple[FairerCLIP, di
         return experiment.fit(FairerCLIP.preset(dataset).set_params(random_state=seed), labels), {}
     if kind == "default":
         return experiment.fit(model, labels), {}
-    experiment.tune(model, labels, "eod" if kind == "eod" else "worst_group")
+    model = experiment.tune(model, labels, "eod" if kind == "eod" else "worst_group")
     tuning = model.diagnostics_["tuning"]
     chosen = {
         "chosen": tuning["chosen"]["parameters"],
@@ -83,7 +83,7 @@ def run_own(key: str, experiment: Experiment, seed: int) -> tuple[FairerCLIP, di
 
 
 def run_split(file: str, split: int, key: str, max_steps: int, original: bool = False) -> dict[str, Any]:
-    """One method on one split: the cells of the test rows that it gets right, and what it chose."""
+    """Run one method on one split; return its correct test rows by cell, and the settings it chose."""
     task = load_task(file)
     experiment = Experiment.of(task if original else resplit(task, split))
     started = time.perf_counter()
@@ -110,7 +110,7 @@ def run_split(file: str, split: int, key: str, max_steps: int, original: bool = 
 
 
 def keep_all(calls: Sequence[Call], files: Sequence[Path], jobs: int | None) -> None:
-    """Run calls side by side and write each answer to its file."""
+    """Run calls in parallel and write each answer to its file."""
     failed = []
 
     def keep(number: int, answer: Returned[dict[str, Any]] | Failure) -> None:
@@ -133,20 +133,20 @@ def keep_all(calls: Sequence[Call], files: Sequence[Path], jobs: int | None) -> 
 def _add_ranking(
     out: dict[str, Any], attribute: str, groups: Any, before: Any, name: str, scores: Any
 ) -> None:
-    kept = [
+    correlations = [
         float(spearmanr(scores[groups == g, k], before[groups == g, k]).statistic)
         for k in range(scores.shape[1])
         for g in np.unique(groups)
     ]
     out[f"{attribute}: {name}"] = {
         "skews": max_skew(scores, groups, 1000).tolist(),
-        "least_spearman": min(kept),
-        "mean_spearman": float(np.mean(kept)),
+        "least_spearman": min(correlations),
+        "mean_spearman": float(np.mean(correlations)),
     }
 
 
 def rank_split(file: str, split: int) -> dict[str, Any]:
-    """MaxSkew@1000 and agreement with the zero-shot order inside groups, for every prompt and method."""
+    """Measure MaxSkew@1000 and rank correlations with zero-shot inside groups, for every prompt and method."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _rank(resplit(load_task(file), split, sensitive=["sex", "race"]), split)
@@ -168,11 +168,11 @@ def _rank(task: Task, seed: int) -> dict[str, Any]:
         add("Orth-Proj", OrthProj().fit(train.X, None, **shared).scores(test.X))
         add("Orth-Cali", OrthCali().fit(train.X, None, **shared).scores(test.X))
         add("LEACE", LEACE(head="zero-shot").fit(train.X, None, **shared).scores(test.X))
-        read = read_sensitive(train.X, val.X, val.s[attribute], seed)
+        predicted = read_sensitive(train.X, val.X, val.s[attribute], seed)
         add(
             "LEACE, S read by a probe on validation rows",
             LEACE(head="zero-shot")
-            .fit(train.X, None, text=T, sensitive_features=names[read.codes])
+            .fit(train.X, None, text=T, sensitive_features=names[predicted.codes])
             .scores(test.X),
         )
         add(
@@ -182,23 +182,16 @@ def _rank(task: Task, seed: int) -> dict[str, Any]:
             .scores(test.X),
         )
         validation = (val.X, None, val.s[attribute])
-        model = FairerCLIP(random_state=seed).tune(
-            train.X, validation=validation, objective="max_skew", **shared
-        )
-        add("FairerCLIP", model.scores(test.X))
-        model = FairerCLIP(random_state=seed).tune(
-            train.X,
-            validation=validation,
-            objective="max_skew",
-            text=T,
-            sensitive_features=train.s[attribute],
-        )
-        add("FairerCLIP, true S in training", model.scores(test.X))
+        search = FairerCLIPSearch(FairerCLIP(random_state=seed), objective="max_skew")
+        add("FairerCLIP", search.fit(train.X, validation=validation, **shared).scores(test.X))
+        true = {"text": T, "sensitive_features": train.s[attribute]}
+        search.fit(train.X, validation=validation, **true)
+        add("FairerCLIP, true S in training", search.scores(test.X))
     return out
 
 
 def rank(arguments: argparse.Namespace) -> None:
-    """Rankings on resampled splits."""
+    """Run the rankings on resampled splits that have no file yet."""
     folder = arguments.output / "rank"
     todo = [split for split in range(arguments.splits) if not (folder / f"{split:02d}.json").exists()]
     calls = [Call(rank_split, {"file": arguments.task, "split": split}) for split in todo]
@@ -206,7 +199,7 @@ def rank(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """All runs that are not there yet."""
+    """Run all methods on all splits that have no file yet."""
     wanted = arguments.methods.split(",") if arguments.methods else [*BY_KEY, *OWN]
     calls, files = [], []
     for split in range(arguments.splits):
@@ -220,8 +213,8 @@ def run(arguments: argparse.Namespace) -> None:
                     continue
                 if key.startswith("eod") and name not in INTRINSIC:
                     continue
-                given = {"file": file, "split": split, "key": key, "max_steps": arguments.max_steps}
-                calls.append(Call(run_split, {**given, "original": arguments.original}))
+                call = {"file": file, "split": split, "key": key, "max_steps": arguments.max_steps}
+                calls.append(Call(run_split, {**call, "original": arguments.original}))
                 files.append(target)
     keep_all(calls, files, arguments.jobs)
 
@@ -232,7 +225,9 @@ if __name__ == "__main__":
     command = commands.add_parser("run")
     command.add_argument("tasks", nargs="+")
     command.add_argument("--methods")
-    command.add_argument("--original", action="store_true", help="the task's own split, with --splits 1")
+    command.add_argument(
+        "--original", action="store_true", help="the original split of the task, with --splits 1"
+    )
     command.add_argument("--max-steps", type=int, default=3000)
     command.add_argument("--gradient-splits", type=int, default=3)
     command.set_defaults(function=run)
@@ -243,5 +238,5 @@ if __name__ == "__main__":
         each.add_argument("-o", "--output", type=Path, required=True)
         each.add_argument("--splits", type=int, default=20)
         each.add_argument("--jobs", type=int)
-    given = parser.parse_args()
-    given.function(given)
+    options = parser.parse_args()
+    options.function(options)

@@ -1,11 +1,11 @@
-"""Tables of what `resampled.py` found: means over splits and paired differences with intervals, as Markdown.
+"""Markdown tables of the results of `resampled.py`: means over splits and paired differences with intervals.
 
     python benchmarks/resampled_table.py OUT TASK.npz [TASK.npz ...]
 
-One table per task has every method. Each row of FairerCLIP is then set against the best row of the others that sees no
-more labels, whatever it is: the one that leaves FairerCLIP the smallest difference over the splits that both have.
-Intervals of paired differences are Student's over the splits and, in brackets, with Nadeau and Bengio's correction:
-splits of one collection overlap, so the plain ones are about these rows and the corrected ones about new rows.
+One table per task has every method. Each row of FairerCLIP is then compared with the best row of other methods that
+use no more labels: the row that makes FairerCLIP minus the row smallest over the splits that both have. Intervals of
+paired differences are Student's over the splits in [ ] and, in ( ), with Nadeau and Bengio's correction for splits
+that overlap: the plain ones are valid for these rows, the corrected ones for new rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairerclip.study.compare import RANK
 
 SEES = {"none": "–", "target": "Y", "all": "Y, S", "validation": "validation's Y, S"}
 COMPARED = ("fairerclip", "search", "default", "published")
-"""Kinds of FairerCLIP that are set against the best of the others."""
+"""Kinds of rows of FairerCLIP that are compared with the best other row."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Row:
     candidates: int
     figures: dict[int, dict[str, float]]
     published: dict[int, dict[str, float]]
-    """Of what its authors would have taken."""
+    """Figures by split of the choice of the method's authors."""
 
     @property
     def is_own(self) -> bool:
@@ -46,12 +46,12 @@ class Row:
         return self.key not in BY_KEY or BY_KEY[self.key].is_own
 
     def mean(self, name: str) -> float:
-        """Mean of a figure over splits."""
+        """Return the mean of a figure over splits."""
         return float(np.mean([f[name] for f in self.figures.values()]))
 
 
 def figures_of(task: Task, split: int, hits: Any) -> dict[str, float]:
-    """Average, worst group and signed EOD (second group minus first, second class) of test hits, in per cent."""
+    """Return average, worst group and signed EOD (second group minus first, second class), in per cent."""
     test = resplit(task, split).test
     attribute = task.sensitive_attribute()
     counts = np.zeros((len(task.class_names), len(attribute.names)), dtype=int)
@@ -65,25 +65,25 @@ def figures_of(task: Task, split: int, hits: Any) -> dict[str, float]:
 
 
 def collect(folder: Path, task: Task) -> list[Row]:
-    """Every method that ran on a task, the best worst group first; ``folder`` is that of the task."""
+    """Read the results of all methods from the folder of a task, best worst group first."""
     rows: dict[str, Row] = {}
     for file in sorted(folder.glob("*-*.json")):
         split, key = int(file.name[:2]), file.stem[3:]
-        found = json.loads(file.read_text())
+        result = json.loads(file.read_text())
         if key in BY_KEY:
             title, labels = BY_KEY[key].title, BY_KEY[key].labels
         else:
             kind, labels = key.split("-")
             title = KINDS[kind]
-        row = rows.setdefault(key, Row(key, title, labels, found["candidates"], {}, {}))
-        row.figures[split] = figures_of(task, split, found["cells"])
-        if "as_published" in found:
-            row.published[split] = figures_of(task, split, found["as_published"])
+        row = rows.setdefault(key, Row(key, title, labels, result["candidates"], {}, {}))
+        row.figures[split] = figures_of(task, split, result["cells"])
+        if "as_published" in result:
+            row.published[split] = figures_of(task, split, result["as_published"])
     return sorted(rows.values(), key=lambda row: -row.mean("worst"))
 
 
 def mean_interval(values: Any, ratio: float | None = None) -> tuple[float, float, float]:
-    """Mean and Student's interval over splits; with the ratio of test to training rows, corrected for overlap."""
+    """Return mean and Student's interval over splits; ``ratio`` of test to training rows corrects for overlap."""
     x = np.asarray(values, dtype=float)
     scale = 1 / len(x) + (0 if ratio is None else ratio)
     half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) * np.sqrt(scale)) if len(x) > 1 else np.nan
@@ -91,14 +91,14 @@ def mean_interval(values: Any, ratio: float | None = None) -> tuple[float, float
 
 
 def paired(own: Row, other: Row, name: str) -> list[float]:
-    """Differences of a figure over the splits that both have."""
+    """Return the differences of a figure over the splits that both rows have."""
     return [
         own.figures[i][name] - other.figures[i][name] for i in sorted(set(own.figures) & set(other.figures))
     ]
 
 
 def difference(own: Row, other: Row, name: str, ratio: float) -> str:
-    """Paired difference of a figure, with both intervals where there are two splits at least."""
+    """Format the paired difference of a figure, with both intervals if there are at least two splits."""
     d = paired(own, other, name)
     mean, low, high = mean_interval(d)
     if len(d) < 2:
@@ -108,9 +108,9 @@ def difference(own: Row, other: Row, name: str, ratio: float) -> str:
 
 
 def rivals(own: Row, rows: list[Row]) -> list[Row]:
-    """Methods other than FairerCLIP that see no more labels, the hardest to beat in the worst group first.
+    """Return other methods that use no more labels, the one with the best worst group against ``own`` first.
 
-    A method that has fewer than half of the splits is left out: one split is luck.
+    A method that has fewer than half of the splits is left out: single splits vary too much.
     """
     others = [
         row
@@ -123,12 +123,12 @@ def rivals(own: Row, rows: list[Row]) -> list[Row]:
 
 
 def kind_of(row: Row) -> str:
-    """What kind of row of FairerCLIP it is: "fairerclip", "search", "default" …."""
+    """Return the kind of a row of FairerCLIP: "fairerclip", "search", "default" …."""
     return row.key.rpartition("-")[0]
 
 
 def print_task(task: Task, rows: list[Row]) -> None:
-    """The table of one task, and its verdicts."""
+    """Print the table of one task, and its verdicts."""
     ratio = len(task.test) / len(task.train)
     own = next((row for row in rows if row.key == "fairerclip-target"), None)
     minus = "FairerCLIP, labels, minus this: worst group | average"
@@ -138,18 +138,18 @@ def print_task(task: Task, rows: list[Row]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        shown = "" if np.isnan(row.mean("eod")) else f"{row.mean('eod'):+.1f}"
+        eod = "" if np.isnan(row.mean("eod")) else f"{row.mean('eod'):+.1f}"
         against = ["", ""]
         if own is not None and row is not own and set(own.figures) & set(row.figures):
             against = [difference(own, row, name, ratio) for name in ("worst", "average")]
         title = f"**{row.title}**" if row.is_own else row.title
-        beside = ""
+        published = ""
         if row.published:
             means = (np.mean([f[name] for f in row.published.values()]) for name in ("average", "worst"))
-            beside = " / ".join(f"{mean:.1f}" for mean in means)
+            published = " / ".join(f"{mean:.1f}" for mean in means)
         print(
             f"| {title} | {SEES[row.labels]} | {row.candidates} | {len(row.figures)} | {row.mean('average'):.1f} | "
-            f"{row.mean('worst'):.1f} | {shown} | {beside} | {against[0]} | {against[1]} |"
+            f"{row.mean('worst'):.1f} | {eod} | {published} | {against[0]} | {against[1]} |"
         )
     print("\n| verdict | candidates | best other row | splits | worst group | average |")
     print("|---|---|---|---|---|---|")
@@ -157,13 +157,15 @@ def print_task(task: Task, rows: list[Row]) -> None:
         if not row.is_own or kind_of(row) not in COMPARED:
             continue
         for best in rivals(row, rows)[:1]:
-            found = " | ".join(difference(row, best, name, ratio) for name in ("worst", "average"))
+            differences = " | ".join(difference(row, best, name, ratio) for name in ("worst", "average"))
             n = len(paired(row, best, "worst"))
-            print(f"| {row.title}; {SEES[row.labels]} | {row.candidates} | {best.title} | {n} | {found} |")
+            print(
+                f"| {row.title}; {SEES[row.labels]} | {row.candidates} | {best.title} | {n} | {differences} |"
+            )
 
 
 def print_verdicts(tables: dict[str, list[Row]]) -> None:
-    """Differences to the best other row, task by task and their mean."""
+    """Print the differences to the best other row by task, and their mean."""
     print("\n## Against the best row\n")
     print(f"| FairerCLIP | {' | '.join(tables)} | mean |")
     print("|---" * (len(tables) + 2) + "|")
@@ -195,7 +197,7 @@ def main(folder: Path, files: list[str]) -> None:
 
 
 def ranked(folder: Path) -> None:
-    """The table of rankings."""
+    """Print the table of rankings."""
     files = sorted((folder / "rank").glob("*.json"))
     if not files:
         return
@@ -211,11 +213,11 @@ def ranked(folder: Path) -> None:
         before = [float(np.mean(run[f"{attribute}: zero-shot"]["skews"])) for run in runs]
         own = [float(np.mean(run[f"{attribute}: FairerCLIP"]["skews"])) for run in runs]
         mean, low, high = mean_interval(np.array(own) - np.array(skew))
-        shown = "" if name.endswith(": FairerCLIP") else f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+        minus = "" if name.endswith(": FairerCLIP") else f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
         least = np.mean([run[name]["least_spearman"] for run in runs])
-        kept = np.mean([run[name]["mean_spearman"] for run in runs])
+        average = np.mean([run[name]["mean_spearman"] for run in runs])
         share = np.mean(skew) / np.mean(before)
-        print(f"| {name} | {np.mean(skew):.3f} | {share:.2f} | {shown} | {least:.2f} | {kept:.2f} |")
+        print(f"| {name} | {np.mean(skew):.3f} | {share:.2f} | {minus} | {least:.2f} | {average:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Which modules one fit, one `fairerclip fit` and one `fairerclip audit` pass through.
+"""Modules that take part in one fit, one `fairerclip fit` and one `fairerclip audit`.
 
-``python benchmarks/trace.py`` prints, for each, how many modules of the package ran a function, how many pairs of
-modules call each other, and how many calls cross from one to another. Each is run twice, and the second run is
-counted, so that imports are not. A number is a place to look at, not a target: small modules make it larger.
+For each, ``python benchmarks/trace.py`` prints the number of modules of the package in which a function ran, of pairs
+of modules with a call from one to the other, and of calls between modules. Each is run twice, and only the second run
+is counted, so that imports are left out. These numbers are no targets: smaller modules make them larger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = str(Path(fairerclip.__file__).parent)
 
 
 def crossings(call: Callable[[], object]) -> tuple[set[str], Counter[tuple[str, str]]]:
-    """Modules in which a function ran, and calls from one of them to another."""
+    """Return the modules in which a function ran, and the number of calls by pair of modules."""
     visited: set[str] = set()
     crossed: Counter[tuple[str, str]] = Counter()
 
@@ -57,7 +57,7 @@ def run(*arguments: str) -> None:
 
 
 def main() -> None:
-    """Print the three lines, and with ``--list`` the modules."""
+    """Print one line for each of the three, and with ``--list`` the modules."""
     warnings.simplefilter("ignore")
     listed = "--list" in sys.argv
     task = simulate("waterbirds", seed=0)

@@ -1,15 +1,15 @@
-"""FairerCLIP in numpy alone, top to bottom: two closed forms, alternated.
+"""The FairerCLIP method in numpy alone: two closed-form solutions, alternated.
 
-Dehdashtian, Wang, Boddeti, "FairerCLIP", ICLR 2024 (arXiv:2403.15593). This is the method at its
-plainest, for categorical labels and one prompt per class; the package does the same for more cases,
-faster and checked. Run it: it makes a small biased problem and prints accuracy by group.
+Dehdashtian, Wang, Boddeti, "FairerCLIP", ICLR 2024 (arXiv:2403.15593). This is the simplest form of
+the method, for categorical labels and one prompt per class; the package covers more cases, is faster
+and checks its input. Run it: it makes a small biased problem and prints accuracies.
 """
 
 import numpy as np
 
 
 def fourier_features(X, n_features, rng):
-    """Random features whose inner products approximate exp(-d²/median d²)."""
+    """Return a map to random features whose inner products approximate exp(-d²/median d²)."""
     sample = X[rng.permutation(len(X))[:500]]
     d2 = np.sum((sample[:, None] - sample[None]) ** 2, axis=-1)
     sigma = np.sqrt(np.quantile(d2[d2 > 1e-12], 0.5, method="lower") / 2)
@@ -19,23 +19,23 @@ def fourier_features(X, n_features, rng):
 
 
 def exact_features(T):
-    """The exact kernel factor on the few distinct prompts, same kernel."""
+    """Return features of the prompts whose inner products are exactly the same kernel."""
     d2 = np.sum((T[:, None] - T[None]) ** 2, axis=-1)
     values, vectors = np.linalg.eigh(np.exp(-d2 / np.quantile(d2[d2 > 1e-12], 0.5, method="lower")))
     return vectors * np.sqrt(values)  # (c, c)
 
 
 def cosine_labels(X, T):
-    """Zero-shot: the class whose prompt has the largest cosine."""
+    """Predict zero-shot: the class whose prompt has the largest cosine."""
     unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (X, T)]
     return (unit[0] @ unit[1].T).argmax(axis=1)
 
 
 def solve(Phi, gamma, terms, r):
-    """Eq. (8): maximise Σ σ_j Dep(Z, L_j) over Z = Φ_c U with UᵀCU = I, in k×k instead of D×D.
+    """Solve Eq. (8): maximise Σ σ_j Dep(Z, L_j) over Z = Φ_c U with UᵀCU = I, in k×k instead of D×D.
 
-    With M_j = Φ_cᵀL_j/n the D×D matrix is B = Σ σ_j M_j M_jᵀ, of rank k: everything happens in the
-    span of C⁻¹[M_1 M_2 …]. Each term is divided by its spectral norm, as the authors' code does.
+    With M_j = Φ_cᵀL_j/n the D×D matrix is B = Σ σ_j M_j M_jᵀ, of rank k: the solution lies in the
+    span of C⁻¹[M_1 M_2 …]. Each term is divided by its spectral norm, as in the authors' code.
     """
     n, D = Phi.shape
     Phi_c = Phi - Phi.mean(axis=0)
@@ -45,19 +45,19 @@ def solve(Phi, gamma, terms, r):
         [np.full(m.shape[1], s / np.linalg.norm(m, 2) ** 2) for (s, _), m in zip(terms, M, strict=True)]
     )
     Q, S, Vt = np.linalg.svd(np.linalg.solve(L, np.concatenate(M, axis=1)), full_matrices=False)
-    keep = S > 1e-10 * S[0]  # factors may be collinear: the alignment lies in the span of Y
+    keep = S > 1e-10 * S[0]  # the factors may be collinear: the alignment lies in the span of Y
     Q, R = Q[:, keep], S[keep, None] * Vt[keep]
     values, a = np.linalg.eigh((R * sigma) @ R.T)
     best = np.argsort(-values)[:r]
-    best = best[values[best] > 0]  # beyond the positive ones the full problem has zeros
+    best = best[values[best] > 0]  # the other eigenvalues of the full problem are zero or negative
     return np.linalg.solve(L.T, Q @ a[:, best]), values[best]
 
 
 def fairerclip(X, T, y, s, *, tau=0.7, tau_z=0.7, tau_text=0.1, tau_z_text=0.1, gamma=1e-4, phi):
-    """Algorithm 1 with labels y and s; leave y to `cosine_labels` and repeat to go without them."""
+    """Run Algorithm 1 with labels y and s; without labels, take y from `cosine_labels` and repeat."""
     c, strength = len(T), lambda t: t / (1 - t)
     Y, S = np.eye(c)[y], np.eye(s.max() + 1)[s]
-    Phi_I, Phi_T = phi(X), exact_features(T)[y]  # each image's prompt is that of its class
+    Phi_I, Phi_T = phi(X), exact_features(T)[y]  # the prompt of each image is that of its class
     U, _ = solve(Phi_I, gamma, [(1, Y), (-strength(tau), S)], c - 1)
     for _ in range(10):
         Z_I = (Phi_I - Phi_I.mean(axis=0)) @ U
@@ -78,11 +78,11 @@ if __name__ == "__main__":
     rng = np.random.default_rng(0)
     n, p = 2000, 32
     y = rng.integers(2, size=n)
-    s = np.where(rng.random(n) < 0.9, y, 1 - y)  # the background gives the bird away
+    s = np.where(rng.random(n) < 0.9, y, 1 - y)  # the background predicts the bird
     y_dir, s_dir = rng.normal(size=(2, p))
     sign = 2 * np.stack([y, s], axis=1) - 1
     X = 0.6 * sign[:, :1] * y_dir + 0.8 * sign[:, 1:] * s_dir + 1.5 * rng.normal(size=(n, p))
-    T = np.stack([-y_dir, y_dir]) + 0.5 * np.stack([-s_dir, s_dir])  # so do the prompts
+    T = np.stack([-y_dir, y_dir]) + 0.5 * np.stack([-s_dir, s_dir])  # the prompts are biased, too
     phi = fourier_features(X, 300, rng)
     for tau in (0.0, 0.5, 0.7):
         scores, values = fairerclip(X, T, y, s, tau=tau, phi=phi)

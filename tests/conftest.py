@@ -121,10 +121,6 @@ def tracemalloc_peak():
 def inline_jobs(monkeypatch):
     """Run the jobs of compare and reproduce in this process: no time is lost to starting others."""
     from fairerclip.study import jobs
-    from fairerclip.study.workers import guarded
+    from light import inline
 
-    def run_here(calls, answered, **options):
-        for number, call in enumerate(calls):
-            answered(number, guarded(call))
-
-    monkeypatch.setattr(jobs, "run_calls", run_here)
+    monkeypatch.setattr(jobs, "run_calls", inline)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fairerclip.study import jobs, methods
 from fairerclip.study.paper import context
 from fairerclip.study.workers import guarded
-from fairerclip.tuning import search
+from fairerclip.tuning import candidates
 
 
 def inline(calls, answered, **options):
@@ -20,7 +20,7 @@ def lighter(method):
 
 
 def few_settings(monkeypatch):
-    monkeypatch.setattr(search, "FITS", search.FITS[:1])
+    monkeypatch.setattr(candidates, "FITS", candidates.FITS[:1])
     few = tuple(lighter(method) for method in methods.METHODS)
     monkeypatch.setattr(methods, "METHODS", few)
     monkeypatch.setattr(context, "METHODS", few)

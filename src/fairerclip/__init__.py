@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "FairerCLIP": "model.estimator",
+    "FairerCLIPSearch": "tuning.search",
     "SoftValues": "inputs.sensitive_columns",
     "Task": "data.task",
     "TauPath": "model.path",
@@ -20,7 +21,16 @@ _HOMES = {
     "load_task": "data.task",
 }
 
-__all__ = ["FairerCLIP", "SoftValues", "Task", "TauPath", "__version__", "load", "load_task"]
+__all__ = [
+    "FairerCLIP",
+    "FairerCLIPSearch",
+    "SoftValues",
+    "Task",
+    "TauPath",
+    "__version__",
+    "load",
+    "load_task",
+]
 __getattr__, _names = lazy(__name__, _HOMES)
 
 

@@ -1,4 +1,4 @@
-"""A task and what may be seen of it: the one place that decides who sees which labels."""
+"""A task with chosen classes and attributes; the only module that decides which labels a fit may use."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath
 from fairerclip.tuning.ranking import FEW_ROWS
+from fairerclip.tuning.search import FairerCLIPSearch
 
 LABELS = ("none", "target", "all")
 """Which labels of the training split a fit may use: none, y, or y and s."""
 TUNING_ROWS = 10
-"""Fewer labelled validation rows choose nothing unless they are asked to."""
+"""Number of labelled validation rows from which a model is tuned by default."""
 HALVES = 2
-"""Labelled validation rows without which nothing can be chosen: one half chooses, the other judges."""
+"""Smallest number of labelled validation rows to choose a model with: one half chooses, the other half judges."""
 UNKNOWN = ""
-"""Stands for an unknown label where labels are names."""
+"""Name of an unknown label."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,16 @@ class PromptSkew:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A task seen from one side: some of its classes, some of its sensitive attributes.
+    """A task with some of its classes and some of its sensitive attributes; `Experiment.of` makes one.
 
-    Parameters
+    Attributes
     ----------
-    task : the task.
-    sensitive : names of the sensitive attributes; None for the only one.
-    classes : names of the classes; None for all. A pair of prompts makes a retrieval query.
+    task : Task
+        The task.
+    sensitive : tuple of str
+        Names of the sensitive attributes.
+    classes : tuple of str
+        Names of the classes.
     """
 
     task: Task
@@ -59,7 +63,11 @@ class Experiment:
     def of(
         cls, task: Task, sensitive: Sequence[str] | None = None, classes: Sequence[str] | None = None
     ) -> Experiment:
-        """Check the names against the task."""
+        """Make an experiment, or raise if the task has no attribute or class of a name.
+
+        ``sensitive`` may be None for the only attribute, ``classes`` for all classes. Two opposite prompts as classes
+        make a retrieval query.
+        """
         if sensitive is None:
             sensitive = [task.sensitive_attribute().name] if task.sensitive else []
         names = tuple(task.sensitive_attribute(name).name for name in sensitive)
@@ -73,25 +81,25 @@ class Experiment:
 
     @property
     def text(self) -> NDArray[np.floating] | None:
-        """(c, p) prompt embeddings of the chosen classes."""
+        """Prompt embeddings (c, p) of the chosen classes; None without prompts."""
         if self.task.text_target is None:
             return None
         return self.task.text_target[[self.task.class_names.index(c) for c in self.classes]]
 
     @property
     def named_text(self) -> dict[str, NDArray[np.floating]] | None:
-        """Class → its prompt embedding (p,): a task names its prompts, so that no order has to be guessed."""
+        """Prompt embedding (p,) by class name, so that a fit does not depend on the order of the prompts."""
         return None if self.text is None else dict(zip(self.classes, self.text, strict=True))
 
     def target(self, split: Split) -> NDArray[np.str_] | None:
-        """Class names of a split's rows (n,), empty where unknown or not chosen; None without y."""
+        """Return the class names of a split's rows (n,), `UNKNOWN` if unknown or not chosen; None without y."""
         if split.y is None:
             return None
         names = _named(split.y, self.task.class_names)
         return np.where(np.isin(names, self.classes), names, UNKNOWN)
 
     def groups(self, split: Split) -> NDArray[np.str_] | None:
-        """Sensitive values of a split's rows (n,), joined over attributes; None where there are none."""
+        """Return the sensitive values of a split's rows (n,), joined over attributes; None if one has no labels."""
         columns = [self._attribute(split, name) for name in self.sensitive]
         if not columns or any(column is None for column in columns):
             return None
@@ -108,9 +116,10 @@ class Experiment:
         return _named(split.s[name], self.task.sensitive[name].names)
 
     def arguments(self, labels: str, split: str = "train", *, guess: bool = True) -> dict[str, Any]:
-        """What `FairerCLIP.fit` takes, with the labels that ``labels`` allows.
+        """Return the arguments of `FairerCLIP.fit`, with the labels that ``labels`` allows.
 
-        Unless ``guess``, sensitive values that these labels leave out are not to be read from prompts.
+        Sensitive prompts, from which sensitive values without labels are predicted, are included only if ``guess`` or
+        if some labels are missing.
         """
         if labels not in LABELS:
             raise ParameterError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}")
@@ -123,52 +132,55 @@ class Experiment:
                 f"{self.task.name} has no text_target, so labels are needed: use 'target' or 'all'"
             )
         if labels == "all":
-            given = {name: self._attribute(rows, name) for name in self.sensitive}
-            missing = [name for name, column in given.items() if column is None]
-            if missing or not given:
+            columns = {name: self._attribute(rows, name) for name in self.sensitive}
+            missing = [name for name, column in columns.items() if column is None]
+            if missing or not columns:
                 raise LabelError(
-                    f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} to use"
+                    f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} in its {split} split; "
+                    "use labels 'target' or 'none'"
                 )
         else:
-            given = {}
+            columns = {}
         texts = {name: self.task.sensitive[name].text for name in self.sensitive}
         without = [name for name, text in texts.items() if text is None]
-        guessing = any((rows.s[name] < 0).any() for name in given) if labels == "all" else guess
+        guessing = any((rows.s[name] < 0).any() for name in columns) if labels == "all" else guess
         if guessing and without:
             raise PromptError(
-                f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be read from "
-                "prompts: use labels 'all'"
+                f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be predicted "
+                "from prompts: use labels 'all'"
             )
         return {
             "X": rows.X,
             "y": y,
             "text": self.named_text,
             "classes": self.classes,
-            "sensitive_features": given or None,
+            "sensitive_features": columns or None,
             "sensitive_text": self._sensitive_text(texts) if guessing else None,
             "missing_label": UNKNOWN,
         }
 
     def sentences(self) -> dict[str, Any]:
-        """What Orth-Proj and Orth-Cali take besides `arguments`: the task's spurious and counterfactual sentences.
+        """Return the arguments of Orth-Proj and Orth-Cali besides `arguments`: spurious and counterfactual sentences.
 
-        A task does not say which attribute they are about, so they are for all of its attributes or for none.
+        A task does not tell which attribute its sentences are about: they are used only if all attributes are chosen.
         """
-        task, out = self.task, dict[str, Any]()
+        task, arguments = self.task, dict[str, Any]()
         if set(self.sensitive) != set(task.sensitive):
-            return out
+            return arguments
         if task.spurious is not None:
-            out["spurious_text"] = task.spurious.text
+            arguments["spurious_text"] = task.spurious.text
         if task.counterfactual is not None and task.counterfactual.classes is not None:
             codes = {name: task.class_names.index(name) for name in self.classes}
-            found = {
+            texts = {
                 name: task.counterfactual.text[task.counterfactual.classes == k] for name, k in codes.items()
             }
-            out["counterfactual_text"] = {name: text for name, text in found.items() if len(text)} or None
-        return out
+            arguments["counterfactual_text"] = {
+                name: text for name, text in texts.items() if len(text)
+            } or None
+        return arguments
 
     def _sensitive_text(self, texts: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-        """Attribute → value → prompt, so that no order has to be guessed."""
+        """Return prompts by attribute and value, so that a fit does not depend on their order."""
         values = {name: self.task.sensitive[name].names for name in texts}
         return {name: dict(zip(values[name], text, strict=True)) for name, text in texts.items()} or None
 
@@ -180,16 +192,19 @@ class Experiment:
     def tune(
         self, model: FairerCLIP, labels: str, objective: str = "worst_group", **options: Any
     ) -> FairerCLIP:
-        """Fit on the training split with what the validation split likes best; see `FairerCLIP.tune`.
+        """Return the model that `FairerCLIPSearch` finds on the training split, judged on the validation split.
 
-        ``objective="max_skew"`` needs sensitive labels in the validation split, every other both kinds.
+        ``objective="max_skew"`` needs sensitive labels in the validation split, other objectives also target labels.
+        ``options`` are those of the search, and ``progress``. The given model is not changed.
         """
-        # For rankings the sensitive values of the training rows are read by what the validation labels teach.
+        # For rankings, a probe of the validation labels predicts the sensitive values of the training rows.
         arguments = self.arguments(labels, guess=objective != "max_skew")
         rows = self.task.val
         groups = {name: self._attribute(rows, name) for name in self.sensitive}
         if any(column is None for column in groups.values()) or not groups:
-            raise LabelError(f"{self.task.name} has no sensitive labels in its val split to choose by")
+            raise LabelError(
+                f"{self.task.name} has no sensitive labels in its val split to choose by: fit without tuning"
+            )
         if objective == "max_skew":
             y = None
             if len(groups) > 1:
@@ -203,57 +218,58 @@ class Experiment:
             )
         else:
             y = self.target(rows)
-        return model.tune(
-            arguments.pop("X"),
-            arguments.pop("y"),
+        progress = options.pop("progress", None)
+        search = FairerCLIPSearch(model, objective=objective, **options).fit(
+            *(arguments.pop("X"), arguments.pop("y")),
             validation=(rows.X, y, groups),
-            objective=objective,
+            progress=progress,
             **arguments,
-            **options,
         )
+        return search.best_estimator_
 
     def zero_shot(self, split: Split) -> NDArray[np.str_]:
-        """Class names by cosine with the prompts alone (n,)."""
+        """Return the class whose prompt has the largest cosine with each row (n,)."""
         if self.text is None:
             raise PromptError(f"{self.task.name} has no text_target: there is no zero-shot classifier")
         codes, _ = zero_shot(split.X, [t[None] for t in self.text])
         return np.array(self.classes)[codes]
 
     def cosines(self, X: NDArray[Any]) -> NDArray[np.floating]:
-        """Cosines of rows with the prompts (n, c): what zero-shot prediction and retrieval go by."""
+        """Return the cosines of rows with the prompts (n, c), by which zero-shot classifies and ranks."""
         if self.text is None:
             raise PromptError(f"{self.task.name} has no text_target: there is nothing to compare images with")
         return np.asarray(unit_rows(X) @ unit_rows(self.text).T)
 
     def labels(self, split: Split) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        """Class and group names of a split's rows, or an error where no row has both."""
+        """Return class and group names of a split's rows (n,), or raise if no row has both."""
         y, groups = self.target(split), self.groups(split)
         if y is None or groups is None or not ((y != UNKNOWN) & (groups != UNKNOWN)).any():
             raise LabelError(
-                f"{self.task.name}: a split without target and sensitive labels cannot be evaluated or chosen by"
+                f"{self.task.name}: expected rows with both a target and a sensitive label, got none; use a split "
+                "with labels"
             )
         return y, groups
 
     def report(self, split: Split, predicted: NDArray[Any], confidence: float = 0.95) -> GroupReport:
-        """Accuracy by group of predictions on a split; rows without labels are left out."""
+        """Measure accuracy by group of predictions on a split; rows without labels are left out."""
         y, groups = self.labels(split)
         return group_report(y, predicted, groups, **self._report_options(y, groups), confidence=confidence)
 
     def paired_report(
         self, split: Split, before: NDArray[Any], after: NDArray[Any], confidence: float = 0.95
     ) -> PairedReport:
-        """Two predictions on a split, with paired intervals of what changed."""
+        """Compare two predictions on a split by group, with paired intervals of the changes."""
         y, groups = self.labels(split)
         options = self._report_options(y, groups)
         return paired_report(y, before, after, groups, **options, confidence=confidence)
 
     def _report_options(self, y: NDArray[np.str_], groups: NDArray[np.str_]) -> dict[str, Any]:
-        # Of two classes the second one, in the order of the prompts, is the positive: names do not say.
+        # With two classes, the second one in the order of the prompts is the positive class.
         positive = self.classes[1] if len(self.classes) == 2 else None
         sizes = self._train_groups() or {}
-        # Sizes of groups that have no rows here weigh nothing: there is no such average then.
-        met = not sizes.keys().isdisjoint(zip(y.tolist(), groups.tolist(), strict=True))
-        return {"train_groups": sizes if met else None, "positive": positive, "missing": UNKNOWN}
+        # If no group of the training split occurs here, the train-weighted average is not defined.
+        overlap = not sizes.keys().isdisjoint(zip(y.tolist(), groups.tolist(), strict=True))
+        return {"train_groups": sizes if overlap else None, "positive": positive, "missing": UNKNOWN}
 
     def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
         if "train" not in self.task.splits:
@@ -266,15 +282,15 @@ class Experiment:
         return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
 
     def before_after(self, model: FairerCLIP, split: str) -> list[tuple[str, GroupReport]]:
-        """Zero-shot, where there are prompts, and the model, on one split."""
+        """Measure accuracy by group of zero-shot, if there are prompts, and of the model on one split."""
         rows = self.task.split(split)
         reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
         return [*reports, ("FairerCLIP", self.report(rows, model.predict(rows.X)))]
 
     def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[PromptSkew]:
-        """MaxSkew@k of each prompt before (cosines) and after (the model's scores), over all rows of a split.
+        """Measure MaxSkew@k of each prompt before (cosines) and after (the model's scores) on all rows of a split.
 
-        ``k`` is 1000, or a quarter of the rows where there are fewer than 4000.
+        The default of ``k`` is 1000, or a quarter of the rows if there are fewer than 4000.
         """
         rows = self.task.split(split)
         groups = self.groups(rows)
@@ -292,15 +308,15 @@ class Experiment:
         ]
 
     def evaluation_split(self) -> str | None:
-        """The split to report on: test, else val, else train, whichever has both labels."""
+        """Return the first of test, val and train that has rows with both labels; None if none has."""
         return next((name for name in ("test", "val", "train") if self.is_labelled(name)), None)
 
     def is_labelled(self, name: str) -> bool:
-        """Whether there is such a split, with rows that have both a target and a sensitive label."""
+        """Return whether a split exists and has rows with both a target and a sensitive label."""
         return self._labelled_rows(name) > 0
 
     def _labelled_rows(self, name: str) -> int:
-        """How many rows of a split have both a target and a sensitive label; 0 where there is no such split."""
+        """Return the number of rows with both a target and a sensitive label; 0 if the split does not exist."""
         split = self.task.splits.get(name)
         if split is None:
             return 0
@@ -310,24 +326,24 @@ class Experiment:
         return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum())
 
     def has_groups(self, split: Split) -> bool:
-        """Whether some row of a split has a sensitive label."""
+        """Return whether a row of a split has a sensitive label."""
         groups = self.groups(split)
         return groups is not None and bool((groups != UNKNOWN).any())
 
     def has_validation(self) -> bool:
-        """Whether there are validation rows with both labels to choose by, apart from those reported on."""
+        """Return whether labelled validation rows can choose a model, apart from the rows to report on."""
         return self.evaluation_split() != "val" and self._labelled_rows("val") >= HALVES
 
     def is_gallery(self) -> bool:
-        """Whether no row of the task has a target label: it is ranked by prompt, not classified."""
+        """Return whether no row of the task has a target label, so that prompts rank rows and do not classify."""
         return all(split.y is None or bool((split.y < 0).all()) for split in self.task.splits.values())
 
     def default_objective(self) -> str:
-        """What a model of this task is tuned by unless told: rankings of a gallery, else the worst group."""
+        """Return the default objective of tuning: "max_skew" for a gallery, else "worst_group"."""
         return "max_skew" if self.is_gallery() else "worst_group"
 
     def why_untuned(self) -> str | None:
-        """Why the validation split cannot choose a model by `default_objective`; None where it can."""
+        """Return the reason why a model cannot be tuned by `default_objective`; None if it can."""
         if not self.is_gallery():
             return None if self.can_tune() else "too few validation rows have both labels"
         if self.text is None:
@@ -345,11 +361,11 @@ class Experiment:
         return None
 
     def can_tune(self) -> bool:
-        """Whether enough validation rows have both labels to choose a model by."""
+        """Return whether enough validation rows have both labels to tune a model."""
         return self._labelled_rows("val") >= TUNING_ROWS
 
     def ranked_split(self) -> str | None:
-        """The split to report retrieval on: test, else val, whichever has sensitive labels."""
+        """Return the split to report retrieval on: the first of test and val that has sensitive labels, or None."""
         for name in ("test", "val"):
             split = self.task.splits.get(name)
             if split is not None and self.text is not None and self.has_groups(split):
@@ -357,7 +373,7 @@ class Experiment:
         return None
 
     def evaluate_path(self, path: TauPath, split: str) -> list[dict[str, Any]]:
-        """The trade-off table of a path on one split."""
+        """Return the table of a path's figures on one split, one row per point."""
         rows = self.task.split(split)
         y, groups = self.labels(rows)
         known = (y != UNKNOWN) & (groups != UNKNOWN)
@@ -365,7 +381,7 @@ class Experiment:
 
 
 def warn_untuned_ranking(why: str) -> None:
-    """Say that a gallery was fitted as if its prompts were classes."""
+    """Warn that a gallery was fitted as if its prompts were classes."""
     warnings.warn(
         f"no row has a target label, so the prompts can only rank, but the rankings were not tuned: {why}. The fit "
         "treats the prompts as classes, and its rankings may be more skewed than zero-shot's",
@@ -375,4 +391,4 @@ def warn_untuned_ranking(why: str) -> None:
 
 
 def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
-    return np.asarray(np.array([*names, UNKNOWN])[codes])  # -1, unknown, is the last one
+    return np.asarray(np.array([*names, UNKNOWN])[codes])  # the code of an unknown label is -1

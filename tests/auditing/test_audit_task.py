@@ -17,7 +17,7 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
-from fairerclip.tuning.search import AS_ORTHOGONAL, AS_ZERO_SHOT
+from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
 
 FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)
@@ -119,15 +119,20 @@ def test_the_model_is_what_tune_gives_and_its_point_is_marked(which, request):
         ("none", None),
         ("target", {**AS_ZERO_SHOT, "tau": 0.0, "offsets": [0.0, 0.0123]}),
         ("none", {**AS_ORTHOGONAL, "tau": 0.5, "criterion": "conditional"}),
-        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 1.0}, "gamma": 3e-4, "refine": True}),
+        ("none", {"class_weight": {"landbird": 0.5, "waterbird": 2.0}, "gamma": 3e-4, "refine": True}),
     ],
     ids=["tuned", "tuned without labels", "zero-shot with offsets", "orthogonal prompts", "weights by class"],
 )
 def test_the_command_fits_the_point_that_is_picked(labels, tuned, run, tmp_path, monkeypatch):
     task = small("waterbirds")
     if tuned is not None:  # whatever the search likes best
+        parameters = {name: value for name, value in tuned.items() if name != "offsets"}
         monkeypatch.setattr(
-            Experiment, "tune", lambda self, model, labels, _: self.fit(model.set_params(**tuned), labels)
+            Experiment,
+            "tune",
+            lambda self, model, labels, _: self.fit(model.set_params(**parameters), labels).at(
+                offsets=tuned.get("offsets")
+            ),
         )
     monkeypatch.chdir(tmp_path)  # commands name the file without its folder: pages travel
     file = save_task(task, tmp_path / "birds & co.npz")
@@ -235,7 +240,7 @@ def test_before_only_fits_nothing():
     assert model is results.model is results.plane is None
     assert results.groups.after is results.groups.changes is None
     assert {probe.stage for probe in results.probes} == {"before"}
-    assert results.verdict[1].startswith("No mitigated model was looked at; `--mitigate` fits one")
+    assert results.verdict[1].startswith("No mitigated model was audited: `--mitigate` fits one")
 
 
 def test_a_given_model_is_taken_as_it_is():
@@ -328,7 +333,7 @@ def test_progress_counts_every_step():
 def test_what_cannot_be_audited_is_said():
     task = small("waterbirds")
     bare = replace(task, splits={"test": Split(task.test.X, task.test.y)}, sensitive={})
-    with pytest.raises(LabelError, match="no groups to look at"):
+    with pytest.raises(LabelError, match="no groups to compare"):
         audit_task(Experiment.of(bare), QUICK)
     task.splits["val"] = Split(task.val.X, task.val.y)
     with pytest.raises(LabelError, match="val split has no sensitive labels"):

@@ -166,7 +166,7 @@ def test_a_folder_of_stores_is_audited(run, tmp_path):
     assert {m["model"] for m in json.loads(out)["models"]} == {"one", "two"}
     code, _, err = run(*arguments, "--stores", tmp_path / "w")
     assert code == 2
-    assert "holds no store" in err
+    assert "expected stores" in err
 
 
 def test_wrong_calls_of_audit_are_one_line(run, folder, tmp_path):

@@ -161,7 +161,11 @@ REFUSED = [
     ),
     (("groups", "before", "worst", "correct"), 9999, "groups.before.worst.correct: expected at most n, "),
     (("scores", "before", "edges"), [0, 1], "scores.before.groups[0].counts: expected 1 integers, got 24"),
-    (("scores", "before", "edges", 3), -99, "scores.before.edges: expected edges that rise, got others"),
+    (
+        ("scores", "before", "edges", 3),
+        -99,
+        "scores.before.edges: expected rising edges, got edges that do not rise",
+    ),
     (
         ("picture", "after", "cells", 0),
         [0, 0, 9, 1],

@@ -27,6 +27,7 @@ from fairerclip.baselines import (
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.file import ARRAYS, MANIFEST
 from fairerclip.errors import ModelFileError, OutputExistsError
+from forged import canonical
 
 MODELS = [
     ZeroShot(),
@@ -50,13 +51,6 @@ def fit(model, e, **changes):
 @pytest.fixture
 def folder(embeddings, tmp_path):
     return fit(LEACE(), embeddings(n_classes=3)).save(tmp_path / "model")
-
-
-def canonical(manifest):
-    """The manifest as it is written, with a digest that fits: what a forger would do."""
-    body = {k: v for k, v in manifest.items() if k != "manifest_sha256"}
-    digest = hashlib.sha256(json.dumps(body, indent=2).encode()).hexdigest()
-    return json.dumps({**body, "manifest_sha256": digest}, indent=2).encode()
 
 
 def forge(folder, *, arrays=None, blob=None, **changes):

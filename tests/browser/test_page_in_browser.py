@@ -4,6 +4,7 @@ import json
 
 import pytest
 import sample
+from forms import squeezed
 
 from fairerclip._util.numbers import gap, interval, number, percent, setting
 from fairerclip.auditing.results import check_results
@@ -13,10 +14,6 @@ expect = pytest.importorskip("playwright.sync_api", reason="playwright is not in
 
 
 AXE = "axe_playwright_python.sync_playwright"
-
-
-def squeezed(text):
-    return " ".join(text.split())
 
 
 def small_results():

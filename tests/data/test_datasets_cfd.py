@@ -10,7 +10,7 @@ import pytest
 import fairerclip.data.datasets.norming as norming
 from fairerclip.data.datasets.cfd import read
 from fairerclip.data.prompts import load_prompts
-from fairerclip.errors import DatasetError, MissingExtraError, ParameterError
+from fairerclip.errors import DatasetError, ParameterError
 
 openpyxl = pytest.importorskip("openpyxl")
 
@@ -194,13 +194,6 @@ def test_a_file_that_is_no_workbook_or_unpacks_to_too_much_is_refused(tmp_path, 
     with zipfile.ZipFile(root / BOOK, "w") as archive:
         archive.writestr("nothing", "x")
     with pytest.raises(DatasetError, match="cannot be read as a workbook"):
-        read(root)
-
-
-def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
-    root = tree(tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"fairerclip\[excel\]"):
         read(root)
 
 

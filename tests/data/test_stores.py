@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tracemalloc
 
 import numpy as np
@@ -11,7 +10,7 @@ from safetensors.numpy import save_file
 from fairerclip import FairerCLIP
 from fairerclip.data.provenance import Provenance, check_same_model
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.errors import FairerClipError, MissingExtraError, ProvenanceError, ShapeError, StoreError
+from fairerclip.errors import FairerClipError, ProvenanceError, ShapeError, StoreError
 
 MADE = Provenance("ViT-B-32", "openai", "resize 224", "open_clip 3.3.0", True, 8)
 
@@ -187,14 +186,6 @@ def test_parquet_lists_of_unequal_length_or_nulls_are_refused(tmp_path):
     write_parquet(tmp_path / "c.parquet", label=[1, 2])
     with pytest.raises(StoreError, match="label: int64"):
         open_store(tmp_path / "c.parquet")
-
-
-def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtraError, match=r"fairerclip\[parquet\]"):
-        open_store(tmp_path / "x.parquet")
 
 
 def clip_retrieval(folder, counts, digits, X, metadata_counts=None):

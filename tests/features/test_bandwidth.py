@@ -84,6 +84,13 @@ def test_rounding_noise_between_identical_rows_does_not_count():
     assert median_bandwidth(X) == pytest.approx(median_bandwidth(prompts), rel=1e-5)
 
 
+@pytest.mark.parametrize(("share", "median"), [(0.7e-12, 1.0), (1.5e-12, 1.5e-12 * 4)])
+def test_distances_above_the_noise_of_the_largest_count(share, median):
+    # The largest d² is 4; the two first rows, which have nearly all the weight, are as far apart as the share says.
+    X = [[0.0], [np.sqrt(4 * share)], [1.0], [-1.0]]
+    assert 2 * median_bandwidth(X, [100, 100, 1, 1]) ** 2 == pytest.approx(median, rel=1e-3)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_a_common_offset_does_not_cost_digits(offset):
     X = np.round(rows(), 3)
@@ -187,3 +194,9 @@ def test_rows_that_are_not_finite_are_refused(bad):
 def test_max_rows_must_leave_a_pair(max_rows):
     with pytest.raises(ParameterError, match="max_rows"):
         median_bandwidth(rows(4), max_rows=max_rows)
+
+
+def test_a_sample_of_two_rows_is_the_smallest():
+    X = np.array([[0.0], [1.0], [3.0], [7.0]])
+    distances = {1.0, 3.0, 7.0, 2.0, 6.0, 4.0}
+    assert np.sqrt(2) * median_bandwidth(X, max_rows=2, random_state=0) in map(pytest.approx, distances)

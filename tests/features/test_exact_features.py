@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
+from feature_inputs import unit_rows
 
 from fairerclip.errors import ParameterError
 from fairerclip.features import ExactFeatures, rbf_kernel
-
-
-def unit_rows(n, p, seed=0):
-    X = np.random.RandomState(seed).normal(size=(n, p))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("bandwidth", ["median", "3*median", "0.3*median", 0.05, 50.0])

@@ -11,6 +11,7 @@ import pytest
 
 from fairerclip.errors import ModelFileError, ParameterError, ShapeError
 from fairerclip.features import KERNELS, features_from_arrays, make_features
+from fairerclip.features.feature_map import check_map_bytes
 
 X = np.random.RandomState(0).normal(size=(40, 6))
 X.flags.writeable = False
@@ -110,9 +111,11 @@ def test_map_is_frozen_and_can_be_copied(kernel):
 def test_damaged_arrays_are_refused(kernel):
     arrays = make(kernel).to_arrays()
     for name, array in arrays.items():
+        with_hole = array.copy()
+        with_hole.flat[-1] = np.nan
         rest = {key: value for key, value in arrays.items() if key != name}
         damaged = (
-            [array.astype(np.float32), np.full_like(array, np.nan), array[..., None, None], array[:0]]
+            [array.astype(np.float32), with_hole, array[..., None, None], array[:0]]
             if (array.ndim)
             else [np.array(-1.0), np.array(0.0), np.array(np.inf), np.ones(2), np.array(1)]
         )
@@ -187,6 +190,14 @@ def test_unknown_kernel_is_refused_with_the_known_ones(kernel):
 def test_bad_random_state_is_refused(random_state):
     with pytest.raises(ParameterError, match="random_state"):
         make("rbf", random_state=random_state)
+
+
+def test_a_map_of_eight_gibibytes_is_the_largest():
+    check_map_bytes(32_768, 32_768)
+    with pytest.raises(
+        ParameterError, match=r"32,768 features of rows 32,769 wide would take 8,590,196,736 bytes"
+    ):
+        check_map_bytes(32_768, 32_769)
 
 
 def test_import_is_light():

@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
+from feature_inputs import unit_rows
 from sklearn.kernel_approximation import Nystroem
 
 from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.features import NystroemFeatures, rbf_kernel
-
-
-def unit_rows(n, p, seed=0):
-    X = np.random.RandomState(seed).normal(size=(n, p))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def gram(phi, X):
@@ -143,6 +139,29 @@ def test_blocks_of_rows_do_not_show(monkeypatch):
     whole = phi.transform(X)
     monkeypatch.setattr("fairerclip.features.landmarks._BLOCK", 70)
     assert np.abs(phi.transform(X) - whole).max() <= 1e-12
+
+
+def test_kernel_values_of_many_rows_are_not_held_at_once(tracemalloc_peak):
+    X = np.linspace(0, 1, 10_000)[:, None]
+    phi = NystroemFeatures.fit(X[::25], n_features=400, bandwidth=1.0, random_state=0)
+    Phi, peak = tracemalloc_peak(lambda: phi.transform(X))  # of 4 million kernel values, 32 MB
+    assert peak <= Phi.nbytes + (20 << 20)
+
+
+def test_landmarks_far_apart_are_orthonormal_features():
+    # Rows a billion bandwidths long: the distance of a row to itself is all rounding, and must not enter.
+    X = 1e6 * unit_rows(12, 3)
+    phi = NystroemFeatures.fit(X, n_features=12, bandwidth=1e-3, random_state=0)
+    np.testing.assert_allclose(phi.projection.T @ phi.projection, np.eye(12), atol=1e-12)
+
+
+def test_a_saved_map_of_fewer_features_than_landmarks_is_taken_back():
+    X = np.linspace(0, 1, 60)[:, None]
+    phi = NystroemFeatures.fit(X, n_features=60, bandwidth=1.0, random_state=0)
+    assert phi.n_features < 60
+    np.testing.assert_array_equal(
+        NystroemFeatures.from_arrays(phi.to_arrays()).transform(X), phi.transform(X)
+    )
 
 
 def test_landmarks_are_the_same_at_every_bandwidth():

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.baselines import (
     DFR,
     LEACE,
@@ -67,14 +67,16 @@ def models() -> dict[str, object]:
     add("named", FairerCLIP(**small), three, NAMES[three.y], text=dict(zip(NAMES, three.text, strict=True)))
     for kernel in ("linear", "nystroem", "orthogonal", "exact"):
         add(f"kernel-{kernel}", FairerCLIP(**small, kernel=kernel), two, two.y)
-    add("offsets", FairerCLIP(**small, offsets=[0.1, -0.1]), two, two.y)
-    add("shares-kept", FairerCLIP(**small, class_weight={0: 0.5, 1: 1.0}), two, two.y)
-    tuned = FairerCLIP(**small).tune(two.X, two.y, validation=(two.X, two.y, two.s), **two.prompts())
-    out["tuned"] = tuned
-    ranking = FairerCLIP(**small).tune(
-        three.X, validation=(three.X, None, three.s), objective="max_skew", **three.prompts()
-    )
-    out["ranking"] = ranking
+    add("offsets", FairerCLIP(**small), two, two.y)
+    out["offsets"] = out["offsets"].at(offsets=[0.1, -0.1])
+    add("shares-kept", FairerCLIP(**small, class_weight=None, subsample={0: 0.5, 1: 1.0}), two, two.y)
+    add("class-weights", FairerCLIP(**small, class_weight={0: 0.5, 1: 2.0}), two, two.y)
+    search = FairerCLIPSearch(FairerCLIP(**small))
+    search.fit(two.X, two.y, validation=(two.X, two.y, two.s), **two.prompts())
+    out["tuned"] = search.best_estimator_
+    search = FairerCLIPSearch(FairerCLIP(**small), objective="max_skew")
+    search.fit(three.X, validation=(three.X, None, three.s), **three.prompts())
+    out["ranking"] = search.best_estimator_
     validation = (three.X, three.y, three.s)
     for model in (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3)):
         name = type(model).__name__.lower() + ("-probe" if getattr(model, "head", None) == "probe" else "")

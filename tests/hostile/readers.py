@@ -41,8 +41,8 @@ from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
-from fairerclip.study.paper.answers import PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
 
 
 @dataclass(frozen=True)

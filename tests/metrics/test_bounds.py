@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.metrics import FIGURES, group_report, paired_report, resample, seed_spread
-from fairerclip.metrics.groups import paired
 from fairerclip.metrics.groups.bounds import group_intervals, lowest
 from fairerclip.metrics.groups.group_figures import evaluate
-from fairerclip.metrics.groups.paired import PairCounts, paired_from_counts
+from fairerclip.metrics.groups.paired import paired_from_counts
+from fairerclip.metrics.groups.paired_rates import PairCounts, PairedRates
 from fairerclip.metrics.intervals import clopper_pearson, mover
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
@@ -227,7 +227,7 @@ def test_no_extreme_changes_by_more_than_what_it_is_an_extreme_of(shape):
         )  # groups nearly alike, most of it kept
         J = rng.multinomial(600, (first * (0.9 * np.eye(c) + 0.1 / c)).ravel()).reshape(S, c, c, c)
         ends = paired_from_counts(pair_counts(J), 0.95, 1 if c == 2 else None)
-        pair = paired._Pair(pair_counts(J), 0.95)
+        pair = PairedRates(pair_counts(J), 0.95)
         groups = np.eye(S * c)[J.sum(axis=(2, 3)).T.ravel() > 0]
         low, high = pair.matched(("recall",), groups, len(groups))
         assert low.min() <= ends["worst_group"][0] <= ends["worst_group"][1] <= high.max()

@@ -306,7 +306,7 @@ def test_rows_without_labels_are_dropped_and_counted_only_on_request():
     assert text.dropped == 0
     columns = group_report([0, 1], [0, 1], [[0, 1], [0, -1]], missing=-1)
     assert columns.dropped == 1
-    with pytest.raises(LabelError, match="2 rows came"):
+    with pytest.raises(LabelError, match="got none in 2 rows"):
         group_report([-1, -1], [0, 1], [0, 0], missing=-1)
 
 
@@ -381,7 +381,7 @@ def test_a_report_is_frozen_and_ready_for_json():
     [
         ([0, 1], [0], [0, 1], ShapeError, "y_pred has 1"),
         ([0, 1], [0, 1], [0], ShapeError, "sensitive_features has 1"),
-        ([], [], [], LabelError, "no row"),
+        ([], [], [], LabelError, "at least one row with labels, got none in 0 rows"),
         ([0, np.nan], [0, 1], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
         (["a", None], ["a", "b"], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
         (["0", "1"], [0, 1], [0, 1], LabelError, "same labels"),

@@ -195,7 +195,7 @@ def test_several_queries_give_a_tuple_and_bad_input_is_named():
     two = ranking_drift(np.column_stack([before, after]), np.column_stack([after, before]), groups, 9)
     assert len(two) == 2
     assert two[0].spearman.value == pytest.approx(two[1].spearman.value)
-    with pytest.raises(ShapeError, match="one shape; got \\(300, 1\\) and \\(299, 1\\)"):
+    with pytest.raises(ShapeError, match="same shape; got \\(300, 1\\) and \\(299, 1\\)"):
         ranking_drift(before, after[:-1])
     with pytest.raises(ShapeError, match="groups has 3"):
         ranking_drift(before, after, groups[:3])

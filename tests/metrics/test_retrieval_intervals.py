@@ -201,7 +201,7 @@ def test_bad_arguments_are_named():
         retrieval_report(before, groups, 10, n_replicates=5)
     with pytest.raises(ParameterError, match="n=400; got 401"):
         retrieval_report(before, groups, 401)
-    with pytest.raises(ShapeError, match="one shape; got \\(400, 3\\) and \\(400, 2\\)"):
+    with pytest.raises(ShapeError, match="same shape; got \\(400, 3\\) and \\(400, 2\\)"):
         retrieval_changes(before, after[:, :2], groups, 10)
     with pytest.raises(ParameterError, match="'random'; got 'first'"):
         retrieval_changes(before, after, groups, 10, ties="first")

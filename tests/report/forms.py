@@ -33,3 +33,8 @@ def terminal(results, width=400):
     for table in map(show.rendered, overview(check_results(results))):
         console.print(table)
     return console.file.getvalue()
+
+
+def squeezed(text):
+    """The text with single spaces, as a browser shows it."""
+    return " ".join(text.split())

@@ -21,11 +21,6 @@ TITLES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
 def body(card):
     front, _, text = card.removeprefix("---\n").partition("\n---\n")
     assert card.startswith("---\n")

@@ -9,11 +9,6 @@ from fairerclip.errors import OutputExistsError
 from fairerclip.report.csv_tables import TABLES
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
 def read(path):
     with path.open(newline="", encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
@@ -55,7 +50,7 @@ def test_tables_hold_the_numbers_of_the_results(results):
 def test_the_plane_has_a_row_per_point_and_one_for_zero_shot(results):
     plane, made = results["plane"], csv_rows(results)
     *points, zero = made["plane"]
-    assert len(points) == len(plane["points"]) == 30
+    assert len(points) == len(plane["points"]) == 36
     assert [row["worst_group"] for row in points] == [point["worst_group"] for point in plane["points"]]
     assert [row["point"] for row in points if row["chosen"]] == [plane["chosen"]]
     assert {row["point"] for row in points if row["front"]} == set(plane["front"])

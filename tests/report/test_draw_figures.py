@@ -15,11 +15,6 @@ from fairerclip.report.figures.drawings_picture import smoothed  # noqa: E402
 from fairerclip.report.figures.drawings_plane import average_at  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def results():
-    return sample.two_class(taus=5, tau_zs=3)
-
-
 def drawn(name, results):
     with matplotlib.rc_context(STYLE):
         return DRAWINGS[name](results)
@@ -87,7 +82,7 @@ def test_the_heat_map_has_every_point_in_its_place(results):
     plane = results["plane"]
     for c, criterion in enumerate(plane["criteria"]):
         cells = figure.axes[c].images[0].get_array().filled(-1)
-        assert cells.shape == (3, 5)
+        assert cells.shape == (3, 6)
         for point in plane["points"]:
             if point["criterion"] == criterion:
                 row, column = plane["tau_zs"].index(point["tau_z"]), plane["taus"].index(point["tau"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sample
-from forms import DRAWINGS, csv_rows, metadata, render_card, render_markdown, render_page, terminal
+from forms import DRAWINGS, csv_rows, metadata, render_card, render_markdown, render_page, squeezed, terminal
 from rendered import render
 from test_page import Reader
 
@@ -29,10 +29,6 @@ from fairerclip.metrics.names import (
 )
 
 DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
-
-
-def squeezed(text):
-    return " ".join(text.split())
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import sample
-from forms import render_page
+from forms import render_page, squeezed
 
 from fairerclip._util.numbers import gap, interval, measured, number, percent, points, setting, shown, signed
 from fairerclip.auditing.results import check_results
@@ -65,10 +65,6 @@ class Reader(HTMLParser):
 
     def section(self, name):
         return squeezed(self.one("section", id=name)[1])
-
-
-def squeezed(text):
-    return " ".join(text.split())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -169,7 +165,7 @@ def unchanged(results):
 
 def test_nothing_gained_is_said(results):
     summary = Reader(render_page(unchanged(results))).section("summary")
-    assert summary.count("nothing that these rows can show.") == 2
+    assert summary.count("nothing clear on these rows.") == 2
 
 
 def test_a_group_that_gains_is_not_nothing_gained(results):
@@ -177,7 +173,7 @@ def test_a_group_that_gains_is_not_nothing_gained(results):
     group |= {"difference": 0.042, "low": 0.029, "high": 0.055, "clear": True}
     summary = Reader(render_page(results)).section("summary")
     assert f"Gained {group['name']} +4.2 [+2.9, +5.5] points." in summary
-    assert "Paid nothing that these rows can show." in summary
+    assert "Paid nothing clear on these rows." in summary
 
 
 def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
@@ -186,7 +182,7 @@ def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
     query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
     summary = Reader(render_page(results)).section("summary")
     assert f"Paid MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
-    assert "Gained nothing that these rows can show." in summary
+    assert "Gained nothing clear on these rows." in summary
 
 
 def test_results_of_an_earlier_version_make_a_page(results):
@@ -196,7 +192,7 @@ def test_results_of_an_earlier_version_make_a_page(results):
         del query["clear"]
     page = Reader(render_page(results))
     assert "FairerCLIP learns, in closed form" in page.section("method")
-    assert "It saw the labels of the classes" in page.section("method")
+    assert "It was fitted with class labels" in page.section("method")
 
 
 def test_every_group_is_in_the_table_with_its_interval_and_change(results):
@@ -268,7 +264,7 @@ def test_a_command_that_is_none_of_ours_is_not_offered(results, command):
     page = Reader(render_page(results))
     assert not page.all("textarea") + page.all("button", id="copy")
     for section in ("explorer", "method"):
-        assert "The command is missing" in page.section(section)
+        assert "The command is not shown" in page.section(section)
         assert "fairerclip fit" not in page.section(section)
 
 
@@ -299,11 +295,11 @@ def test_nobody_chose_parameters_that_were_given(results):
     [
         (
             CHOSEN_BY,
-            "Chosen by the expected worst group on the val rows: groups are judged by a posterior over their",
+            "Chosen by the expected worst group on the val rows: groups are compared by a posterior over their",
         ),
         (
             "shrunken_worst_group",
-            "Chosen by the shrunken worst group on the val rows: a few rows of the average are added",
+            "Chosen by the shrunken worst group on the val rows: a few rows with the average accuracy are added",
         ),
         ("<i>luck</i>", "Chosen by the <i>luck</i> on the val rows."),
     ],
@@ -326,8 +322,11 @@ def test_a_choice_on_few_rows_is_called_uncertain(results):
 def test_a_given_model_is_said_to_be_one(results):
     results["model"] |= {"labels": None, "command": None, "source": "given"}
     text = Reader(render_page(results)).section("method")
-    assert "This is a given model. It was fitted on 3000 rows: the labels of the classes were known" in text
-    assert "No search that chose it is known." in text
+    assert (
+        "The model was given, not fitted here. It was fitted on 3000 rows: the class labels were known"
+        in text
+    )
+    assert "It is not known whether a search chose it." in text
     assert "It saw" not in text
     assert "Fitted by" not in text
 
@@ -451,7 +450,7 @@ def test_simulated_results_say_so(results):
 
 
 def test_the_title_is_the_tasks_name_unless_given(results):
-    assert Reader(render_page(results)).one("title")[1] == "simulated birds: how each group fares"
+    assert Reader(render_page(results)).one("title")[1] == "simulated birds: audit by group"
     assert Reader(render_page(results, title="<b>Ours</b>")).one("title")[1] == "<b>Ours</b>"
 
 

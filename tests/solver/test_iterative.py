@@ -62,3 +62,33 @@ def test_no_convergence_is_a_named_error(monkeypatch):
     moments, cg, _ = setup()
     with pytest.raises(NotDefiniteError, match="did not converge in 1 steps"):
         cg.solve(moments.cross)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_each_right_hand_side_is_solved_to_its_own_scale(size):
+    moments, cg, cholesky = setup()
+    M = moments.cross * [size, 1.0, 0.0, 1.0]
+    X = cg.solve(M)
+    residual = np.linalg.norm(cholesky.apply(X) - M, axis=0)
+    assert np.all(residual <= 2e-12 * np.linalg.norm(M, axis=0))
+    np.testing.assert_array_equal(X[:, 2], 0.0)
+
+
+def test_c_is_taken_about_the_mean_that_is_given():
+    class Identity:
+        n_features = 4
+
+        def transform(self, X):
+            return X
+
+    rng = np.random.default_rng(2)
+    X, w, mean, V = (
+        rng.normal(size=(30, 4)),
+        rng.uniform(size=30),
+        rng.normal(size=4),
+        rng.normal(size=(4, 2)),
+    )
+    rows = FeatureRows(Identity(), X, dtype="float64", block_rows=7)
+    cg = ConjugateGradientFactor(rows, w, mean, 0.1, np.random.RandomState(0))
+    C = (X - mean).T @ ((w / w.sum())[:, None] * (X - mean)) + 0.1 * np.eye(4)
+    np.testing.assert_allclose(cg.apply(V), C @ V, rtol=1e-12)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from two_sides import GAMMA_TEXT, SETTING, Case, conditional_factor
 
 from fairerclip.solver.alternation import alternate
-from two_sides import GAMMA_TEXT, SETTING, Case, conditional_factor
 
 ROUNDS = 5
 GAMMA = 0.03

@@ -14,7 +14,7 @@ from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
 from fairerclip.study.methods import METHODS
 from fairerclip.study.run_method import run_method
-from fairerclip.tuning import search
+from fairerclip.tuning import candidates
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 BY_KEY = {method.key: method for method in METHODS}
@@ -57,7 +57,7 @@ def right_by_cell(task, predicted):
 def test_a_searched_model_of_the_benchmark_is_that_of_the_public_search(
     resampled, file, task, key, objective, monkeypatch
 ):
-    monkeypatch.setattr(search, "FITS", search.FITS[:1])
+    monkeypatch.setattr(candidates, "FITS", candidates.FITS[:1])
     found = resampled.run_split(file, 7, key, 10, original=True)
     model = Experiment.of(task).tune(FairerCLIP(random_state=7), key.split("-")[1], objective)
     assert found["cells"] == right_by_cell(task, model.predict(task.test.X))

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tuning_inputs import SEARCH, held, labelled, noisy_scores, pool_of, prompts, small, task, value_of
 
 from fairerclip.errors import LabelError, ParameterError
-from fairerclip.tuning import tune as module
+from fairerclip.tuning import search as module
 from fairerclip.tuning.choose import (
     OFFSET_CANDIDATES,
     REPEATS,
@@ -19,6 +19,7 @@ from fairerclip.tuning.choose import (
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
+from small_models import tune
 
 WORST = Objective("worst_group")
 
@@ -217,8 +218,10 @@ def test_the_tuned_model_is_the_one_that_was_chosen(name, labels, random_state, 
 
     monkeypatch.setattr(module, "choose", remember)
     t = task(name)
-    model = small(random_state=random_state)
-    model.tune(t.train.X, t.train.y if labels else None, validation=held(t), search=SEARCH, **prompts(t))
+    given = small(random_state=random_state)
+    model = tune(
+        given, t.train.X, t.train.y if labels else None, validation=held(t), search=SEARCH, **prompts(t)
+    )
     choice = seen["chosen"].choice
     expected = seen["pool"].candidates[choice.candidate].scores + choice.offsets
     found = model.scores(t.val.X)
@@ -228,7 +231,8 @@ def test_the_tuned_model_is_the_one_that_was_chosen(name, labels, random_state, 
     assert clear.mean() > 0.95
     assert_array_equal(found.argmax(axis=1)[clear], expected.argmax(axis=1)[clear])
     np.testing.assert_allclose(found, expected, atol=2e-4 * np.abs(expected).max())
-    assert model.random_state is random_state
+    assert given.get_params() == small(random_state=random_state).get_params()
+    assert not hasattr(given, "classes_")
 
 
 def test_without_a_seed_the_features_are_drawn_once_for_the_whole_search(monkeypatch):
@@ -242,7 +246,8 @@ def test_without_a_seed_the_features_are_drawn_once_for_the_whole_search(monkeyp
     monkeypatch.setattr(module, "choose_by_scorer", remember)
     t = task()
     calls = []
-    model = small(random_state=None).tune(
+    model = tune(
+        small(random_state=None),
         t.train.X,
         t.train.y,
         validation=held(t),
@@ -253,4 +258,4 @@ def test_without_a_seed_the_features_are_drawn_once_for_the_whole_search(monkeyp
     assert model.kernel == "rbf"
     expected = pools[0].candidates[-1].scores
     np.testing.assert_allclose(model.scores(t.val.X), expected, atol=2e-4 * np.abs(expected).max())
-    assert model.random_state is None
+    assert model.random_state == 0

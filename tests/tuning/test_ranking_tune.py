@@ -1,4 +1,4 @@
-"""`tune(objective="max_skew")`: rankings by prompt with less skew that still follow the prompt."""
+"""`FairerCLIPSearch(objective="max_skew")`: rankings by prompt with less skew that still follow the prompt."""
 
 import json
 
@@ -13,6 +13,7 @@ from fairerclip.errors import FairerClipError, LabelError, ParameterError, Promp
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.metrics import max_skew
 from fairerclip.tuning.ranking import RANK_CORRELATION, TOP_SHARE, _equal_top
+from small_models import tune
 
 
 def portraits():
@@ -23,7 +24,7 @@ def ranked(t, attribute="sex", model=None, validation=None, **given):
     rows = validation or (t.val.X, None, t.val.s[attribute])
     arguments = {"text": t.text_target, **given}
     model = model or FairerCLIP(random_state=0)
-    return model.tune(t.train.X, validation=rows, objective="max_skew", **arguments)
+    return tune(model, t.train.X, validation=rows, objective="max_skew", **arguments)
 
 
 def cosines(t, X):
@@ -62,8 +63,13 @@ def test_planted_skew_of_several_groups_falls_on_fresh_rows(n_groups, true_value
     s = {name: rng.integers(n_groups, size=n) for name, n in (("train", 1200), ("val", 400), ("test", 3000))}
     X = {name: groups[codes] + 0.5 * rng.normal(size=(len(codes), 24)) for name, codes in s.items()}
     given = {"sensitive_features": s["train"]} if true_values else {}
-    model = FairerCLIP(random_state=0).tune(
-        X["train"], validation=(X["val"], None, s["val"]), objective="max_skew", text=text, **given
+    model = tune(
+        FairerCLIP(random_state=0),
+        X["train"],
+        validation=(X["val"], None, s["val"]),
+        objective="max_skew",
+        text=text,
+        **given,
     )
     unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (X["test"], text)]
     check(unit[0] @ unit[1].T, model.scores(X["test"]), s["test"])
@@ -87,9 +93,7 @@ def check(before, after, groups):
 def test_before_any_shift_the_scores_rank_as_zero_shot_does():
     t = portraits()
     model = ranked(t)
-    plain = model.set_params(sensitive_shifts=None).fit(
-        t.train.X, text=t.text_target, sensitive_features=t.train.s["sex"]
-    )
+    plain = model.fit(t.train.X, text=t.text_target, sensitive_features=t.train.s["sex"])
     for j, column in enumerate(cosines(t, t.test.X).T):
         assert spearmanr(column, plain.scores(t.test.X)[:, j]).statistic > 0.99
 
@@ -105,10 +109,9 @@ def test_scores_are_the_old_ones_less_what_the_rows_say_of_the_groups(decision):
     model = ranked(
         t, "race", FairerCLIP(random_state=0, dtype="float64", decision=decision), sensitive_features=s
     )
-    shifts = np.asarray(model.sensitive_shifts)
+    shifts = model.sensitive_shifts_
     assert shifts.shape == (10, 7)
-    parameters = {**model.get_params(), "sensitive_shifts": None}
-    plain = FairerCLIP(**parameters).fit(t.train.X, text=t.text_target, sensitive_features=s)
+    plain = FairerCLIP(**model.get_params()).fit(t.train.X, text=t.text_target, sensitive_features=s)
     Phi, fresh = (model.features_.transform(X.astype(np.float64)) for X in (t.train.X, t.test.X))
     mean = Phi.mean(axis=0)
     psi = np.eye(7)[s]
@@ -144,7 +147,7 @@ def test_a_tuned_ranking_survives_a_file(tmp_path):
     back = FairerCLIP.load(model.save(tmp_path / "model"))
     assert_array_equal(back.scores(t.test.X), model.scores(t.test.X))
     assert back.diagnostics_["tuning"] == json.loads(json.dumps(model.diagnostics_["tuning"]))
-    assert_allclose(back.sensitive_shifts, model.sensitive_shifts)
+    assert_allclose(back.sensitive_shifts_, model.sensitive_shifts_)
 
 
 def test_equal_seeds_give_equal_rankings_and_progress_is_called():
@@ -187,7 +190,7 @@ def test_the_order_of_the_values_in_training_does_not_matter():
     plain = ranked(t, sensitive_features=SoftValues(P, [0, 1]))
     turned = ranked(t, sensitive_features=SoftValues(P[:, ::-1], [1, 0]))
     assert_allclose(turned.scores(t.test.X), plain.scores(t.test.X), atol=1e-6)
-    assert_allclose(np.asarray(turned.sensitive_shifts)[:, ::-1], plain.sensitive_shifts, atol=1e-6)
+    assert_allclose(turned.sensitive_shifts_[:, ::-1], plain.sensitive_shifts_, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_the_order_of_the_values_in_training_does_not_matter():
             LabelError,
             "1 that vary, 1 of them quantities",
         ),
-        (lambda t: {"search": {"taus": [0.5]}}, ParameterError, "search cannot be used with max_skew"),
+        (lambda t: {"search": {"taus": [0.5]}}, ParameterError, "search_space cannot be used with max_skew"),
         (lambda t: {"accuracy_floor": 0.5}, ParameterError, "accuracy_floor cannot be used with max_skew"),
     ],
 )

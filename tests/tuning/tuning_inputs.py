@@ -7,8 +7,9 @@ import numpy as np
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.data.simulate import multiclass
+from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.objectives import judge_scores
-from fairerclip.tuning.search import Candidate, Pool
+from small_models import tune
 
 SEARCH = {
     "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
@@ -43,8 +44,8 @@ def tuned(t, model=None, y=None, validation=None, search=SEARCH, **options):
     """A tuned model; with target labels and both kinds of prompts unless told otherwise."""
     arguments = {**prompts(t), **options}
     labels = t.train.y if y is None else y
-    return (model or small()).tune(
-        t.train.X, labels, validation=validation or held(t), search=search, **arguments
+    return tune(
+        model or small(), t.train.X, labels, validation=validation or held(t), search=search, **arguments
     )
 
 

@@ -50,8 +50,9 @@ def _check_replaced(target: Path, *, folder: bool) -> None:
     if os.path.lexists(target) and (
         target.is_symlink() or not (target.is_dir() if folder else target.is_file())
     ):
-        kind = "folder" if folder else "file"
-        raise OutputExistsError(f"{target} is not a plain {kind}; remove it, or choose another name")
+        raise OutputExistsError(
+            f"{target} is not a plain {'folder' if folder else 'file'}; remove it, or choose another name"
+        )
 
 
 def _is_working_folder(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""How a CLIP model treats groups: one task looked at from every side, or many models side by side."""
+"""Audits of how CLIP models treat groups: all sections on one task, or many models compared on one dataset."""
 
 from fairerclip._util.lazy import lazy
 

@@ -1,4 +1,4 @@
-"""What an audit found, in plain sentences with intervals: every number is taken from the results."""
+"""Findings of an audit: sentences with intervals, in which every number is taken from the results."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import inf
 from typing import Literal, NamedTuple, get_args
 
 from fairerclip._util.numbers import change, interval, number, significant, with_interval, worded
+from fairerclip.auditing.display_names import NAMELESS
 from fairerclip.auditing.group_results import (
     FigureChange,
     GroupAccuracyChange,
@@ -15,44 +16,41 @@ from fairerclip.auditing.group_results import (
     StageReport,
 )
 from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, subject, why_kept
+from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.results import (
     AuditResults,
     Finding,
     Level,
     MeasuredChange,
-    ModelSection,
     ProbeRow,
     RankedStage,
     RetrievalSection,
 )
-from fairerclip.data.task_fields import UNNAMED
 
-WORTH_SAYING = 0.02
-"""A gap between average and worst group that is surely above this is called a problem."""
+GAP_LIMIT = 0.02
+"""A gap between average and worst group is called a problem if its whole interval lies above this."""
+SKEW_LIMIT = 0.05
+"""A MaxSkew is called a problem if its whole interval lies above this (5 % more than the group's share)."""
 SIGNIFICANT = 0.05
-
-SKEW_WORTH_SAYING = 0.05
-"""A MaxSkew that is surely above this (5 % more than its share) is called a problem."""
-NAMELESS = "sensitive attribute"
-SHOWN = 3
-"""How many groups a sentence lists."""
-RELATIVE = " Its scores are relative to those of the other prompts: that leaves predictions as they are, not rankings."
-"""Why a kept zero-shot classifier ranks otherwise than the cosine with one prompt."""
+MAX_LISTED = 3
+"""How many groups or prompts a sentence lists."""
+RELATIVE = " A prompt's score is relative to the scores of the other prompts, which changes rankings, not predictions."
+"""Why a kept zero-shot classifier ranks differently than the cosine with one prompt."""
 Topic = Literal[
     "state",
     "opportunity",
-    "price",
+    "harm",
     "gain",
     "change",
     "opportunity after",
     "retrieval",
-    "prompt price",
+    "prompt harm",
     "prompt gain",
     "retrieval change",
     "rows seen before",
     "other",
 ]
-"""What a finding is about, as far as a recommendation asks."""
+"""What a finding is about; a recommendation selects findings by it."""
 
 
 class Topical(NamedTuple):
@@ -68,10 +66,10 @@ class Topical(NamedTuple):
 
 
 def find(results: AuditResults) -> list[Topical]:
-    """Return all findings on sections of results, the most serious first, harms before gains."""
-    found = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
-    found += [*_wording(results), *_cautions(results), *_seen_before(results)]
-    return sorted(found, key=lambda topical: get_args(Level).index(topical.level))
+    """Return all findings on the sections of results, most serious first and harms before gains."""
+    findings = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
+    findings += [*_wording(results), *_cautions(results), *_seen_before(results)]
+    return sorted(findings, key=lambda topical: get_args(Level).index(topical.level))
 
 
 def _topical(level: Level, topic: Topic, text: str) -> Topical:
@@ -79,18 +77,18 @@ def _topical(level: Level, topic: Topic, text: str) -> Topical:
 
 
 def _share(value: float | None, low: float | None, high: float | None) -> str:
-    """A share and its interval, in per cent."""
+    """Format a share and its interval in per cent."""
     return f"{worded(value)} {interval(low, high)}"
 
 
-def _points(found: GroupAccuracyChange | FigureChange) -> str:
-    """A difference of shares and its interval, in percentage points."""
-    return f"{worded(found.difference, 'points')} {interval(found.low, found.high, 'points')}"
+def _points(delta: GroupAccuracyChange | FigureChange) -> str:
+    """Format a difference of shares and its interval in percentage points."""
+    return f"{worded(delta.difference, 'points')} {interval(delta.low, delta.high, 'points')}"
 
 
-def _signed(found: MeasuredChange) -> str:
-    """A change of MaxSkew with its interval."""
-    return change(found.difference, found.low, found.high, "signed")
+def _signed(delta: MeasuredChange) -> str:
+    """Format a change of MaxSkew with its interval."""
+    return change(delta.difference, delta.low, delta.high, "signed")
 
 
 def _above(value: float | None, limit: float) -> bool:
@@ -102,17 +100,13 @@ def _below(value: float | None, limit: float) -> bool:
 
 
 def _first(text: str) -> str:
-    """A text as a sentence begins."""
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
-def _listed(shown: Sequence[str]) -> str:
-    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return ", ".join(shown[:SHOWN]) + more
-
-
-def _are(n: int) -> str:
-    return "is" if n == 1 else "are"
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else ""
+    return ", ".join(items[:MAX_LISTED]) + more
 
 
 def _is_zero_shot(model: ModelSection | None) -> bool:
@@ -144,36 +138,36 @@ def _state(who: str, report: StageReport, split: str) -> Topical:
         f"{who} is right for {_share(report.average, *report.intervals['average'])} of the {split} rows, and for "
         f"{_share(worst.accuracy, *report.intervals['worst_group'])} of its worst group, {worst.name} (n={worst.n})."
     )
-    level: Level = "problem" if report.intervals["gap"][0] > WORTH_SAYING else "note"
+    level: Level = "problem" if report.intervals["gap"][0] > GAP_LIMIT else "note"
     return _topical(level, "state", text)
 
 
 def _opportunity(who: str, report: StageReport, topic: Topic) -> Iterator[Topical]:
-    own = [d for d in report.differences if report.positive in (None, d.y)]
-    if report.eod is None or not own:
+    gaps = [gap for gap in report.differences if report.positive in (None, gap.y)]
+    if report.eod is None or not gaps:
         return
-    widest = max(own, key=lambda gap: abs(gap.difference or 0.0))
+    widest = max(gaps, key=lambda gap: abs(gap.difference or 0.0))
     low, high = report.intervals["eod"]
-    way = "less" if _below(widest.difference, 0) else "more"
+    more_or_less = "less" if _below(widest.difference, 0) else "more"
     message = (
-        f"{who} finds {widest.y} {way} often for {widest.s} than for {widest.reference}"
+        f"{who} recognises {widest.y} {more_or_less} often for {widest.s} than for {widest.reference}"
         if low > 0
-        else f"{who} shows no clear difference between groups in how often a class is found"
+        else f"{who} shows no clear difference between groups in how often a class is recognised"
     )
     yield _topical(
-        "problem" if low > WORTH_SAYING else "note",
+        "problem" if low > GAP_LIMIT else "note",
         topic,
         f"{message}: equal opportunity difference {worded(report.eod, 'gap')} {interval(low, high)}.",
     )
 
 
 def _changed(section: GroupsSection, after: StageReport, model: ModelSection | None) -> Topical:
-    """What became of the worst group and the average, and why, where a zero-shot classifier was kept."""
-    changes = {found.figure: found for found in section.changes or ()}
+    """State the change of the worst group and of the average, and why a zero-shot classifier was kept if it was."""
+    changes = {delta.figure: delta for delta in section.changes or ()}
     worst, average, kept = changes["worst_group"], changes["average"], why_kept(model)
     if kept and _is_zero_shot(model):  # before and after differ by rounding alone
-        moved = [worded(found.difference, "points") for found in (worst, average)]
-        text = f"{kept} That is what is shown as after: worst group {moved[0]}, average {moved[1]}."
+        moved = [worded(delta.difference, "points") for delta in (worst, average)]
+        text = f"{kept} Figures after mitigation are those of zero-shot: worst group {moved[0]}, average {moved[1]}."
         return _topical("caution", "change", text)
     level: Level
     if _above(worst.low, 0):
@@ -186,30 +180,32 @@ def _changed(section: GroupsSection, after: StageReport, model: ModelSection | N
     return _topical(
         level,
         "change",
-        f"{why}{_first(subject(model))} {verb} the worst group: from {worded(worst.before)} to {worded(worst.after)} "
-        f"({_points(worst)}; now {after.worst.name}, n={after.worst.n}), while the average goes from "
+        f"{why}{_first(subject(model))} {verb} the accuracy of the worst group: from {worded(worst.before)} to "
+        f"{worded(worst.after)} ({_points(worst)}; now {after.worst.name}, n={after.worst.n}). The average goes from "
         f"{worded(average.before)} to {worded(average.after)} ({_points(average)}).",
     )
 
 
 def _by_group(changes: Sequence[GroupAccuracyChange], who: str) -> Iterator[Topical]:
-    """Groups that are worse off, and groups that are better off, sure for all of them together."""
+    """List groups that are clearly less accurate than with zero-shot, and groups that are clearly more accurate."""
     clear = [(c.difference or 0.0, f"{c.name} {_points(c)}") for c in changes if c.clear]
-    worse, better = _apart(clear)
+    worse, better = _fallen_and_risen(clear)
     if worse:
-        text = f"{_of(worse, len(changes))} worse off with {who} than with zero-shot: {_listed(worse)}."
-        yield _topical("problem", "price", text)
+        text = f"{_share_of(worse, len(changes))} worse off with {who} than with zero-shot: {_listed(worse)}."
+        yield _topical("problem", "harm", text)
     if better:
-        text = f"{_of(better, len(changes))} better off with {who} than with zero-shot: {_listed(better)}."
+        text = (
+            f"{_share_of(better, len(changes))} better off with {who} than with zero-shot: {_listed(better)}."
+        )
         yield _topical("good", "gain", text)
 
 
-def _of(found: Sequence[str], total: int) -> str:
-    return f"{len(found)} of {total} groups {_are(len(found))}"
+def _share_of(names: Sequence[str], total: int) -> str:
+    return f"{len(names)} of {total} groups {'is' if len(names) == 1 else 'are'}"
 
 
-def _apart(changes: Sequence[tuple[float, str]]) -> tuple[list[str], list[str]]:
-    """Texts of what fell and of what rose, by how much it did."""
+def _fallen_and_risen(changes: Sequence[tuple[float, str]]) -> tuple[list[str], list[str]]:
+    """Return the texts of negative changes and those of positive changes, largest change first."""
     ranked = sorted(changes, key=lambda change: -abs(change[0]))
     return [text for value, text in ranked if value < 0], [text for value, text in ranked if value > 0]
 
@@ -220,43 +216,46 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
         return
     skew = section.mean.before.max_skew
     yield _topical(
-        "problem" if _above(skew.low, SKEW_WORTH_SAYING) else "note",
+        "problem" if _above(skew.low, SKEW_LIMIT) else "note",
         "retrieval",
-        f"Of the top {section.k} zero-shot results, the most over-represented group has MaxSkew "
-        f"{with_interval(skew.value, skew.low, skew.high, 'number')} on average over the prompts; {_most(section)}.",
+        f"In the top {section.k} zero-shot results, the most over-represented group has MaxSkew "
+        f"{with_interval(skew.value, skew.low, skew.high, 'number')} on average over the prompts (0 is proportional). "
+        f"{_most_skewed(section)}.",
     )
     if section.mean.after is None or section.mean.changes is None:
         return
     yield from _by_prompt(section, subject(results.model))
-    found = section.mean.changes.max_skew
-    if found is None or None in (found.difference, found.low, found.high):
+    delta = section.mean.changes.max_skew
+    if delta is None or None in (delta.difference, delta.low, delta.high):
         return
-    level: Level = "good" if _below(found.high, 0) else "problem" if _above(found.low, 0) else "note"
+    level: Level = "good" if _below(delta.high, 0) else "problem" if _above(delta.low, 0) else "note"
     drifts = [q.drift.spearman_within for q in section.queries if q.drift and q.drift.spearman_within]
     known = [drift.value for drift in drifts if drift.value is not None]
     kept = ""
     if known:
-        kept = f"; inside groups the rankings keep a Spearman correlation of {number(min(known))} or more"
+        kept = f"; inside groups the rank correlation with zero-shot is at least {number(min(known))}"
     relative = RELATIVE if results.groups is not None and _is_zero_shot(results.model) else ""
-    why = why_kept(results.model) if results.groups is None else None  # else it is said of the groups
+    why = (
+        why_kept(results.model) if results.groups is None else None
+    )  # otherwise the finding on groups says it
     yield _topical(
         level,
         "retrieval change",
         ("" if why is None else f"{why} ")
-        + f"With {subject(results.model)} MaxSkew goes from {number(found.before)} to {number(found.after)} on average "
-        f"over the prompts (change {_signed(found)}){kept}.{relative}",
+        + f"With {subject(results.model)}, MaxSkew goes from {number(delta.before)} to {number(delta.after)} on "
+        f"average over the prompts (change {_signed(delta)}){kept}.{relative}",
     )
 
 
-def _most(section: RetrievalSection) -> str:
-    """The prompt with the most skewed top, and the group that it shows most of."""
+def _most_skewed(section: RetrievalSection) -> str:
+    """Name the prompt with the largest MaxSkew, and the group that is most over-represented for it."""
     ranked = [(query.name, query.before) for query in section.queries if query.before is not None]
     name, stage = max(ranked, key=lambda item: _skew(item[1]))
     shares = [count / section.k for count in stage.counts]
-    ratios = [share / of for share, of in zip(shares, section.shares, strict=True)]
+    ratios = [share / reference for share, reference in zip(shares, section.shares, strict=True)]
     top = max(range(len(ratios)), key=ratios.__getitem__)
     return (
-        f"most for “{name}”, where {section.groups[top]} makes up {worded(shares[top])} of the results and "
+        f"It is largest for “{name}”, where {section.groups[top]} makes up {worded(shares[top])} of the results and "
         f"{worded(section.shares[top])} of all rows"
     )
 
@@ -267,16 +266,16 @@ def _skew(stage: RankedStage) -> float:
 
 
 def _by_prompt(section: RetrievalSection, who: str) -> Iterator[Topical]:
-    """Prompts whose top is more skewed, and those whose is less, sure for all of them together."""
+    """List prompts whose top results are clearly more skewed than with zero-shot, and those clearly less skewed."""
     moved = [(q.name, q.changes.max_skew) for q in section.queries if q.clear and q.changes]
     clear = [(skew.difference or 0.0, f"“{name}” {_signed(skew)}") for name, skew in moved if skew]
-    less, more = _apart(clear)
-    of, top = len(section.queries), f"MaxSkew of the top {section.k}"
+    less, more = _fallen_and_risen(clear)
+    total, figure = len(section.queries), f"MaxSkew of the top {section.k}"
     if more:
-        text = f"{top} rises with {who} for {len(more)} of {of} prompts: {_listed(more)}."
-        yield _topical("problem", "prompt price", text)
+        text = f"{figure} rises with {who} for {len(more)} of {total} prompts: {_listed(more)}."
+        yield _topical("problem", "prompt harm", text)
     if less:
-        text = f"{top} falls with {who} for {len(less)} of {of} prompts: {_listed(less)}."
+        text = f"{figure} falls with {who} for {len(less)} of {total} prompts: {_listed(less)}."
         yield _topical("good", "prompt gain", text)
 
 
@@ -291,34 +290,23 @@ def _probes(results: AuditResults) -> Iterator[Topical]:
         if before is None:
             continue
         text = (
-            f"A {before.probe} probe reads {_spoken(name, results)} from the image embeddings with a balanced accuracy "
-            f"of {_share(before.value, before.low, before.high)} (chance {worded(before.chance)})"
+            f"A {before.probe} probe predicts {_attribute(name, results)} from the image embeddings with a balanced "
+            f"accuracy of {_share(before.value, before.low, before.high)} (chance {worded(before.chance)})"
         )
         level: Level = "note"
         if after is not None:
             text += (
-                ", and the better of two probes from the mitigated ones with "
+                ", and the better of two probes predicts it from the mitigated embeddings with "
                 f"{_share(after.value, after.low, after.high)}"
             )
             level = "caution" if _above(after.low, after.chance + SIGNIFICANT) else "note"
         yield _topical(level, "other", text + ".")
 
 
-def attribute_name(name: str) -> str:
-    """How to speak of a sensitive attribute; the only one of a task may have no name of its own."""
-    return NAMELESS if name == UNNAMED else name
-
-
-def base_name(source: str) -> str:
-    """A task as a page may name it: without the folders of somebody's machine."""
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"./{name}" if name.startswith("-") else name
-
-
-def _spoken(name: str, results: AuditResults) -> str:
-    """An attribute in a sentence: one without a name by its values."""
+def _attribute(name: str, results: AuditResults) -> str:
+    """Return the name of an attribute for a sentence; an attribute without a name is called by its values."""
     values = results.task.groups
-    return " / ".join(values) if name == NAMELESS and len(values) <= SHOWN + 1 else name
+    return " / ".join(values) if name == NAMELESS and len(values) <= MAX_LISTED + 1 else name
 
 
 def _dependence(results: AuditResults) -> Iterator[Topical]:
@@ -331,7 +319,7 @@ def _dependence(results: AuditResults) -> Iterator[Topical]:
         yield _topical(
             "note",
             "other",
-            f"Predictions of {who} {text} {_spoken(row.attribute, results)}: HSIC "
+            f"Predictions of {who} {text} {_attribute(row.attribute, results)}: HSIC "
             f"{with_interval(row.value, row.low, row.high, 'fine')} (permutation p = {significant(row.p_value)}, "
             f"n={row.n}).",
         )
@@ -341,20 +329,20 @@ def _wording(results: AuditResults) -> Iterator[Topical]:
     section = results.wording
     if section is None or len(section.templates) < 2:
         return
-    worst = sorted((t.worst_group for t in section.templates), key=lambda found: found.value or 0.0)
+    worst = sorted((t.worst_group for t in section.templates), key=lambda accuracy: accuracy.value or 0.0)
     lowest, highest = worst[0], worst[-1]
-    ends = [_share(found.value, found.low, found.high) for found in (lowest, highest)]
-    apart = lowest.high is not None and _above(highest.low, lowest.high)
+    ends = [_share(accuracy.value, accuracy.low, accuracy.high) for accuracy in (lowest, highest)]
+    differ = lowest.high is not None and _above(highest.low, lowest.high)
     yield _topical(
-        "caution" if apart else "note",
+        "caution" if differ else "note",
         "other",
-        f"Over {len(worst)} wordings of the prompts the zero-shot worst group lies between {ends[0]} and {ends[1]}: "
-        + ("words alone move it." if apart else "no more apart than the intervals allow."),
+        f"With {len(worst)} wordings of the prompts, the zero-shot accuracy of the worst group ranges from {ends[0]} "
+        f"to {ends[1]}: " + ("the wording alone changes it." if differ else "the intervals overlap."),
     )
 
 
 def _seen_before(results: AuditResults) -> Iterator[Topical]:
-    """What to mind of how the model came about: above all, whether it was fitted or chosen on these rows."""
+    """List limits that follow from how the model was made, such as evaluation on rows it was fitted or chosen on."""
     settings, model, plane = results.settings, results.model, results.plane
     if model is None:
         return
@@ -365,21 +353,21 @@ def _seen_before(results: AuditResults) -> Iterator[Topical]:
         yield _topical(
             "caution",
             "other",
-            f"The prompts only rank, but the rankings were not tuned: {model.untuned}. The fit treats the prompts as "
-            "classes, and may make the rankings more skewed.",
+            f"No row has a target label, so the prompts can only rank, but the rankings were not tuned: "
+            f"{model.untuned}. The fit treats the prompts as classes, which may make the rankings more skewed.",
         )
     use = {settings.chosen_on: "chosen", "train": "fitted"}.get(settings.split)
     if settings.split is not None and use is not None:
-        text = f"{_first(subject(model))} is reported on the rows it was {use} on: its figures are too good."
+        text = f"{_first(subject(model))} is evaluated on the rows it was {use} on: its figures are too optimistic."
         yield _topical("caution", "rows seen before", text)
     if plane is not None and settings.chosen_on is not None:
-        few = min(plane.groups, key=lambda group: group.n)
-        if few.small:
+        smallest = min(plane.groups, key=lambda group: group.n)
+        if smallest.small:
             yield _topical(
                 "caution",
                 "other",
-                f"The model was chosen on {settings.chosen_on} rows of which {few.name} has {few.n}: another draw of "
-                "rows might choose another one.",
+                f"The model was chosen on {settings.chosen_on} rows, and the smallest group there, {smallest.name}, "
+                f"has n={smallest.n}: other rows might have led to another choice.",
             )
 
 
@@ -395,9 +383,9 @@ def _cautions(results: AuditResults) -> Iterator[Topical]:
         yield _topical(
             "caution",
             "other",
-            f"{len(small)} of {len(report.groups)} groups {_are(len(small))} of fewer than {results.settings.small} "
-            f"rows, too few to rank models by: {_listed(small)}.",
+            f"{len(small)} of {len(report.groups)} groups {'has' if len(small) == 1 else 'have'} fewer than "
+            f"{results.settings.small} rows, too few to compare models by: {_listed(small)}.",
         )
     if report.empty:
-        text = f"Nothing is known of groups without rows: {', '.join(report.empty[:6])}."
+        text = f"Groups without rows, about which nothing is known: {_listed(report.empty)}."
         yield _topical("caution", "other", text)

@@ -1,4 +1,4 @@
-"""What an audit found by group, as frozen objects: accuracy, scores, a picture, and the plane of τ and τ_z."""
+"""Results of an audit by group, as frozen objects: accuracy, scores, a picture, and the plane of τ and τ_z."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Edges = Annotated[Many[Number], Field(min_length=2)]
 
 
 class Measured(Part):
-    """A figure and its interval."""
+    """A figure with its interval."""
 
     value: Number | None = None
     low: Number | None = None
@@ -47,7 +47,7 @@ class Measured(Part):
 
 
 class Staged(Protocol[T_co]):
-    """A part with something before mitigation and something after it."""
+    """A part with a value before mitigation and a value after it."""
 
     @property
     def before(self) -> T_co | None: ...  # noqa: D102
@@ -56,13 +56,13 @@ class Staged(Protocol[T_co]):
 
 
 def present_stages(part: Staged[T_co] | None) -> dict[Stage, T_co]:
-    """Return what there is before and after, by stage, without stages that are None."""
-    found: dict[Stage, T_co | None] = {} if part is None else {"before": part.before, "after": part.after}
-    return {stage: value for stage, value in found.items() if value is not None}
+    """Return the values of a part by stage, without stages that are None."""
+    stages: dict[Stage, T_co | None] = {} if part is None else {"before": part.before, "after": part.after}
+    return {stage: value for stage, value in stages.items() if value is not None}
 
 
 class GroupCell(Part):
-    """The rows with target ``y`` and sensitive value ``s``, and the name that people read."""
+    """The ``n`` rows with target ``y`` and sensitive value ``s``; ``name`` is for display."""
 
     name: Text
     y: Text
@@ -78,7 +78,7 @@ def _not_above_n(correct: int, info: ValidationInfo) -> int:
 
 
 class GroupScore(GroupCell):
-    """Accuracy in a group with its interval; ``small`` marks a group of few rows."""
+    """Accuracy in a group with its interval; ``small`` marks a group with few rows."""
 
     correct: Annotated[Count, AfterValidator(_not_above_n)]
     accuracy: Share
@@ -88,7 +88,7 @@ class GroupScore(GroupCell):
 
 
 class RecallGap(Part):
-    """How much more often class ``y`` is found for ``s`` than for ``reference``."""
+    """Recall of class ``y`` for sensitive value ``s`` minus its recall for ``reference``."""
 
     y: Text
     s: Text
@@ -101,9 +101,9 @@ class RecallGap(Part):
 class StageReport(ConsistentPart):
     """Accuracy by group at one stage.
 
-    ``dropped`` rows had no label. ``intervals`` are by the name of a figure, ``confusion`` is (|S|, c, c) counts
-    by sensitive value, class and predicted class; ``empty`` names groups without rows, ``positive`` the class
-    that equal opportunity is about.
+    ``dropped`` is the number of rows without labels. ``intervals`` are by the name of a figure. ``confusion`` has
+    counts (|S|, c, c) by sensitive value, class and predicted class. ``empty`` lists groups without rows, and
+    ``positive`` is the class whose recall equal opportunity compares.
     """
 
     n: Count
@@ -129,7 +129,7 @@ class StageReport(ConsistentPart):
     confidence: Share
 
     def problems(self) -> Problems:
-        """Yield where confusion is not a table of classes for each sensitive value."""
+        """Yield a problem if ``confusion`` is not (|S|, c, c)."""
         c = len(self.classes)
         yield from same_length("confusion", self.confusion, len(self.sensitive), "items")
         for i, table in enumerate(self.confusion):
@@ -138,14 +138,14 @@ class StageReport(ConsistentPart):
                 yield from same_length(f"confusion[{i}][{j}]", row, c, "integers")
 
     def estimate(self, figure: str) -> Measured:
-        """Return a figure with its interval, as far as it has one; ``worst_group`` is that of the worst group."""
+        """Return a figure with its interval if it has one; ``worst_group`` is the accuracy of the worst group."""
         value = self.worst.accuracy if figure == "worst_group" else getattr(self, figure)
         low, high = self.intervals.get(figure, (None, None))
         return Measured(value=value, low=low, high=high)
 
 
 class FigureChange(Part):
-    """A figure of all groups before and after, with a paired interval."""
+    """A figure before and after mitigation, and the difference with a paired interval."""
 
     figure: Text
     label: Text
@@ -158,7 +158,10 @@ class FigureChange(Part):
 
 
 class GroupAccuracyChange(GroupCell):
-    """Accuracy of a group before and after; ``clear`` if it changed beyond doubt for all groups together."""
+    """Accuracy of a group before and after mitigation, and the difference with a paired interval.
+
+    ``clear`` if the change is significant after correction for the number of groups.
+    """
 
     small: Boolean
     before: Number | None = None
@@ -170,7 +173,7 @@ class GroupAccuracyChange(GroupCell):
 
 
 class SeedFigure(Part):
-    """How a figure spreads over seeds, next to its standard error from sampling."""
+    """Spread of a figure over seeds, with its standard error from sampling the rows for comparison."""
 
     figure: Text
     label: Text
@@ -189,7 +192,7 @@ class SeedsSection(Part):
 
 
 class GroupsSection(Part):
-    """Accuracy by group; changes are paired and None unless both stages are there."""
+    """Accuracy by group; changes are paired by rows, and None unless both stages are present."""
 
     before: StageReport | None = None
     after: StageReport | None = None
@@ -200,31 +203,31 @@ class GroupsSection(Part):
 
 def _edges_rise(name: str, edges: Sequence[float]) -> Problems:
     if any(b <= a for a, b in pairwise(edges)):
-        yield name, "expected edges that rise, got others"
+        yield name, "expected rising edges, got edges that do not rise"
 
 
 class HistogramGroup(GroupCell):
-    """Rows of a group in each bin."""
+    """Number of rows of a group in each bin."""
 
     counts: Many[Count]
 
 
 class ScoreHistogram(ConsistentPart):
-    """Scores in bins by group; the prediction changes at ``threshold``."""
+    """Histogram of scores by group; the predicted class changes at ``threshold``."""
 
     edges: Edges
     threshold: Number | None = None
     groups: Many[HistogramGroup]
 
     def problems(self) -> Problems:
-        """Yield edges that do not rise, and groups with counts for other bins."""
+        """Yield a problem for edges that do not rise and for counts that do not match the bins."""
         for i, group in enumerate(self.groups):
             yield from same_length(f"groups[{i}].counts", group.counts, len(self.edges) - 1, "integers")
         yield from _edges_rise("edges", self.edges)
 
 
 class ScoresSection(Part):
-    """Histograms of scores; ``label`` says of what."""
+    """Histograms of scores; ``label`` describes the score."""
 
     label: Text
     before: ScoreHistogram | None = None
@@ -232,7 +235,7 @@ class ScoresSection(Part):
 
 
 class PictureStage(ConsistentPart):
-    """Rows in two dimensions, counted in cells (x bin, y bin, group, rows)."""
+    """Rows projected to two dimensions, counted in cells (x bin, y bin, group, number of rows)."""
 
     x_label: Text
     y_label: Text
@@ -242,7 +245,7 @@ class PictureStage(ConsistentPart):
     note: Text | None = None
 
     def problems(self) -> Problems:
-        """Yield edges that do not rise, and cells outside of them."""
+        """Yield a problem for edges that do not rise and for cells outside the grid."""
         yield from _edges_rise("x_edges", self.x_edges)
         yield from _edges_rise("y_edges", self.y_edges)
         width, height = len(self.x_edges) - 1, len(self.y_edges) - 1
@@ -252,14 +255,14 @@ class PictureStage(ConsistentPart):
 
 
 class PictureSection(ConsistentPart):
-    """Where rows of each group lie."""
+    """Rows of each group in two dimensions."""
 
     groups: Many[GroupCell]
     before: PictureStage | None = None
     after: PictureStage | None = None
 
     def problems(self) -> Problems:
-        """Yield cells of groups that are not there."""
+        """Yield a problem for each cell whose group does not exist."""
         known = len(self.groups)
         for stage, picture in present_stages(self).items():
             for c, (_, _, group, _) in enumerate(picture.cells):
@@ -268,13 +271,13 @@ class PictureSection(ConsistentPart):
 
 
 class PlaneGroup(GroupCell):
-    """A group whose correct rows the points count."""
+    """A group of the plane; points have its number of correct rows."""
 
     small: Boolean
 
 
 class PlanePoint(Part):
-    """A fit at one τ, τ_z and criterion: correct rows by group and figures, or why there is none."""
+    """A fit at one τ, τ_z and criterion: correct rows by group and figures, or the reason why the fit failed."""
 
     tau: Share
     tau_z: Share
@@ -290,7 +293,7 @@ class PlanePoint(Part):
 
 
 class PlaneBaseline(Part):
-    """Zero-shot on the rows of the plane."""
+    """Zero-shot figures on the rows of the plane."""
 
     average: Share
     worst_group: Share
@@ -300,11 +303,11 @@ class PlaneBaseline(Part):
 
 
 class PlaneSection(ConsistentPart):
-    """Every τ, τ_z and criterion that was tried.
+    """All combinations of τ, τ_z and criterion that were evaluated.
 
     ``points`` are in the order criteria × tau_zs × taus; ``chosen`` and ``front`` are indices into them.
-    ``intervals`` lead, for each group, from a number of correct rows to the interval of its share. ``one_curve``
-    says that all points lie on one curve.
+    ``intervals`` maps, for each group, a number of correct rows to the interval of the accuracy. ``one_curve`` is true
+    if all points lie on one curve.
     """
 
     split: Text
@@ -322,7 +325,7 @@ class PlaneSection(ConsistentPart):
     command: Command
 
     def problems(self) -> Problems:
-        """Yield points off the grid, choices that are no points, and counts without group or interval."""
+        """Yield a problem for points off the grid, indices that are no points, and counts without group or interval."""
         yield from same_length("intervals", self.intervals, len(self.groups), "items")
         counted = [
             (f"points[{g}].correct", p.correct) for g, p in enumerate(self.points) if p.correct is not None
@@ -346,7 +349,7 @@ class PlaneSection(ConsistentPart):
 
     def _off_grid(self) -> Problems:
         size = len(self.criteria) * len(self.tau_zs) * len(self.taus)
-        if len(self.points) != size:  # before the grid is walked: a short file may describe a huge one
+        if len(self.points) != size:  # checked before iterating: a short file may describe a huge grid
             yield "points", f"expected {size}, one for each criterion, τ_z and τ; got {len(self.points)}"
         grid = product(self.criteria, self.tau_zs, self.taus)
         for g, (point, (criterion, tau_z, tau)) in enumerate(zip(self.points, grid, strict=True)):
@@ -359,4 +362,7 @@ class PlaneSection(ConsistentPart):
             if count > group.n:
                 yield f"{name}[{i}]", f"expected at most n, {group.n}; got {count}"
             if str(count) not in known:
-                yield f"intervals[{i}]", f"expected an interval for {count}, which {name}[{i}] has; got none"
+                yield (
+                    f"intervals[{i}]",
+                    f"expected an interval for {count}, the value of {name}[{i}]; got none",
+                )

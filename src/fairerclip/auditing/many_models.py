@@ -1,4 +1,4 @@
-"""Zero-shot accuracy by group, of one model or of many on the same dataset."""
+"""Zero-shot accuracy by group of several models on the same dataset."""
 
 from __future__ import annotations
 
@@ -32,31 +32,32 @@ if TYPE_CHECKING:
 
 PLOT_ENDINGS = (".png", ".svg", ".pdf")
 MAX_ABOUT_BYTES = 1 << 20
+"""Limit of the size of a file that describes models."""
 
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One model on one dataset, zero-shot."""
+    """Zero-shot results of one model on one dataset."""
 
     label: str
     split: str
     report: GroupReport
     parameters: float | None = None
-    """Number of parameters of the model, for the plot's sizes."""
+    """Number of parameters of the model: size of its mark in a plot."""
     data: str | None = None
-    """What it was trained on, for the plot's colours."""
+    """Training data of the model: colour of its mark in a plot."""
     rows: str | None = None
-    """Digest of the ids of the rows, where they have ids: what may be compared."""
+    """Digest of the ids of the rows, if they have ids; only models with equal digests are compared."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the row as JSON values."""
         about = {"model": self.label, "split": self.split, "parameters": self.parameters, "data": self.data}
         return {**about, **self.report.as_dict()}
 
 
 @dataclass(frozen=True)
 class ModelTask:
-    """The task of one model that was written, and sentences on what did not match."""
+    """The task file written for one model, and sentences on ids that did not match."""
 
     model: ModelChoice
     file: Path
@@ -74,52 +75,67 @@ def tasks_of_models(
     workers: int = 2,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[ModelTask]:
-    """Embed a dataset with each model and write a task per model; images embedded earlier are not again.
+    """Embed a dataset with each model and write a task per model; images in the stores are not embedded again.
 
     Parameters
     ----------
-    index : images and labels of the dataset.
-    prompts : their names are those of the labels.
-    models : each has a store of its own.
-    stores : folder of the stores. Targets that share it share the embeddings of the images.
-    file : where the task of a model is written.
-    load : opens a model; by default as it says itself.
-    workers : threads that decode images.
-    progress : called with a model's label, the images gone through, and their number.
+    index : DatasetIndex
+        Images and labels of the dataset.
+    prompts : PromptSet
+        Prompts whose names are those of the labels.
+    models : sequence of ModelChoice
+        Each model has its own store.
+    stores : Path
+        Folder of the stores. Targets with the same folder share the embeddings of the images.
+    file : callable
+        Returns the path of a model's task file.
+    load : callable, optional
+        Loads a model; None for `ModelChoice.load`.
+    workers : int, default=2
+        Number of threads that decode images.
+    progress : callable, optional
+        Called with the label of a model, the number of images done, and their total.
+
+    Returns
+    -------
+    list of ModelTask
+        One per model.
     """
     from fairerclip.encoders.embed import embed_dataset, embed_prompts
 
-    made = []
+    tasks = []
     for model in models:
         encoder = model.load() if load is None else load(model)
         place = stores / f"{model.file_name}.store"
-        told = None if progress is None else partial(_tell, progress, model.label, len(index))
-        embed_dataset(index, encoder, place, workers=workers, progress=told)
+        report = None if progress is None else partial(_report_progress, progress, model.label, len(index))
+        embed_dataset(index, encoder, place, workers=workers, progress=report)
         embed_prompts(prompts, encoder, place)
         store = open_store(place)
         encode = text_encoder(prompts, store, encoder, None)
         written, notes = _write(index, prompts, store, encode, file(model))
-        made.append(ModelTask(model, written, notes))
-    return made
+        tasks.append(ModelTask(model, written, notes))
+    return tasks
 
 
-def _tell(
+def _report_progress(
     progress: Callable[[str, int, int], None], label: str, total: int, done: int, of: int | None
 ) -> None:
     progress(label, done, of or total)
 
 
 def tasks_of_stores(index: DatasetIndex, prompts: PromptSet, stores: Path, folder: Path) -> list[Path]:
-    """Write a task per embedding store of a folder; each store must hold the prompts, too."""
-    found = (
+    """Write a task for each embedding store of a folder and return their paths; stores must hold the prompts, too."""
+    places = (
         sorted(place for place in stores.iterdir() if (place / "store.json").is_file())
         if stores.is_dir()
         else []
     )
-    if not found:
-        raise StoreError(f"{stores} holds no store that `fairerclip embed` wrote")
+    if not places:
+        raise StoreError(
+            f"{stores}: expected stores that `fairerclip embed` wrote, got none; embed the images first"
+        )
     files = []
-    for place in found:
+    for place in places:
         store = open_store(place)
         file = folder / f"{place.name.removesuffix('.store')}.npz"
         files.append(_write(index, prompts, store, text_encoder(prompts, store, None, None), file)[0])
@@ -130,12 +146,12 @@ def _write(
     index: DatasetIndex, prompts: PromptSet, store: EmbeddingStore, encode: Encode, file: Path
 ) -> tuple[Path, tuple[str, ...]]:
     task, notes = build_task(from_dataset(index), store, encoded_prompts(prompts, encode))
-    # Cheap, and made for the prompts and labels of today.
+    # Overwritten without asking: a task is quick to make and must match the current prompts and labels.
     return save_task(task, file, overwrite=True), tuple(notes)
 
 
 class KnownModel(Part):
-    """What a plot shows of a model: its label instead of the file's name, its size, and what it was trained on."""
+    """Description of a model for a plot: a label in place of the file name, its size, and its training data."""
 
     label: Scalar = None
     parameters: Annotated[float, Field(gt=0), Called("a number above 0")] | None = None
@@ -143,7 +159,7 @@ class KnownModel(Part):
 
 
 def read_models(path: Path) -> dict[str, KnownModel]:
-    """Return what a file tells of models, by the name of the task."""
+    """Read the descriptions of models from a file, by the name of the task."""
     about = read_strict_json(path, TaskFileError, limit=MAX_ABOUT_BYTES)
     try:
         return TypeAdapter(dict[str, KnownModel]).validate_python(about)
@@ -160,22 +176,24 @@ def audit_tasks(
     about: Mapping[str, KnownModel] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[AuditRow]:
-    """Audit each task file zero-shot; best worst group first.
+    """Audit each task file zero-shot and return the results, highest accuracy of the worst group first.
 
-    The files must hold the same rows of the same dataset: a comparison over other rows compares the rows.
+    The files must have the same rows: on different rows, figures of two models cannot be compared.
     """
     unknown = sorted(set(about or {}) - {file.stem for file in files})
     if unknown:
-        raise ParameterError(f"something is said of {', '.join(unknown)}, but there is no task of that name")
+        raise ParameterError(
+            f"models are described for {', '.join(unknown)}, but there is no task of that name"
+        )
     rows = []
     for done, file in enumerate(files, 1):
         rows.append(_audit(file, sensitive, split, (about or {}).get(file.stem, KnownModel())))
         if progress is not None:
             progress(done, len(files))
-    kinds = {(row.split, row.rows, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
-    if len(kinds) > 1:
+    audited = {(row.split, row.rows, tuple((g.name, g.n) for g in row.report.groups)) for row in rows}
+    if len(audited) > 1:
         raise LabelError(
-            "the tasks do not hold the same rows and groups, so their figures cannot be compared: audit one dataset "
+            "the tasks do not have the same rows and groups, so their figures cannot be compared: audit one dataset "
             "and one split at a time"
         )
     return sorted(rows, key=lambda row: -row.report.worst.accuracy)
@@ -198,27 +216,26 @@ def _audit(file: Path, sensitive: Sequence[str] | None, split: str | None, about
 
 
 def _digest(ids: NDArray[Any]) -> str:
-    """The same for the same ids, in whatever order."""
+    """Return a digest of ids that does not depend on their order."""
     return hashlib.sha256("\n".join(sorted(map(str, ids))).encode()).hexdigest()
 
 
 def check_plot(path: Path, overwrite: bool) -> None:
-    """Refuse an ending that is not drawn, and a path that is taken."""
+    """Raise for a file ending that cannot be drawn, and for a file that exists unless ``overwrite``."""
     if path.suffix not in PLOT_ENDINGS:
         raise ParameterError(f"a plot ends in {', '.join(PLOT_ENDINGS)}; got {path.name!r}")
     check_free(path, overwrite)
 
 
 def draw(rows: Sequence[AuditRow], path: Path, *, overwrite: bool = False) -> None:
-    """Worst group against average, with intervals; size by parameters, colour by training data."""
+    """Draw the worst group against the average, with intervals; size by parameters, colour by training data."""
     check_plot(path, overwrite)
     figures = require("matplotlib.figure", "plots", "drawing")
     figure = figures.Figure(figsize=(7, 5), layout="constrained")
     axes = figure.add_subplot()
     largest = max((row.parameters or 0 for row in rows), default=0) or 1.0
-    kinds = sorted({row.data or "unknown data" for row in rows})
-    for kind in kinds:
-        chosen = [row for row in rows if (row.data or "unknown data") == kind]
+    for data in sorted({row.data or "unknown data" for row in rows}):
+        chosen = [row for row in rows if (row.data or "unknown data") == data]
         x = [100 * row.report.average for row in chosen]
         y = [100 * row.report.worst.accuracy for row in chosen]
         ends = [row.report.intervals["worst_group"] for row in chosen]
@@ -226,7 +243,7 @@ def draw(rows: Sequence[AuditRow], path: Path, *, overwrite: bool = False) -> No
         high = [100 * end[1] - at for at, end in zip(y, ends, strict=True)]
         size = [30 + 270 * (row.parameters or 0) / largest for row in chosen]
         bars = axes.errorbar(x, y, yerr=[low, high], fmt="none", alpha=0.4)
-        axes.scatter(x, y, s=size, alpha=0.7, label=kind, color=bars[2][0].get_color()[0])
+        axes.scatter(x, y, s=size, alpha=0.7, label=data, color=bars[2][0].get_color()[0])
     if len(rows) <= 20:
         for row in rows:
             axes.annotate(

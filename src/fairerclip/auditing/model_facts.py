@@ -1,4 +1,4 @@
-"""What a fitted model is and how it came about: as facts for the results, and in sentences made of them."""
+"""Facts about a fitted model, how it was fitted and how it was chosen, and sentences made from them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from fairerclip._util.numbers import number, setting, worded
-from fairerclip.auditing.results import Method, ModelSection, TrainingSection, TuningSection
+from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.metrics.names import FIGURES
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.tuning.search import AS_ZERO_SHOT
+from fairerclip.tuning.candidates import AS_ZERO_SHOT
 
 FAIRERCLIP: Final = "FairerCLIP"
 ZERO_SHOT: Final = "zero-shot"
@@ -26,41 +26,41 @@ UNLEARNED: dict[tuple[bool, bool], Method] = {
 }
 """Classifiers without learned encoders, by whether their prompts are orthogonal and whether they have offsets."""
 STRATEGIES = {"given": "the parameters as given", "search": "the search"}
-"""What people read for the names of a search's strategies; the others are methods."""
+"""Display names of the strategies of a search; the other strategies are named after methods."""
 _ORTHOGONAL_KEPT = (
-    "No encoder was better on the validation rows than zero-shot with orthogonal prompts (class prompts without what "
-    "the sensitive prompts span), so these were kept"
+    "No encoder was better on the validation rows than zero-shot with orthogonal prompts (class prompts projected onto "
+    "the orthogonal complement of the sensitive prompts), so these were kept"
 )
 KEPT: dict[Method, str] = {
     ZERO_SHOT: "Nothing was better than zero-shot on the validation rows, so zero-shot was kept",
     "zero-shot with class offsets": "No encoder was better than zero-shot on the validation rows, so zero-shot was "
-    "kept, and only offsets of the classes were learned",
+    "kept, and only class offsets were learned",
     "orthogonal prompts": _ORTHOGONAL_KEPT,
-    "orthogonal prompts with class offsets": f"{_ORTHOGONAL_KEPT}, and only offsets of the classes learned",
+    "orthogonal prompts with class offsets": f"{_ORTHOGONAL_KEPT}, and only class offsets were learned",
 }
 RANKING_KEPT = (
     "On the validation rows every strength of mitigation changed the order inside groups too much, so the zero-shot "
     "ranking was kept"
 )
 UNKNOWN_TASK = (
-    "The model's file does not say on which task it was fitted: if rows reported on here were among those, the figures "
-    "are too good."
+    "The model's file does not say which task it was fitted on: if it was fitted on rows that are evaluated here, its "
+    "figures are too optimistic."
 )
 LABELS = {
-    "none": "It saw no labels: classes and sensitive values were read from the prompts.",
-    "target": "It saw the labels of the classes; sensitive values were read from the prompts.",
-    "all": "It saw the labels of the classes and the sensitive values.",
+    "none": "It was fitted without labels: classes and sensitive values were predicted from the prompts.",
+    "target": "It was fitted with class labels; sensitive values were predicted from the prompts.",
+    "all": "It was fitted with class labels and sensitive labels.",
 }
 RANKED = (
-    "It ranks by prompt: classes were not learned, and the sensitive values of the training rows were read by a probe "
-    "of the labelled validation rows."
+    "It ranks by prompt: classes were not learned, and the sensitive values of the training rows were predicted by a "
+    "probe trained on the labelled validation rows."
 )
-UNKNOWN_LABELS = "Which labels it was fitted with is not known."
-UNKNOWN_TUNING = "No search that chose it is known."
+UNKNOWN_LABELS = "It is not known which labels it was fitted with."
+UNKNOWN_TUNING = "It is not known whether a search chose it."
 
 
 class ModelFacts(NamedTuple):
-    """What a model's parameters and diagnostics tell: its method, and training and tuning where they are known."""
+    """Method of a model, and how it was trained and tuned if its diagnostics record that."""
 
     method: Method
     training: TrainingSection | None
@@ -68,26 +68,26 @@ class ModelFacts(NamedTuple):
 
 
 def model_facts(model: FairerCLIP) -> ModelFacts:
-    """Return what a fitted model tells; the diagnostics of a loaded one come from a file and may be anything."""
-    known = model.diagnostics_
-    return ModelFacts(_method_of(model), _training(known), _tuning(known.get("tuning")))
+    """Return the facts about a fitted model; diagnostics come from a file if it was loaded, and are not trusted."""
+    diagnostics = model.diagnostics_
+    return ModelFacts(_method_of(model), _training(diagnostics), _tuning(diagnostics.get("tuning")))
 
 
 def _method_of(model: FairerCLIP) -> Method:
     tuning = model.diagnostics_.get("tuning")
     ranking = isinstance(tuning, Mapping) and tuning.get("objective") == "max_skew"
-    if ranking and model.sensitive_shifts is not None and not np.any(model.sensitive_shifts):
+    if ranking and model.sensitive_shifts_ is not None and not np.any(model.sensitive_shifts_):
         return ZERO_SHOT
     same = all(getattr(model, name) == value for name, value in AS_ZERO_SHOT.items())
-    if not same or model.tau != 0 or model.sensitive_shifts is not None:
+    if not same or model.tau != 0 or model.sensitive_shifts_ is not None:
         return FAIRERCLIP
-    return UNLEARNED[bool(model.orthogonal), model.offsets is not None]
+    return UNLEARNED[bool(model.orthogonal), bool(model.offsets_.any())]
 
 
-def _training(known: Mapping[str, Any]) -> TrainingSection | None:
-    if not {"rows", "pseudo_labels", "pseudo_sensitive"} <= set(known):
+def _training(diagnostics: Mapping[str, Any]) -> TrainingSection | None:
+    if not {"rows", "pseudo_labels", "pseudo_sensitive"} <= set(diagnostics):
         return None
-    rows, target, sensitive = (known[name] for name in ("rows", "pseudo_labels", "pseudo_sensitive"))
+    rows, target, sensitive = (diagnostics[name] for name in ("rows", "pseudo_labels", "pseudo_sensitive"))
     guessed = 0 if target is None else _rows(target)
     if not isinstance(rows, int) or guessed is None or not isinstance(sensitive, Mapping):
         return None
@@ -113,32 +113,32 @@ def _tuning(tuning: Any) -> TuningSection | None:
     if not isinstance(tuning, Mapping):
         return None
     chosen = tuning.get("chosen")
-    found = {**(chosen if isinstance(chosen, Mapping) else {}), **tuning}
+    values = {**(chosen if isinstance(chosen, Mapping) else {}), **tuning}
     try:
-        return TuningSection.model_validate({name: found.get(name) for name in TuningSection.model_fields})
+        return TuningSection.model_validate({name: values.get(name) for name in TuningSection.model_fields})
     except ValidationError:
         return None
 
 
 def _strategy_name(name: str) -> str:
-    """A strategy of a search as people read it: "given, offsets" → "the parameters as given with class offsets"."""
+    """Return the display name of a strategy: "given, offsets" → "the parameters as given with class offsets"."""
     plain, _, offsets = name.partition(", ")
     return STRATEGIES.get(plain, plain) + (OFFSETS if offsets == "offsets" else "")
 
 
 def _method(model: ModelSection | ModelFacts | None) -> Method:
-    """Earlier results do not tell the method: learned encoders were the only one."""
+    """Return the method of a model; results of earlier versions do not have it and are always of FairerCLIP."""
     return FAIRERCLIP if model is None or model.method is None else model.method
 
 
 def after_name(model: ModelSection | ModelFacts | None) -> str:
-    """Return the heading of what is shown as after."""
+    """Return the heading of the model's figures."""
     method = _method(model)
     return "zero-shot, kept" if method == ZERO_SHOT else method
 
 
 def subject(model: ModelSection | ModelFacts | None) -> str:
-    """Return what is shown as after as the subject of a sentence."""
+    """Return the name of the model as the subject of a sentence."""
     method = _method(model)
     if method == ZERO_SHOT:
         return "the kept zero-shot classifier"
@@ -146,37 +146,38 @@ def subject(model: ModelSection | ModelFacts | None) -> str:
 
 
 def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) -> str | None:
-    """Return why a zero-shot classifier is shown as after, in a sentence or two; None where encoders were learned.
+    """Return sentences on why a zero-shot classifier was kept; None if encoders were learned.
 
-    Strategies of the search are listed by what they were worth: the best two and the search, or the ``whole`` list.
+    The sentences list strategies of the search by their objective on held-out rows: the best two and the search, or all
+    of them if ``whole``.
     """
     method = _method(model)
     if model is None or method == FAIRERCLIP:
         return None
     tuning = model.tuning
     if tuning is None:
-        return f"The model is {subject(model)} by its parameters: it learned no encoder."
+        return f"By its parameters the model is {subject(model)}: it has no learned encoder."
     if tuning.objective == "max_skew":
         return f"{RANKING_KEPT}."
     held_out = sorted((tuning.held_out or {}).items(), key=lambda item: -item[1])
     if len(held_out) < 2:
         return f"{KEPT[method]}."
-    shown = held_out if whole else held_out[:2]
-    if not any(name.startswith("search") for name, _ in shown):
-        shown += [item for item in held_out if item[0].startswith("search")][:1]
-    listed = ", ".join(f"{_strategy_name(name)} {number(value)}" for name, value in shown)
+    best = held_out if whole else held_out[:2]
+    if not any(name.startswith("search") for name, _ in best):
+        best += [item for item in held_out if item[0].startswith("search")][:1]
+    listed = ", ".join(f"{_strategy_name(name)} {number(value)}" for name, value in best)
     floor = tuning.accuracy_floor
-    held = "" if floor is None else f" among what keeps an average accuracy of {worded(floor)}"
+    condition = "" if floor is None else f" among those with an average accuracy of at least {worded(floor)}"
     return (
-        f"{KEPT[method]}. What held up on halves of the {tuning.rows} rows that it was not chosen on, by the "
-        f"objective {tuning.objective} (more is better{held}): {listed}."
+        f"{KEPT[method]}. Each strategy chose on one half of the {tuning.rows} rows and was judged on the other half "
+        f"by the objective {tuning.objective} (higher is better{condition}): {listed}."
     )
 
 
 def about_model(model: ModelSection) -> list[str]:
-    """Return sentences on what is known of a model from its section of the results, and what is not."""
+    """Return sentences on what the results tell about a model, and on what is not known."""
     given = model.source == "given" or model.labels is None
-    sentences = ["This is a given model.", _given_labels(model)] if given else [_labels(model)]
+    sentences = ["The model was given, not fitted here.", _given_labels(model)] if given else [_labels(model)]
     if model.tuning is not None:
         sentences.append(_chosen(model.tuning))
     elif given:
@@ -200,18 +201,20 @@ def _given_labels(model: ModelSection) -> str:
     if training is None:
         return UNKNOWN_LABELS
     target = {
-        "known": "the labels of the classes were known",
-        "guessed": "the classes were read from the prompts",
-        "partly guessed": f"the classes of {training.target_guessed} rows were read from the prompts, the others were "
-        "known",
+        "known": "the class labels were known",
+        "guessed": "the classes were predicted from the prompts",
+        "partly guessed": f"the classes of {training.target_guessed} rows were predicted from the prompts, the others "
+        "were known",
     }[training.target]
     guesses = training.sensitive_guessed.items()
-    read = [f"{rows} rows" if name == UNNAMED else f"{name} for {rows} rows" for name, rows in guesses]
+    predicted = [f"{rows} rows" if name == UNNAMED else f"{name} for {rows} rows" for name, rows in guesses]
     sensitive = "the sensitive values were known"
-    if read:
-        sensitive = f"sensitive values were read from the prompts ({', '.join(read)})"
+    if predicted:
+        sensitive = f"sensitive values were predicted from the prompts ({', '.join(predicted)})"
     elif _ranks(model):
-        sensitive = "the sensitive values were known, or read by a probe of the labelled validation rows"
+        sensitive = (
+            "the sensitive values were known, or predicted by a probe trained on the labelled validation rows"
+        )
     return f"It was fitted on {training.rows} rows: {target}; {sensitive}."
 
 
@@ -224,5 +227,5 @@ def _chosen(tuning: TuningSection) -> str:
         known = {"average": tuning.average, "worst_group": tuning.worst_group}
         figures = [f"{FIGURES[name].short.lower()} {worded(v)}" for name, v in known.items() if v is not None]
         how = "" if tuning.strategy is None else f" (strategy: {_strategy_name(tuning.strategy)})"
-    there = f"; figures there, which flatter: {', '.join(figures)}" if figures else ""
-    return f"It was chosen {on}{how}{there}."
+    optimistic = f"; figures on these rows, which are too optimistic: {', '.join(figures)}" if figures else ""
+    return f"It was chosen {on}{how}{optimistic}."

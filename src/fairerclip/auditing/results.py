@@ -1,7 +1,7 @@
 """Results of an audit as frozen objects, and ``results.json``, the file they are written to and read from.
 
-The models are pydantic's: a well-kept library that validates, makes immutable and publishes a JSON schema.
-Fields stand in the order of the file. Shares are fractions, and what is not defined is None.
+The classes are pydantic models, which are validated, immutable, and give the JSON schema. Fields are in the order of
+the file. Shares are fractions, and a figure that is not defined is None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from pydantic import Field, ValidationError
 from fairerclip import __version__
 from fairerclip._util.files import atomic_file, reading
 from fairerclip.auditing.group_results import (
-    Command,
     GroupsSection,
     Measured,
     PictureSection,
@@ -27,6 +26,7 @@ from fairerclip.auditing.group_results import (
     Stage,
     present_stages,
 )
+from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.validation import (
     Boolean,
     Called,
@@ -39,7 +39,6 @@ from fairerclip.auditing.validation import (
     Number,
     Part,
     Problems,
-    Scalar,
     Share,
     Text,
     refusal,
@@ -53,21 +52,11 @@ VERSION = 1
 FILE_NAME = "results.json"
 MAX_BYTES = 16 << 20
 LINE = 160
-"""What fits into this many characters stands on one line of the file."""
+"""Values of up to this many characters are written on one line of the file."""
 
-Known = Literal["known", "partly guessed", "guessed"]
-Labels = Literal["none", "target", "all"]
 Level = Literal["problem", "good", "caution", "note"]
 Probe = Literal["linear", "kernel"]
 Measure = Literal["dep", "hsic", "kcc"]
-Method = Literal[
-    "FairerCLIP",
-    "zero-shot",
-    "zero-shot with class offsets",
-    "orthogonal prompts",
-    "orthogonal prompts with class offsets",
-]
-"""What a fitted model is: learned encoders, or a zero-shot classifier that a search found no better than."""
 Confidence = Annotated[float, Field(gt=0, lt=1), Called("a number between 0 and 1")]
 
 
@@ -91,7 +80,7 @@ class MeasuredChange(Part):
 
 
 class MadeWith(Part):
-    """Versions of what made the results, when (UTC) and in how many seconds."""
+    """Versions of the software that made the results, the date (UTC), and the time in seconds."""
 
     fairerclip: Text
     python: Text
@@ -103,7 +92,7 @@ class MadeWith(Part):
 
 
 def made() -> dict[str, str]:
-    """Return the versions of what makes a result, and the date (UTC)."""
+    """Return the versions of the running software, and the date (UTC)."""
     return {
         "fairerclip": __version__,
         "python": platform.python_version(),
@@ -113,7 +102,7 @@ def made() -> dict[str, str]:
 
 
 class GroupSize(Part):
-    """How many rows have target ``y`` and sensitive value ``s``."""
+    """Number of rows with target ``y`` and sensitive value ``s``."""
 
     y: Text
     s: Text
@@ -123,8 +112,8 @@ class GroupSize(Part):
 class TaskSection(ConsistentPart):
     """The audited task.
 
-    ``digest`` is a SHA-256 over embeddings and labels, ``width`` that of an embedding; ``rows`` and ``counts``
-    are by split, ``sensitive_prompts`` by attribute; ``groups`` are the sensitive values that occur.
+    ``digest`` is a SHA-256 over embeddings and labels, and ``width`` is the length of an embedding. ``rows`` and
+    ``counts`` are by split, ``sensitive_prompts`` by attribute. ``groups`` are the sensitive values that occur.
     """
 
     name: Text
@@ -141,13 +130,16 @@ class TaskSection(ConsistentPart):
     counts: Keyed[Many[GroupSize]]
 
     def problems(self) -> Problems:
-        """Yield where there is not a prompt for each class."""
+        """Yield a problem if the number of prompts is not the number of classes."""
         if self.target_prompts:
             yield from same_length("target_prompts", self.target_prompts, len(self.classes), "texts")
 
 
 class SettingsSection(Part):
-    """What the audit was told; ``chosen_on`` is the split that chose the model, ``small`` the rows of a small group."""
+    """Options of the audit.
+
+    ``chosen_on`` is the split that the model was chosen on; a group of fewer than ``small`` rows is marked as small.
+    """
 
     split: Text | None = None
     chosen_on: Text | None = None
@@ -157,61 +149,15 @@ class SettingsSection(Part):
     small: Count
 
 
-class TrainingSection(Part):
-    """Rows that a model was fitted on, and how many of their labels were guessed; sensitive ones by attribute."""
-
-    rows: Count
-    target: Known
-    target_guessed: Count
-    sensitive_guessed: Keyed[Count]
-
-
-class TuningSection(Part):
-    """How a model was chosen, and its figures on the rows that chose it; ``held_out`` is by strategy."""
-
-    objective: Text
-    rows: Count
-    groups: Text | None = None
-    accuracy_floor: Number | None = None
-    strategy: Text | None = None
-    held_out: Keyed[Number] | None = None
-    average: Share | None = None
-    worst_group: Share | None = None
-    eod: Number | None = None
-    max_skew: Number | None = None
-    strength: Number | None = None
-
-
-class ModelSection(Part):
-    """The model shown as after; ``labels`` and ``command`` are None for a model that was given.
-
-    ``untuned`` says why rankings were not tuned, ``source`` where the model comes from.
-    """
-
-    labels: Labels | None = None
-    tau: Number
-    tau_z: Number
-    criterion: Text
-    n_iter: Count | None = None
-    parameters: Keyed[Scalar]
-    command: Command | None = None
-    seconds: Number | None = None
-    source: Text
-    method: Method | None = None
-    untuned: Text | None = None
-    training: TrainingSection | None = None
-    tuning: TuningSection | None = None
-
-
 class Finding(Part):
-    """A sentence on what was found, and how serious it is."""
+    """A sentence about the results, and how serious it is."""
 
     level: Level
     text: Text
 
 
 class SkewFigures(Part):
-    """Figures of the top of a ranking."""
+    """Figures of the top results of a ranking."""
 
     max_skew: Measured | None = None
     min_skew: Measured | None = None
@@ -221,7 +167,7 @@ class SkewFigures(Part):
 
 
 class RankedStage(Part):
-    """Expected rows of each group in the top of a ranking, and its figures."""
+    """Expected number of rows of each group in the top results of a ranking, and the figures of these results."""
 
     counts: Many[Number]
     max_skew: Measured | None = None
@@ -232,7 +178,7 @@ class RankedStage(Part):
 
 
 class SkewChanges(Part):
-    """Changes of the figures of a ranking."""
+    """Changes of the figures of a ranking from before to after mitigation."""
 
     max_skew: MeasuredChange | None = None
     min_skew: MeasuredChange | None = None
@@ -242,7 +188,7 @@ class SkewChanges(Part):
 
 
 class DriftFigures(Part):
-    """How far mitigation changed the order: rank correlation overall and inside groups, overlap of the top."""
+    """Similarity of the order before and after mitigation: rank correlation overall and inside groups, top overlap."""
 
     spearman: Measured | None = None
     spearman_within: Measured | None = None
@@ -250,7 +196,7 @@ class DriftFigures(Part):
 
 
 class RetrievalQuery(Part):
-    """The ranking of one prompt; ``clear`` if MaxSkew changed beyond doubt for all queries together."""
+    """The ranking of one prompt; ``clear`` if MaxSkew changed significantly, corrected for the number of prompts."""
 
     name: Text
     prompt: Text
@@ -262,7 +208,7 @@ class RetrievalQuery(Part):
 
 
 class RetrievalMean(Part):
-    """Figures of rankings on average over the prompts."""
+    """Mean figures of the rankings over the prompts."""
 
     before: SkewFigures | None = None
     after: SkewFigures | None = None
@@ -270,7 +216,7 @@ class RetrievalMean(Part):
 
 
 class RetrievalSection(ConsistentPart):
-    """The top ``k`` of ``n`` rows for each prompt; ``shares`` are those of the groups among all rows."""
+    """The top ``k`` of ``n`` rows for each prompt; ``shares`` are the groups' shares of all rows."""
 
     split: Text
     k: Count
@@ -283,7 +229,7 @@ class RetrievalSection(ConsistentPart):
     mean: RetrievalMean
 
     def problems(self) -> Problems:
-        """Yield shares and counts that are not one for each group."""
+        """Yield a problem for each list that has not one number per group."""
         yield from same_length("shares", self.shares, len(self.groups), "numbers")
         for i, query in enumerate(self.queries):
             for stage, ranked in present_stages(query).items():
@@ -292,7 +238,7 @@ class RetrievalSection(ConsistentPart):
 
 
 class ProbeRow(Part):
-    """How well a probe reads an attribute from embeddings, out of fold; ``chance`` is what guessing gives."""
+    """Balanced accuracy, out of fold, of a probe that predicts an attribute; ``chance`` is that of guessing."""
 
     attribute: Text
     probe: Probe
@@ -306,7 +252,7 @@ class ProbeRow(Part):
 
 
 class DependenceRow(Part):
-    """Dependence of predictions or embeddings on an attribute, among the rows of class ``given`` if there is one."""
+    """Dependence of predictions or embeddings on an attribute, within the rows of class ``given`` if it is not None."""
 
     stage: Stage
     of: Literal["predictions", "embeddings"]
@@ -322,7 +268,7 @@ class DependenceRow(Part):
 
 
 class WordingTemplate(Part):
-    """Zero-shot with one wording of the prompts."""
+    """Zero-shot figures with one wording of the prompts."""
 
     template: Text
     average: Measured
@@ -339,13 +285,13 @@ class WordingSection(ConsistentPart):
     used: Count | None = None
 
     def problems(self) -> Problems:
-        """Yield a used template that is not there."""
+        """Yield a problem if ``used`` is not the index of a template."""
         if self.used is not None and self.used >= len(self.templates):
             yield "used", f"expected one of {len(self.templates)} templates, got {self.used}"
 
 
 class RepresentationRow(Part):
-    """Dependence of a space of embeddings on target and sensitive attribute."""
+    """Dependence of embeddings on the target (``_y``) and on the sensitive attribute (``_s``)."""
 
     stage: Stage
     space: Text
@@ -356,7 +302,7 @@ class RepresentationRow(Part):
 
 
 class AuditResults(Part):
-    """Everything that an audit found; a section that the task's labels do not allow is None."""
+    """All results of an audit; a section for which the task has no labels is None."""
 
     format: Literal["fairerclip-results"]
     version: Integer
@@ -380,15 +326,15 @@ class AuditResults(Part):
 
 @reading(ResultsFileError)
 def read_results(path: str | Path) -> AuditResults:
-    """Return what a file of results, or a folder with ``results.json``, holds.
+    """Read results from a file, or from ``results.json`` in a folder.
 
-    The file is not trusted: its size is limited, its JSON read strictly, and everything in it validated. Keys
-    that the format does not know are left out. O(size of the file).
+    The file is not trusted: its size is limited, its JSON is read strictly, and every value is validated. Keys that
+    the format does not know are left out. O(size of the file).
 
     Raises
     ------
     ResultsFileError
-        With the path of the file and the place inside the document.
+        The file is missing, damaged or of another format; the message has its path and the place inside it.
     """
     path = Path(path)
     file = path / FILE_NAME if path.is_dir() else path
@@ -404,23 +350,26 @@ def read_results(path: str | Path) -> AuditResults:
 
 
 def write_results(results: AuditResults, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write results as JSON with short lines that can be compared; returns the path."""
+    """Write results as JSON with short lines, so that two files can be compared, and return the path."""
     path = Path(path)
     document = results.model_dump(by_alias=True, warnings=False)
-    check_results(document)  # a copy with other values (`model_copy`) is not validated
+    check_results(document)  # `model_copy` does not validate
     raw = (_lines(document, 0) + "\n").encode()
     if len(raw) > MAX_BYTES:
         raise ResultsFileError(
             f"{path}: expected results of at most {MAX_BYTES} bytes, got {len(raw)}; audit fewer groups or τ"
         )
-    strict_loads(raw, str(path), ResultsFileError, limit=MAX_BYTES)  # nothing is written that cannot be read
+    strict_loads(raw, str(path), ResultsFileError, limit=MAX_BYTES)  # do not write what cannot be read
     with atomic_file(path, overwrite=overwrite) as handle:
         handle.write(raw)
     return path
 
 
 def check_results(document: Any, *, exact: bool = False) -> AuditResults:
-    """Return a document as results; a key that the format does not know is left out, or refused if ``exact``."""
+    """Validate a document and return it as results.
+
+    A key that the format does not know is left out; with ``exact`` it is an error.
+    """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ResultsFileError(f"expected results that `fairerclip audit` wrote (format {FORMAT!r})")
     version = document.get("version")
@@ -435,7 +384,7 @@ def check_results(document: Any, *, exact: bool = False) -> AuditResults:
 
 
 def _lines(value: Any, depth: int) -> str:
-    """JSON in which what is short stands on one line and what is long is broken up by one level."""
+    """Return JSON with short values on one line; longer ones have one item per line."""
     short = json.dumps(value, allow_nan=False, ensure_ascii=False)
     if len(short) <= LINE or not isinstance(value, dict | tuple):
         return short

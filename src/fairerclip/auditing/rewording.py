@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 RELATED = 0.5
-"""A class's own prompt and its name, embedded by one model, have a larger cosine than this; two models have none."""
+"""Prompts of the same class have a larger cosine than this if one model embedded both; with two models it is near 0."""
 
 
 def variants_from_encoder(
     experiment: Experiment, encoder: Encoder, templates: Sequence[str] = DEFAULT_TEMPLATES
 ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """Embed the task's class names in each template: unit rows (m, c, p), and the templates.
+    """Embed the class names of a task in each template.
 
     Parameters
     ----------
@@ -37,21 +37,30 @@ def variants_from_encoder(
     templates : sequence of str
         1 to 1000 sentences with one ``{}`` each.
 
+    Returns
+    -------
+    texts : array of shape (m, c, p)
+        Unit rows, one for each of m templates and c classes.
+    templates : tuple of str
+        The m templates.
+
     Raises
     ------
     PromptFileError
         A template has no ``{}``, or there are too many.
     ProvenanceError
-        The encoder is not the model that the task's embeddings come from, as far as can be told.
+        The encoder is not the model that embedded the task, by its width and by its embeddings of the task's prompts.
     """
     task = experiment.task
     chosen = as_templates(templates)
     if task.simulated:
-        raise ProvenanceError(f"{task.name} was drawn, not embedded: no encoder belongs to it")
+        raise ProvenanceError(
+            f"{task.name} is simulated: its embeddings come from no encoder, so its prompts cannot be embedded"
+        )
     if encoder.width != task.width:
         raise ProvenanceError(
-            f"{encoder.name} gives {encoder.width} columns and {task.name} has {task.width}: give the model that "
-            "embedded its images"
+            f"{encoder.name} gives embeddings of width {encoder.width} and {task.name} has width {task.width}: give "
+            "the model that embedded its images"
         )
     sentences = [filled(template, name) for template in chosen for name in task.class_names]
     rows = np.asarray(encoder.encode_text(sentences), dtype=np.float32)
@@ -63,13 +72,13 @@ def variants_from_encoder(
     return texts, chosen
 
 
-def _check_same_space(own: Floats | None, texts: Floats, encoder: str) -> None:
-    """Refuse texts of another model: its width may be the same, its directions are not."""
-    if own is None:
+def _check_same_space(task_text: Floats | None, texts: Floats, encoder: str) -> None:
+    """Raise if the texts do not lie near the task's prompts of the same classes, as those of another model do not."""
+    if task_text is None:
         return
-    related = cosines_of_wordings(own, texts)
-    if related.mean(axis=1).max() < RELATED:
+    cosines = cosines_of_wordings(task_text, texts)
+    if cosines.mean(axis=1).max() < RELATED:
         raise ProvenanceError(
-            f"prompts embedded by {encoder} have a cosine of {related.max():.2f} at most with the task's own prompts "
-            "for the same classes: it is not the model that embedded this task"
+            f"prompts embedded by {encoder} have a cosine of at most {cosines.max():.2f} with the task's prompts of "
+            "the same classes: give the model that embedded this task"
         )

@@ -1,4 +1,4 @@
-"""One task looked at from every side: the results that pages, tables and cards are made from."""
+"""The audit of one task: all sections of the results that pages, tables and cards are made from."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fairerclip._util.checks import check_confidence, check_range
-from fairerclip.auditing.findings import attribute_name, base_name, find
+from fairerclip.auditing.display_names import attribute_name, base_name
+from fairerclip.auditing.findings import find
 from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.model_results import Labels
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import (
     FORMAT,
     VERSION,
     AuditResults,
-    DependenceRow,
     Finding,
     GroupSize,
-    Labels,
     MadeWith,
-    ProbeRow,
-    RepresentationRow,
     SettingsSection,
     TaskSection,
     WordingSection,
@@ -51,39 +49,51 @@ from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
 
 LIMITS = (
-    "It shows this data set, these labels and these prompts. Other images, other words and other groups may fare "
-    "otherwise; groups that nobody labelled are not seen at all.",
-    "An interval is about the rows that happened to be drawn. It knows nothing of wrong labels, of how the rows were "
-    "collected, or of a world that changes.",
+    "The figures hold for this data set, these labels and these prompts. Other images, other wordings and other groups "
+    "may give other figures; groups without labels are not seen at all.",
+    "An interval accounts only for chance in the sampling of rows. It does not account for wrong labels, for the way "
+    "in which the rows were collected, or for changes over time.",
     "Equal figures for groups are not fairness: which errors matter, to whom, and whether the task should be done at "
     "all are questions that no figure answers.",
-    "Mitigation lowers the dependence that was measured here. It does not remove bias, and what a probe cannot read "
-    "another one may.",
+    "Mitigation lowers the dependence that was measured here. It does not remove bias, and another probe may find what "
+    "these probes did not.",
 )
 MAX_VALUES = 200_000
-"""Counts and differences between groups that results may hold; their file has room for half as many other values."""
+"""Limit of counts and differences between groups in results; their file has room for half as many other values."""
 DIFFERENCE_VALUES = 6
-"""Values that results hold of one pair of groups."""
+"""Number of values in results for one pair of groups."""
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
+Step = Callable[[], None]
+"""Called when a step is done."""
 
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What an audit may be told.
+    """Options of an audit.
 
     Attributes
     ----------
-    split : rows to report on; None for test, else val, else train.
-    labels : labels that a model fitted here may use, as in `Experiment.fit`.
-    k : how many results a search shows; None for 1000, or a quarter of the rows.
-    permutations : for p-values.
-    seeds : how many seeds to fit the chosen model with, for the spread over seeds.
-    confidence : of every interval.
-    seed : of everything random.
-    source : how the command line names the task.
-    wordings : prompt embeddings (m, c, p) and names (m,) of wordings; None for those that the task holds.
-    tune : whether a model fitted here is tuned on the validation split, where that has labels: by its worst group,
-        or by the skew of its rankings where no row of the task has a target label.
+    split : str or None
+        Split to report on; None for test, else val, else train.
+    labels : {"none", "target", "all"}
+        Labels that a model fitted here may use, as in `Experiment.fit`.
+    k : int or None
+        Number of top results of a search; None for 1000, or a quarter of the rows if there are fewer than 4000.
+    permutations : int
+        Number of permutations for p-values.
+    seeds : int
+        Number of seeds that the chosen model is fitted with, to measure the spread over seeds.
+    tune : bool
+        Whether a model fitted here is tuned on the validation split, if that has labels: by its worst group, or by the
+        skew of its rankings if no row of the task has a target label.
+    confidence : float
+        Level of every interval.
+    seed : int
+        Seed of everything random.
+    source : str
+        The task as named on the command line.
+    wordings : tuple of (array of shape (m, c, p), tuple of m str) or None
+        Prompt embeddings and names of m wordings; None for those of the task.
     """
 
     split: str | None = None
@@ -114,121 +124,133 @@ def audit_task(
     experiment : Experiment
         The task, its classes and sensitive attributes.
     options : AuditOptions, optional
+        The defaults of `AuditOptions` if None.
     model : FairerCLIP, optional
-        What to show as "after": a model to fit on the training split, or, if ``fitted``, one to take as it
-        is. None shows the task before mitigation only.
-    progress : called with (steps done, steps in all).
+        Model to audit as "after". It is fitted on the training split, unless ``fitted``. None audits the task before
+        mitigation only.
+    fitted : bool, default=False
+        Whether the model is fitted already.
+    progress : callable
+        Called with (steps done, number of steps).
 
     Returns
     -------
     results : AuditResults
         `fairerclip.auditing.results.write_results` writes them.
     model : FairerCLIP or None
-        What is shown as "after", fitted.
+        The fitted model audited as "after".
     """
     options = options or AuditOptions()
     started = time.perf_counter()
-    split_name = options.split or experiment.evaluation_split() or experiment.ranked_split()
-    if split_name is None:
-        raise LabelError(
-            f"{experiment.task.name}: no split has sensitive labels, so there are no groups to look at"
-        )
-    split = experiment.task.split(split_name)
-    if not experiment.has_groups(split):
-        raise LabelError(f"{experiment.task.name}: the {split_name} split has no sensitive labels")
-    if model is not None and not fitted and "train" not in experiment.task.splits:
-        raise LabelError(
-            f"{experiment.task.name} has no training split, which a mitigation is fitted on: audit it without one "
-            "(leave out --mitigate), or give a fitted model (--after)"
-        )
-    _check(options, len(split))
+    split_name = _audited_split(experiment, options, needs_training=model is not None and not fitted)
+    _check_options(options, len(experiment.task.split(split_name)))
     _check_size(experiment, stages=1 if model is None else 2)
     step = _counter(progress)
-    labelled = experiment.is_labelled(split_name)
-    mitigation = _mitigation(experiment, model, fitted, options, split_name if labelled else None)
-    after = None if mitigation is None else mitigation.model
+    mitigation = _mitigation(experiment, model, fitted, options, split_name)
     step()
-    chosen_on = (
-        None if mitigation is None or mitigation.chosen_by in (None, "given") else mitigation.chosen_on
+    sections, notes = _sections(experiment, split_name, mitigation, options, step)
+    results = AuditResults(
+        format=FORMAT,
+        version=VERSION,
+        made=MadeWith.model_validate({**made(), "seconds": round(time.perf_counter() - started, 3)}),
+        task=_task_section(experiment, options.source),
+        settings=_settings(split_name, mitigation, options),
+        model=None if mitigation is None else model_section(experiment, options.source, mitigation),
+        verdict=(),
+        findings=(),
+        **sections,
+        limits=LIMITS,
     )
-    settings = SettingsSection(
+    findings = (*(topical.finding for topical in find(results)), *notes)
+    texts = {"verdict": recommend(results).sentences, "findings": findings}
+    step()
+    return results.model_copy(update=texts), None if mitigation is None else mitigation.model
+
+
+def _audited_split(experiment: Experiment, options: AuditOptions, *, needs_training: bool) -> str:
+    """Return the name of the split to report on, or raise if the task lacks labels or rows for the audit."""
+    name = experiment.task.name
+    split_name = options.split or experiment.evaluation_split() or experiment.ranked_split()
+    if split_name is None:
+        raise LabelError(f"{name}: no split has sensitive labels, so there are no groups to compare")
+    if not experiment.has_groups(experiment.task.split(split_name)):
+        raise LabelError(f"{name}: the {split_name} split has no sensitive labels")
+    if needs_training and "train" not in experiment.task.splits:
+        raise LabelError(
+            f"{name} has no training split to fit a mitigation on: audit it without one (leave out --mitigate), or "
+            "give a fitted model (--after)"
+        )
+    return split_name
+
+
+def _settings(split_name: str, mitigation: Mitigation | None, options: AuditOptions) -> SettingsSection:
+    is_chosen = mitigation is not None and mitigation.chosen_by not in (None, "given")
+    return SettingsSection(
         split=split_name,
-        chosen_on=chosen_on,
+        chosen_on=mitigation.chosen_on if mitigation is not None and is_chosen else None,
         confidence=options.confidence,
         seed=options.seed,
         permutations=options.permutations,
         small=SMALL_GROUP,
     )
-    groups = None
+
+
+def _sections(
+    experiment: Experiment,
+    split_name: str,
+    mitigation: Mitigation | None,
+    options: AuditOptions,
+    step: Step,
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the measured sections by name, and notes on probes that could not be trained."""
+    split, model = experiment.task.split(split_name), None if mitigation is None else mitigation.model
+    labelled = experiment.is_labelled(split_name)
+    sections: dict[str, Any] = {}
     if labelled:
         labels = None if mitigation is None else mitigation.labels
-        groups = groups_section(
-            experiment, split, after, labels=labels, seeds=options.seeds, confidence=options.confidence
+        sections["groups"] = groups_section(
+            experiment, split, model, labels=labels, seeds=options.seeds, confidence=options.confidence
         )
     step()
-    scores = scores_section(experiment, split, after) if labelled else None
-    picture = picture_section(experiment, split, after, options.seed) if labelled else None
-    plane = None
+    if labelled:
+        sections["scores"] = scores_section(experiment, split, model)
+        sections["picture"] = picture_section(experiment, split, model, options.seed)
     if mitigation is not None:
-        plane = plane_section(experiment, options.source, mitigation, options.confidence)
+        sections["plane"] = plane_section(experiment, options.source, mitigation, options.confidence)
     step()
-    retrieval = retrieval_section(
-        experiment, split_name, after, options.k, seed=options.seed, confidence=options.confidence
+    sections["retrieval"] = retrieval_section(
+        experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
     )
     step()
-    readable = _readable(experiment, split, after, options, step)
-    wording = _wording(experiment, split_name, options) if labelled else None
-    sections = AuditResults(
-        format=FORMAT,
-        version=VERSION,
-        made=MadeWith.model_validate({**made(), "seconds": round(time.perf_counter() - started, 3)}),
-        task=_task_section(experiment, options.source),
-        settings=settings,
-        model=None if mitigation is None else model_section(experiment, options.source, mitigation),
-        verdict=(),
-        findings=(),
-        groups=groups,
-        scores=scores,
-        picture=picture,
-        plane=plane,
-        retrieval=retrieval,
-        probes=readable.probes,
-        dependence=readable.dependence,
-        wording=wording,
-        representation=readable.representation,
-        limits=LIMITS,
-    )
-    notes = [Finding(level="note", text=note) for note in readable.notes]
-    told = {
-        "verdict": recommend(sections).sentences,
-        "findings": (*(found.finding for found in find(sections)), *notes),
-    }
-    step()
-    return sections.model_copy(update=told), after
+    dependence, notes = _dependence_sections(experiment, split, model, options, step)
+    sections |= dependence
+    if labelled:
+        sections["wording"] = _wording(experiment, split_name, options)
+    return sections, [Finding(level="note", text=note) for note in notes]
 
 
-def _check(options: AuditOptions, n: int) -> None:
-    """Say before the work what would fail after it."""
+def _check_options(options: AuditOptions, n: int) -> None:
+    """Raise for values that would fail only after the work is done."""
     for name in ("seed", "seeds", "permutations"):
         check_range(name, getattr(options, name))
     if options.k is not None and not 1 <= options.k <= n:
-        raise ParameterError(f"k must lie between 1 and the number of rows, {n}; got {options.k}")
+        raise ParameterError(f"k must be between 1 and the number of rows, {n}; got {options.k}")
     check_confidence(options.confidence)
 
 
 def _check_size(experiment: Experiment, stages: int) -> None:
-    """Refuse more classes and groups than results have room for: |S| tables c × c, and each pair of groups."""
+    """Raise if results would be too large: they hold |S| tables c × c, and values of each pair of groups."""
     c = len(experiment.classes)
     S = len({value for split in experiment.task.splits.values() for value in _values(experiment, split)})
     values = stages * (S * c * c + DIFFERENCE_VALUES * c * S * (S - 1) // 2)
     if values > MAX_VALUES:
         raise LabelError(
             f"{experiment.task.name}: an audit of {c} classes and {S} sensitive values would hold {values:,} counts "
-            f"and differences between groups, more than {MAX_VALUES:,}: choose classes (--classes), or join values"
+            f"and differences between groups, more than {MAX_VALUES:,}: choose classes (--classes), or merge values"
         )
 
 
-def _counter(progress: Callable[[int, int], None]) -> Callable[[], None]:
+def _counter(progress: Callable[[int, int], None]) -> Step:
     done = 0
 
     def step() -> None:
@@ -240,38 +262,27 @@ def _counter(progress: Callable[[int, int], None]) -> Callable[[], None]:
 
 
 def _mitigation(
-    experiment: Experiment, model: FairerCLIP | None, fitted: bool, options: AuditOptions, split: str | None
+    experiment: Experiment, model: FairerCLIP | None, fitted: bool, options: AuditOptions, split_name: str
 ) -> Mitigation | None:
     if model is None:
         return None
     if not fitted:
+        split = split_name if experiment.is_labelled(split_name) else None
         return mitigate(experiment, model, options.labels, split, by_hand=not options.tune)
-    strangers = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
-    if strangers:
+    unknown = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
+    if unknown:
         raise LabelError(
             f"the model was fitted on {', '.join(map(str, model.classes_.tolist()))} and does not know "
-            f"{', '.join(strangers)}: give a model of this task's classes"
+            f"{', '.join(unknown)}: give a model of this task's classes"
         )
     return Mitigation(model, None, "given")
 
 
-class _Readable(NamedTuple):
-    """What can be read of S from embeddings and predictions, and sentences on what could not be tried."""
-
-    probes: tuple[ProbeRow, ...] | None
-    dependence: tuple[DependenceRow, ...] | None
-    representation: tuple[RepresentationRow, ...] | None
-    notes: list[str]
-
-
-def _readable(
-    experiment: Experiment,
-    split: Split,
-    model: FairerCLIP | None,
-    options: AuditOptions,
-    step: Callable[[], None],
-) -> _Readable:
-    embeddings: dict[Stage, Any] = {"before": unit_rows(split.X)}  # what cosines and a model see of them
+def _dependence_sections(
+    experiment: Experiment, split: Split, model: FairerCLIP | None, options: AuditOptions, step: Step
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the sections on what embeddings and predictions reveal of S, and notes on attributes left out."""
+    embeddings: dict[Stage, Any] = {"before": unit_rows(split.X)}  # as cosines and models use them
     predictions: dict[Stage, Any] = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
     if model is not None:
         embeddings["after"] = model.transform(split.X)
@@ -284,7 +295,7 @@ def _readable(
     step()
     representation = audit_representation(experiment, split, embeddings, **draws)
     step()
-    return _Readable(probes, dependence, representation, notes)
+    return {"probes": probes, "dependence": dependence, "representation": representation}, notes
 
 
 def _wording(experiment: Experiment, name: str, options: AuditOptions) -> WordingSection | None:
@@ -316,7 +327,7 @@ def _task_section(experiment: Experiment, source: str) -> TaskSection:
         sensitive_prompts={
             attribute_name(name): tuple(task.sensitive[name].prompts) for name in experiment.sensitive
         },
-        counts={name: found for name, found in counts.items() if found},
+        counts={name: sizes for name, sizes in counts.items() if sizes},
     )
 
 
@@ -335,7 +346,7 @@ def _counts(experiment: Experiment, split: Split) -> tuple[GroupSize, ...]:
 
 
 def digest(task: Task) -> str:
-    """SHA-256 over all embeddings and labels of a task: the same data have the same digest, whatever the file."""
+    """Return a SHA-256 over all embeddings and labels of a task, which does not depend on the format of its file."""
     total = hashlib.sha256()
 
     def add(name: str, array: Any) -> None:

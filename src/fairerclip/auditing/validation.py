@@ -1,7 +1,7 @@
-"""Types of values in a JSON document that is not trusted, and the one-line error for a document that breaks them.
+"""Types that validate an untrusted JSON document, and the one-line error for a document that violates them.
 
-The types are pydantic annotations. Each carries the words that an error uses for it, so that a refusal reads
-"plane.front[0]: expected a count, got int -1" and never repeats the input.
+The types are pydantic annotations. Each has the name that an error uses for it, so that an error reads
+"plane.front[0]: expected a count, got int -1" and does not repeat a long input.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 from fairerclip.errors import ResultsFileError
 
 LARGEST = 10**15
-"""Beyond this no figure of a report makes sense, and arithmetic on it may overflow."""
+"""Limit of the absolute value of a number: no figure of a report is larger, and arithmetic on it may overflow."""
 LONGEST = 20_000
-"""Characters of one text."""
+"""Limit of the number of characters of one text."""
 ROUNDING = 1e-9
-"""How far a share may lie outside of [0, 1], and a lower limit above an upper one."""
+"""By how much a share may lie outside [0, 1], or a lower limit above an upper one."""
 KEYS = "keys that are text"
 BLOCK_KEYS = 1000
+"""Keys of an object that are validated at once."""
 
 T = TypeVar("T")
 Problems = Iterator[tuple[str, str]]
-"""Places inside an object, and what was expected there and what came."""
+"""Pairs of a place inside an object, and a message on what was expected there and what was found."""
 
 
 @dataclass(frozen=True)
 class Called:
-    """What an error calls a value of the annotated type, whatever is wrong with the value."""
+    """The name that an error uses for the annotated type, whatever is wrong with the value."""
 
     name: str
 
@@ -61,7 +62,7 @@ class Called:
 
 @dataclass(frozen=True)
 class Between:
-    """A finite number within limits; an integer stays an integer, so that it is written as it was read."""
+    """A finite number within limits; an integer stays an integer, so that it is written back unchanged."""
 
     low: float
     high: float
@@ -76,7 +77,7 @@ class Between:
 
 
 def disagreement(place: str, problem: str) -> PydanticCustomError:
-    """An error for values that are valid alone but not together, at a place inside the validated object."""
+    """Return an error for values that are each valid but do not fit together, at a place inside the object."""
     return PydanticCustomError("disagreement", "{problem}", {"place": place, "problem": problem})
 
 
@@ -94,7 +95,7 @@ def _not_below_low(high: float | None, info: ValidationInfo) -> float | None:
 
 
 def _in_blocks(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Validate an object by blocks of keys: pydantic keeps every error of an object, which may be 300,000."""
+    """Validate an object by blocks of keys: pydantic collects every error of an object, which may be 300,000."""
     if not isinstance(value, dict) or len(value) <= BLOCK_KEYS:
         return handler(value)
     items = iter(value.items())
@@ -117,7 +118,7 @@ Scalar = Annotated[
 ]
 Pair = Annotated[tuple[Number, Number], Field(strict=False), AfterValidator(_rising), Called("[low, high]")]
 NotBelowLow = AfterValidator(_not_below_low)
-"""Of the upper limit of an interval whose lower limit is the field ``low``, declared before it."""
+"""Validator of the upper limit of an interval; the field ``low`` must be declared before it."""
 High = Annotated[Number | None, NotBelowLow]
 Many = Annotated[tuple[T, ...], Field(strict=False, fail_fast=True)]
 """A list in the document, a tuple in the object."""
@@ -126,11 +127,11 @@ Some = Annotated[tuple[T, ...], Field(strict=False, fail_fast=True, min_length=1
 Keyed = Annotated[
     Mapping[Annotated[str, Field(max_length=LONGEST), Called(KEYS)], T], WrapValidator(_in_blocks)
 ]
-"""An object of any keys, its values alike."""
+"""An object with any keys and values of one type."""
 
 
 class Part(BaseModel):
-    """An object of a document: immutable, with exactly its fields; a field that may be null may also be absent."""
+    """An object of a document: immutable, without unknown fields; a field that may be null may also be absent."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
@@ -142,7 +143,7 @@ class ConsistentPart(Part):
 
     @abstractmethod
     def problems(self) -> Problems:
-        """Yield where fields disagree, and how."""
+        """Yield the place and a message for each disagreement between fields."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -152,14 +153,14 @@ class ConsistentPart(Part):
 
 
 def same_length(place: str, values: tuple[Any, ...], expected: int, called: str) -> Problems:
-    """Yield a problem if a list has another length than the list that it belongs to."""
+    """Yield a problem if a list does not have the expected length."""
     if len(values) != expected:
         yield place, f"expected {expected} {called}, got {len(values)}"
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn the refusal of results that are being made into a `ResultsFileError`; also a decorator."""
+    """Raise a `ResultsFileError` if an object made inside the block is not valid; also a decorator."""
     try:
         yield
     except ValidationError as error:
@@ -167,7 +168,7 @@ def refusing() -> Iterator[None]:
 
 
 def refusal(error: ValidationError) -> str:
-    """Return where a document breaks its types first, what was expected there and what came, in one line."""
+    """Return the first validation error as one line: the place, what was expected, and what was found."""
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
     path = ""
@@ -197,7 +198,7 @@ def _problem(first: ErrorDetails, context: Mapping[str, Any]) -> str:
             expected = "an object"
         case "tuple_type":
             expected = "a list"
-        case _:  # a word that is none of a few
+        case _:  # a text that is none of the allowed ones
             expected = context.get("expected", "text")
     return f"expected {expected}, got {_came(first['input'])}"
 

@@ -1,6 +1,6 @@
-"""Other methods behind the `fit` and `predict` of `FairerCLIP`, to compare with; see docs/baselines.md.
+"""Other methods with the `fit` and `predict` of `FairerCLIP`, for comparison; see docs/baselines.md.
 
-Each says in ``needs`` what it must be given and whose it is. Names are imported when first used.
+Each class has in ``needs`` what it must be given and the paper it is from. Names are imported when first used.
 """
 
 from fairerclip._util.lazy import lazy
@@ -16,7 +16,7 @@ BASELINES = {
     "WiSE": "wise",
     "ZeroShot": "zero_shot",
 }
-"""Class → module of this package: all that a saved model may name."""
+"""Class → module of this package; a saved model can only name one of these classes."""
 
 _HOMES = {**BASELINES, "Baseline": "baseline", "load_baseline": "file", "save_baseline": "file"}
 

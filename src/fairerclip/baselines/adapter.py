@@ -1,4 +1,4 @@
-"""Adapters: a small network on image embeddings, trained so that frozen class prompts fit."""
+"""Adapters: a small network on image embeddings, trained for classification by frozen class prompts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fairerclip.data.embedding_rows import unit_rows
 
 VARIANTS = ("batchnorm", "clip-adapter")
 MAX_HIDDEN = 65_536
-"""Wider layers would take gigabytes for any embedding."""
+"""Largest width of the hidden layer; wider ones would take gigabytes for any embedding."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Adapted(Recipe, Baseline):
-    """What adapters share: their parameters, and once they are fitted embeddings through the network.
+    """Base class of the adapters: their common parameters, and prediction with the fitted network.
 
-    Batch normalisation with its running statistics is an affine map, folded into the hidden layer, so that a fitted
-    adapter is four arrays and needs no torch.
+    Batch normalisation with its running statistics is an affine map. It is folded into the hidden layer, so a fitted
+    network is four arrays and needs no torch.
     """
 
     hidden: int | None = 128
@@ -48,11 +48,11 @@ class Adapted(Recipe, Baseline):
     added: ClassVar[Mapping[str, Any]] = {"max_steps": None}
 
     def scores(self, X: Any) -> F64:
-        """Cosines of adapted rows with the class prompts (n, c), times the temperature. O(n·p·(h + c))."""
+        """Return cosines (n, c) of adapted rows with the class prompts, times the temperature. O(n·p·(h + c)) time."""
         return np.asarray(self.temperature * unit_rows(self.transform(X)) @ self.text_.T)
 
     def transform(self, X: Any) -> F64:
-        """Adapted embeddings (n, p), not normalised. O(n·p·h)."""
+        """Return the adapted embeddings (n, p), not normalised. O(n·p·h) time."""
         return self._adapt(self._rows(X))
 
     def _adapt(self, X: F64) -> F64:
@@ -60,43 +60,49 @@ class Adapted(Recipe, Baseline):
         return np.asarray(hidden @ self.output_weight_.T + self.output_bias_)
 
     def _seed(self) -> int:
-        """The seed of a training, after the shared parameters are checked."""
+        """Check the common parameters, and return the seed of the training."""
         check_positive("temperature", self.temperature)
         if self.hidden is not None:
             check_count("hidden", self.hidden, MAX_HIDDEN)
         return check_recipe(self)
 
     def _width(self, data: Training) -> int:
-        """Width of the hidden layer."""
+        """Return the width of the hidden layer."""
         return max(1, data.X.shape[1] // 4) if self.hidden is None else int(self.hidden)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Adapter(Adapted):
-    """An adapter trained by plain cross-entropy over all rows: ``f(x) = W₂·ReLU(BN(W₁x)) + b₂``.
+    """Adapter ``f(x) = W₂·ReLU(BN(W₁x)) + b₂``, trained by plain cross-entropy over all rows.
 
-    Logits are 100 times the cosine of f(x) and the class prompts, which stay as they are.
+    Logits are 100 times the cosine of f(x) and the class prompts, which are not trained.
 
     Parameters
     ----------
     hidden : int or None
-        Width of the hidden layer; None for a quarter of the embedding's, as in CLIP-Adapter.
-    variant : "batchnorm" or "clip-adapter"
-        The adapter of Zhang & Ré (2022) above, or that of Gao et al. (2021):
+        Width of the hidden layer; None for a quarter of the width of the embedding, as in CLIP-Adapter.
+    variant : {"batchnorm", "clip-adapter"}
+        The adapter of Zhang & Ré (2022) above, or the one of Gao et al. (2021),
         ``f(x) = ratio·ReLU(W₂·ReLU(W₁x)) + (1 − ratio)·x``, trained by the same recipe.
     ratio : float
         Share of the network in "clip-adapter"; "batchnorm" has no residual and does not use it.
     temperature : float
-        What cosines are multiplied with.
+        Factor of the cosines.
     epochs, lr, momentum, weight_decay, batch_size, max_steps, device, progress
         As in `fairerclip.baselines.gradient.recipes.Recipe`. The tables have 100 epochs for Waterbirds, 50 for CelebA.
     random_state : int, RandomState or None
+        Source of the starting weights and of the order of rows.
 
     Attributes
     ----------
-    hidden_weight_ (h, p), hidden_bias_ (h,), output_weight_ (p, h), output_bias_ (p,), text_ (c, p)
+    hidden_weight_, hidden_bias_ : array of shape (h, p) and (h,)
+        Hidden layer.
+    output_weight_, output_bias_ : array of shape (p, h) and (p,)
+        Output layer.
+    text_ : array of shape (c, p)
+        One unit vector per class.
     diagnostics_ : dict
-        Which epoch was kept and why, and the history of all.
+        The epoch that was kept and why, and the history of all epochs.
 
     Notes
     -----

@@ -1,9 +1,9 @@
-"""What every baseline shares: labels and prompts resolved as `FairerCLIP` does, and one way to predict."""
+"""Base class of the baselines: labels and prompts are resolved as in `FairerCLIP`, and prediction is common."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -24,18 +24,18 @@ from fairerclip.inputs.weights import check_weights
 
 
 class Needs(NamedTuple):
-    """What a method must be given, and where it comes from."""
+    """Inputs that a method must be given, and its paper."""
 
     labels: str
-    """Least labels of the training rows: "none", "target" (y) or "all" (y and true s)."""
+    """Labels of the training rows that are needed: "none", "target" (y) or "all" (y and true s)."""
     text: bool
     """Whether it needs class prompts."""
     sensitive: bool
-    """Whether it needs sensitive values in training, true ones or prompts to read them from."""
+    """Whether it needs sensitive values in training: true values, or prompts to predict them from."""
     validation: bool
-    """Whether it needs validation rows with y and s (to stop, or to learn from)."""
+    """Whether it needs validation rows with y and s, to stop or to learn from."""
     paper: str
-    """Whose method it is."""
+    """Reference of the method."""
 
 
 class Validation(NamedTuple):
@@ -48,23 +48,36 @@ class Validation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Training rows as a method sees them.
+    """Training rows with resolved labels and prompts, as a method receives them.
 
     Attributes
     ----------
-    X : (n, p) rows whose label is known; all rows where a method takes no labels.
-    y : (n,) class codes, or None without labels.
-    s : (n,) group codes, true or read zero-shot; several attributes are crossed. None without any.
-    s_is_true : whether ``s`` was given for every row.
-    weight : (n,) row weights.
+    X : array of shape (n, p)
+        Unit rows whose label is known; all rows if the method takes no labels.
+    y : array of shape (n,) or None
+        Class codes; None without labels.
+    s : array of shape (n,) or None
+        Group codes, true or predicted zero-shot; several attributes are crossed. None without sensitive values.
+    s_is_true : bool
+        Whether ``s`` was given for every row.
+    weight : array of shape (n,)
+        Row weights.
     n_classes, n_groups : int
-    text : (c, p) one unit vector per class, or None.
-    prompts : c arrays (m, p) of prompts, or None.
-    sensitive_prompts : prompts of each sensitive value, over all attributes, or None.
+        Numbers of classes and of groups.
+    text : array of shape (c, p) or None
+        One unit vector per class.
+    prompts : list of c arrays of shape (m, p), or None
+        Prompts of each class.
+    sensitive_prompts : list of arrays of shape (m, p), or None
+        Prompts of each sensitive value, over all attributes.
     validation : Validation or None
-    attribute_sizes : how many of ``sensitive_prompts`` belong to each attribute, in order.
-    spurious : (m, p) unit embeddings of sentences about the sensitive attributes, or None.
-    counterfactual : for some classes (m, p) unit embeddings of sentences that name it with a sensitive value, or None.
+        Validation rows.
+    attribute_sizes : tuple of int
+        Number of entries of ``sensitive_prompts`` that belong to each attribute, in order.
+    spurious : array of shape (m, p) or None
+        Unit embeddings of sentences about the sensitive attributes.
+    counterfactual : tuple of arrays of shape (m, p), or None
+        For some classes, unit embeddings of sentences that name the class with a sensitive value.
     """
 
     X: F64
@@ -84,26 +97,26 @@ class Training:
 
 
 class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
-    """A classifier with the `fit` of `FairerCLIP`; subclasses say how they learn and score.
+    """Classifier with the `fit` of `FairerCLIP`; subclasses implement ``_learn`` and ``scores``.
 
-    A subclass has ``needs``, ``fitted`` (names of the arrays that make the fitted model, for saving), ``_learn``
-    and ``scores``. ``shapes`` says what a saved array must look like: "p" is the width of X, "c" the number of
-    classes, any other letter a size that several arrays share.
+    A subclass also has ``needs`` and ``fitted``, the names of the arrays of the fitted model, for saving. ``shapes``
+    has the expected shapes of saved arrays: "p" is the width of X, "c" the number of classes, and any other letter a
+    size that several arrays share.
     """
 
     needs: ClassVar[Needs]
     fitted: ClassVar[tuple[str, ...]]
     normalize_: bool
-    """Whether rows are brought to unit length: always, but in models of files that are older than that."""
+    """Whether rows are normalised to unit length: always, except in models loaded from files of version 1."""
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     added: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that files of versions 1 and 2 lack, with what these versions did."""
+    """Parameters that files of versions 1 and 2 lack, with the values that these versions used."""
     takes_sentences: ClassVar[bool] = False
-    """Whether ``spurious_text`` does for sensitive values."""
+    """Whether ``spurious_text`` is accepted in place of sensitive values."""
 
     @property
     def requirements(self) -> Needs:
-        """What `fit` must be given with these parameters; ``needs`` is that of the default ones."""
+        """Inputs that `fit` needs with these parameters; ``needs`` is for the default parameters."""
         return self.needs
 
     def fit(
@@ -121,53 +134,46 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         spurious_text: Any = None,
         counterfactual_text: Mapping[Any, Any] | None = None,
     ) -> Baseline:
-        """Learn; parameters as in `FairerCLIP.fit`.
+        """Fit the model.
 
         Parameters
         ----------
         X, y, sensitive_features, text, sensitive_text, sample_weight, classes, missing_label
-            As in `FairerCLIP.fit`; rows are brought to unit length. Rows without a label are left out where the
+            As in `FairerCLIP.fit`; rows are normalised to unit length. Rows without a label are left out if the
             method needs labels.
-        validation : (X, y, s), optional
+        validation : tuple (X, y, s), optional
             Validation rows with class and sensitive labels.
-        spurious_text : (m, p), optional
-            Embeddings of sentences about the sensitive attributes, whose span `OrthProj` and `OrthCali` take away.
-        counterfactual_text : mapping from class to (m, p), optional
+        spurious_text : array of shape (m, p), optional
+            Embeddings of sentences about the sensitive attributes, whose span `OrthProj` and `OrthCali` project out.
+            Other methods ignore it.
+        counterfactual_text : mapping from class to array of shape (m, p), optional
             Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`. Other methods
-            have no use for either.
+            ignore it.
+
+        Returns
+        -------
+        Baseline
+            The fitted model itself.
         """
         X = validate_data(self, X, dtype=np.float64, reset=True)
         check_rows(X, "X", zero_is_error=True)
         X = unit_rows(X)
         self.normalize_ = True
         weight = check_weights(sample_weight, len(X))
-        read = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
-        self._require(y, text, sensitive_features, read, validation)
+        sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
+        self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         target = resolve_target(
             X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns
         )
         self.classes_ = target.classes
         sensitive = self._sensitive(X, sensitive_features, sensitive_text, target, missing_label)
-        groups = None if sensitive is None else sensitive.groups
-        known = np.ones(len(X), dtype=bool)
-        if learns and target.guess is not None:
-            known = ~target.guess.rows
-        prompts = {} if sensitive is None else sensitive.prompts
+        data = _training(X, weight, target, sensitive, only_labelled=learns)
         self._learn(
-            Training(
-                X=X[known],
-                y=None if y is None else target.codes[known],
-                s=None if groups is None else groups[known],
-                s_is_true=sensitive is not None and not sensitive.trust,
-                weight=weight[known],
-                n_classes=len(target.classes),
-                n_groups=0 if groups is None else int(groups.max()) + 1,
-                text=None if text is None else prototypes(target.prompts),
-                prompts=None if text is None else target.prompts,
-                sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
+            replace(
+                data,
+                y=None if y is None else data.y,
                 validation=self._validation(validation, missing_label),
-                attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
                 spurious=_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
             )
@@ -196,7 +202,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     def _sensitive(
         self, X: F64, sensitive_features: Any, sensitive_text: Any, target: ResolvedTarget, missing_label: Any
     ) -> ResolvedSensitive | None:
-        """Sensitive attributes, complete; None where neither values nor prompts are given."""
+        """Return the sensitive attributes of all rows, or None if neither values nor prompts are given."""
         if sensitive_features is None and sensitive_text is None:
             return None
         return resolve_sensitive(
@@ -210,7 +216,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         )
 
     def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
-        """Sentences of each class that has any."""
+        """Check and return the sentences of each class that has any."""
         if given is None:
             return None
         if not isinstance(given, Mapping) or not given:
@@ -222,10 +228,10 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             raise PromptError(
                 f"counterfactual_text names {unknown[:5]}; the classes are {self.classes_.tolist()[:10]}"
             )
-        found = [
+        sentences = [
             _sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]") for k, rows in given.items()
         ]
-        return tuple(rows for rows in found if rows is not None)
+        return tuple(rows for rows in sentences if rows is not None)
 
     def _validation(self, given: Any, missing_label: Any) -> Validation | None:
         if given is None:
@@ -242,7 +248,10 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         target = encode(as_labels(y), missing_label=missing_label, classes=self.classes_)
         groups = encode_groups(s, missing_label, kind="categorical")
         if not len(X) == len(target.codes) == len(groups.codes):
-            raise ShapeError("validation X, y and s must have as many rows each")
+            raise ShapeError(
+                "validation X, y and s must have the same number of rows; got "
+                f"{len(X)}, {len(target.codes)} and {len(groups.codes)}"
+            )
         known = ~target.missing & ~groups.missing
         if not known.any():
             raise LabelError("no validation row has both a target and a sensitive label")
@@ -252,32 +261,32 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def scores(self, X: Any) -> F64:
-        """Score of each class (n, c); the largest wins."""
+        """Return the class scores (n, c); the largest one decides."""
         raise NotImplementedError
 
     def transform(self, X: Any) -> F64:
-        """Image embeddings as the method sees them (n, …): at unit length, unless it changes them."""
+        """Return the image embeddings that the method classifies (n, …): unit rows, unless it changes them."""
         return self._rows(X)
 
     def decision_function(self, X: Any) -> F64:
-        """Signed margin (n,) for two classes, scores (n, c) for more."""
+        """Return the signed margin (n,) for two classes, or the scores (n, c) for more."""
         scores = self.scores(X)
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
+        """Return the predicted class labels (n,)."""
         best = self.scores(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the fitted model as a folder of numbers and JSON; see `fairerclip.baselines.file`."""
+        """Write the fitted model as a folder of arrays and JSON; see `fairerclip.baselines.file`."""
         from fairerclip.baselines.file import save_baseline
 
         return save_baseline(self, path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a fitted model of this class from a folder that `save` wrote; runs no code from it."""
+        """Read a fitted model of this class from a folder written by `save`, without running code from it."""
         from fairerclip.baselines.file import load_baseline
 
         return load_baseline(path, cls)
@@ -289,8 +298,33 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(unit_rows(X) if self.normalize_ else X)
 
 
+def _training(
+    X: F64, weight: F64, target: ResolvedTarget, sensitive: ResolvedSensitive | None, *, only_labelled: bool
+) -> Training:
+    """Collect the rows with their labels, weights, sensitive values and prompts."""
+    rows = np.ones(len(X), dtype=bool)
+    if only_labelled and target.guess is not None:
+        rows = ~target.guess.rows
+    groups = None if sensitive is None else sensitive.groups
+    prompts = {} if sensitive is None else sensitive.prompts
+    return Training(
+        X=X[rows],
+        y=target.codes[rows],
+        s=None if groups is None else groups[rows],
+        s_is_true=sensitive is not None and not sensitive.trust,
+        weight=weight[rows],
+        n_classes=len(target.classes),
+        n_groups=0 if groups is None else int(groups.max()) + 1,
+        text=prototypes(target.prompts) if target.has_text else None,
+        prompts=target.prompts if target.has_text else None,
+        sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
+        validation=None,
+        attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
+    )
+
+
 def _sentences(given: Any, width: int, name: str) -> F64 | None:
-    """Embeddings of sentences (m, p) at unit length."""
+    """Check embeddings of sentences (m, p) and return them at unit length."""
     if given is None:
         return None
     rows = np.asarray(given, dtype=np.float64)

@@ -39,52 +39,62 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "resample": "upsample",
     },
 }
-"""The published runs of each dataset. The defaults are those for Waterbirds, but for gradients that are averaged."""
+"""Published parameters by dataset. The defaults are those for Waterbirds, except that gradients are averaged."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ContrastiveAdapter(Contrasts, Adapted):
-    """An adapter that pulls rows a simple classifier gets wrong towards rows of their class that it gets right.
+    """Adapter that pulls rows with a wrong prediction of a simple classifier towards right ones of the same class.
 
-    Odd epochs are contrastive: anchors are rows of a class taken for another one; positives are rows of that class
-    taken for it; negatives are the anchor's nearest neighbours of other classes. Even epochs are cross-entropy
-    against the frozen prompts, on rows drawn evenly over cells of class and predicted class.
+    Odd epochs are contrastive: anchors are rows of a class that the classifier predicts as another class, positives
+    are rows of that class that it predicts correctly, and negatives are the nearest neighbours of the anchor from
+    other classes. Even epochs are cross-entropy with the frozen prompts, on rows drawn evenly over cells of class and
+    predicted class.
 
     Parameters
     ----------
     hidden, temperature
         As in `Adapter` (variant "batchnorm").
-    groups : "zero-shot" or "kmeans"
+    groups : {"zero-shot", "kmeans"}
         The simple classifier. The published default is UMAP and k-means; "kmeans" clusters principal components
-        instead, "zero-shot" reads the prompts.
-    positives, neighbours, negatives : int
-        Most positives of an anchor; how many nearest neighbours, by cosine of the rows as given, negatives are
-        drawn from; how many of them are drawn, those of the anchor's own class not counting in the loss.
+        instead, and "zero-shot" uses the class prompts.
+    positives : int
+        Largest number of positives of an anchor.
+    neighbours : int
+        Number of nearest neighbours, by cosine of the original rows, from which negatives are drawn.
+    negatives : int
+        Number of neighbours drawn; those of the anchor's own class do not count in the loss.
     contrastive_temperature : float
         τ of the contrastive loss.
     anchors_per_step : int
-        Anchors whose gradients make one step.
-    anchor_reduction : "mean" or "sum"
-        Whether these gradients are averaged, or added up as the released code does: with 128 anchors a contrastive
-        step is then 128 times as long at the same ``lr``, which even epochs share.
+        Number of anchors per step.
+    anchor_reduction : {"mean", "sum"}
+        Whether the gradients of these anchors are averaged, or added up as in the released code. With "sum" and 128
+        anchors a contrastive step is 128 times as long at the same ``lr``, which even epochs use as well.
     anchor_share : float
-        Share of the anchors drawn in an epoch; 1 takes each once (Waterbirds), the CelebA tables have 0.1.
-    resample : "cells" or "upsample"
+        Share of the anchors drawn in an epoch. 1 takes each once (Waterbirds); the CelebA tables have 0.1.
+    resample : {"cells", "upsample"}
         Rows of even epochs: ``cell_rows`` of each cell (Waterbirds), or classes upsampled to the largest and then,
         inside each class, cells upsampled to the largest (CelebA).
     cell_rows : int
+        Number of rows drawn from each cell for "cells".
     epochs, lr, momentum, weight_decay, batch_size, max_steps, device, progress, random_state
         As in `Adapter`.
 
     Attributes
     ----------
-    hidden_weight_ (h, p), hidden_bias_ (h,), output_weight_ (p, h), output_bias_ (p,), text_ (c, p)
+    hidden_weight_, hidden_bias_ : array of shape (h, p) and (h,)
+        Hidden layer.
+    output_weight_, output_bias_ : array of shape (p, h) and (p,)
+        Output layer.
+    text_ : array of shape (c, p)
+        One unit vector per class.
     diagnostics_ : dict
-        As of `Adapter`, with the agreement of the pseudo-groups with y, and anchors and positives of each class.
+        As in `Adapter`, with the agreement of the pseudo-groups with y, and numbers of anchors and positives by class.
 
     Notes
     -----
-    A contrastive epoch takes O(a·m·h²) time for a anchors of m rows each, and O(a·n·p) for their neighbours where
+    A contrastive epoch takes O(a·m·h²) time for a anchors of m rows each, and O(a·n·p) for their neighbours if
     there are more rows than ``neighbours``. Memory is O(n·p + 128·n): no n×n matrix is formed.
     Training needs torch; predicting does not.
 
@@ -141,10 +151,10 @@ class ContrastiveAdapter(Contrasts, Adapted):
         self.__dict__.update(net.fitted())
 
     def _draw(self, y: Ints, predicted: Ints, rng: np.random.Generator) -> Ints:
-        """Shuffled rows of an even epoch."""
+        """Draw the rows of an even epoch, shuffled."""
         if self.resample == "cells":
             cells = y * (int(predicted.max()) + 1) + predicted
             return rng.permutation(draw_cells(cells, self.cell_rows, rng))
         rows = equalise(y, "upsample", rng)
-        inside = [rows[y[rows] == code] for code in np.unique(y)]
-        return rng.permutation(np.concatenate([equalise(predicted[r], "upsample", rng, r) for r in inside]))
+        by_class = [rows[y[rows] == code] for code in np.unique(y)]
+        return rng.permutation(np.concatenate([equalise(predicted[r], "upsample", rng, r) for r in by_class]))

@@ -1,4 +1,4 @@
-"""Deep feature reweighting: the last layer fitted anew on rows in which all groups are equally many."""
+"""Deep feature reweighting (DFR): the last layer is refitted on rows with groups of equal size."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ C_GRIDS = {
 }
 """Published grids of C."""
 CLASS_WEIGHTS = (1.0, 2.0, 3.0, 10.0, 100.0, 300.0, 1000.0)
-"""Published weights of one class against the others, which DFR on training rows may be tuned over."""
+"""Published weights of one class against the others, to tune DFR on training rows."""
 REFITS = {"validation": 20, "train": 10}
-"""Published numbers of refits whose weights are averaged."""
+"""Published numbers of refits, whose weights are averaged."""
 
 
 class _Choice(NamedTuple):
@@ -42,7 +42,7 @@ class _Choice(NamedTuple):
 
 
 class _ScaledRows(NamedTuple):
-    """Standardised rows (n, p), class codes, cells of class and group, and weights, (n,) each."""
+    """Standardised rows (n, p), with class codes, cells of class and group, and weights (n,)."""
 
     X: F64
     y: Ints
@@ -55,28 +55,31 @@ class _ScaledRows(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class DFR(LinearHead):
-    """Logistic regression with an L1 penalty on rows in which all groups are equally many, averaged over draws.
+    """Logistic regression with an L1 penalty on rows with groups of equal size, averaged over random draws.
 
     Needs validation rows with class and sensitive labels: it learns from them (``variant="validation"``) or chooses C
-    on them (``variant="train"``), where training rows need sensitive values, too: true ones, or prompts to read them
-    from. Labels y of training rows name the classes.
+    on them (``variant="train"``). The latter also needs sensitive values of the training rows: true values, or
+    prompts to predict them from. The labels y of training rows give the classes.
 
     Parameters
     ----------
     variant : {"validation", "train", "subsample", "upsample"}
-        Rows to learn from. "validation" and "train" are the original method. "subsample" and "upsample" are what the
-        tables of Zhang & Ré call DFR: groups are guessed from class prompts, no sensitive label is used, and the
-        probe is trained by gradient; of the other parameters they use ``recipe`` and ``random_state`` alone.
+        Rows to learn from. "validation" and "train" are the original method. "subsample" and "upsample" are the
+        method that the tables of Zhang & Ré call DFR: groups are predicted from class prompts, no sensitive label is
+        used, and the probe is trained by gradient descent. These two use only ``recipe`` and ``random_state``.
     C : float or sequence of float
-        Inverse strength of the penalty, or values to choose from by worst-group accuracy, ties by average accuracy,
-        then the first. `C_GRIDS` has the published ones; the default is that of Waterbirds.
+        Inverse strength of the penalty, or values to choose from by worst-group accuracy; ties go to the better
+        average accuracy, then to the first value. `C_GRIDS` has the published grids; the default is that of
+        Waterbirds.
     class_weights : sequence of float, default=(1.0,)
-        Each in turn is given to each class, against 1 for the others, and chosen together with C; `CLASS_WEIGHTS`
-        has the published ones. For balanced groups the default is the published choice.
+        Weights to try for each class, with weight 1 for the others; chosen together with C. `CLASS_WEIGHTS` has the
+        published values. For balanced groups the default is the published choice.
     n_refits : int, optional
-        Draws whose weights are averaged; 20 for "validation" and 10 for "train" unless given.
-    max_iter, tol : int, float
-        Of liblinear: it stops when the least subgradient is ``tol`` of what it was at the start.
+        Number of draws, whose weights are averaged; by default 20 for "validation" and 10 for "train".
+    max_iter : int
+        Largest number of iterations of liblinear.
+    tol : float
+        liblinear stops when the smallest subgradient is ``tol`` times that at the start.
     recipe : mapping, optional
         Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_pseudo`.
     random_state : int, RandomState or None
@@ -84,15 +87,17 @@ class DFR(LinearHead):
 
     Attributes
     ----------
-    coef_, intercept_ : (c, p), (c,) averaged weights, for unit rows.
-    diagnostics_ : dict with C, class_weight, rows_per_group and refits.
+    coef_, intercept_ : array of shape (c, p) and (c,)
+        Averaged weights, for unit rows.
+    diagnostics_ : dict
+        C, class_weight, rows_per_group, refits and sensitive.
 
     Notes
     -----
     A group is a cell of class and sensitive value that has rows. Differences from the published code: validation
-    rows are halved within each group, so that a small one is in both halves; the choice of C is iterated as long as
-    the refits (published: 20 steps for "train"); more than two classes are told apart one against the rest, as
-    liblinear does. As published, columns are standardised by the training rows, and liblinear's penalty includes the
+    rows are halved within each group, so that a small group is in both halves; fits for the choice of C have as many
+    iterations as the refits (published: 20 for "train"); more than two classes are fitted one against the rest, as in
+    liblinear. As published, columns are standardised by the training rows, and liblinear's penalty includes the
     intercept.
 
     References
@@ -124,7 +129,7 @@ class DFR(LinearHead):
 
     @property
     def requirements(self) -> Needs:
-        """What `fit` must be given for this variant."""
+        """Inputs that `fit` needs for this variant."""
         check_choice("variant", self.variant, VARIANTS)
         pseudo = self.variant in ("subsample", "upsample")
         prompts = pseudo and (self.recipe or {}).get("groups", "zero-shot") == "zero-shot"
@@ -133,7 +138,7 @@ class DFR(LinearHead):
         )
 
     def _chooses(self) -> bool:
-        """Whether validation rows are needed: to learn from, or to choose on."""
+        """Return whether validation rows are needed, to learn from or to choose C."""
         return self.variant == "validation" or len(self._choices(2)) > 1
 
     def _learn(self, data: Training) -> None:
@@ -177,18 +182,18 @@ class DFR(LinearHead):
         )
 
     def _choices(self, n_classes: int) -> list[_Choice]:
-        """Every C with every class weight, each once, in the order given."""
-        one = np.eye(n_classes, dtype=bool)
+        """Return all combinations of C and class weight, each once, in the given order."""
+        is_class = np.eye(n_classes, dtype=bool)
         weights = [
             tuple(np.where(row, weight, 1.0).tolist())
-            for weight, row in product(strengths(self.class_weights), one)
+            for weight, row in product(strengths(self.class_weights), is_class)
         ]
         return [_Choice(C, weight) for weight in dict.fromkeys(weights) for C in strengths(self.C)]
 
     def _choose(
         self, data: Training, scaling: Scaling, rng: np.random.RandomState
     ) -> tuple[_Choice, _ScaledRows]:
-        """C and class weight by worst group, and the rows that the refits draw from."""
+        """Return C and class weight with the best worst group, and the rows that the refits draw from."""
         choices, held = self._choices(data.n_classes), data.validation
         if held is not None:
             held = held._replace(X=scaling.apply(held.X))
@@ -197,7 +202,7 @@ class DFR(LinearHead):
             if len(choices) == 1 or held is None:
                 return choices[0], rows
             return self._best(choices, rows, held, data.n_classes, rng), rows
-        if held is None:  # `requirements` has it
+        if held is None:  # excluded by `requirements`
             raise LabelError("DFR learns from validation rows: give validation=(X, y, s)")
         rows = _ScaledRows(held.X, held.y, _cells(held.y, held.s), np.ones(len(held.y)))
         self._check_all_classes(rows.y, data.n_classes, "validation")
@@ -206,7 +211,7 @@ class DFR(LinearHead):
         first, second = halves(rows.cell, rng)
         other = Validation(held.X[second], held.y[second], held.s[second])
         if not len(second):
-            raise LabelError("no group has two validation rows, so that C cannot be chosen: give one C")
+            raise LabelError("no group has two validation rows, so C cannot be chosen: give one C")
         return self._best(choices, rows.at(first), other, data.n_classes, rng), rows
 
     def _training_rows(self, data: Training, scaling: Scaling) -> _ScaledRows:
@@ -216,11 +221,11 @@ class DFR(LinearHead):
         s = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
         return _ScaledRows(scaling.apply(data.X[used]), y[used], _cells(y[used], s[used]), data.weight[used])
 
-    def _check_all_classes(self, y: Ints, n_classes: int, what: str) -> None:
+    def _check_all_classes(self, y: Ints, n_classes: int, rows: str) -> None:
         absent = np.bincount(y, minlength=n_classes) == 0
         if absent.any():
             raise LabelError(
-                f"DFR has no {what} rows of classes {self.classes_[absent].tolist()[:10]}, which it could never "
+                f"DFR has no {rows} rows of classes {self.classes_[absent].tolist()[:10]}, which it could never "
                 "predict; label some, or leave them out of classes= and text="
             )
 
@@ -232,7 +237,7 @@ class DFR(LinearHead):
         n_classes: int,
         rng: np.random.RandomState,
     ) -> _Choice:
-        """The choice whose one fit on balanced rows has the best worst group among those held out."""
+        """Return the choice with the best worst group on held-out rows, from one fit each on balanced rows."""
         drawn = rows.at(balanced_rows(rows.cell, rng))
         merits = []
         for choice in choices:
@@ -241,7 +246,7 @@ class DFR(LinearHead):
         return choices[max(range(len(choices)), key=merits.__getitem__)]
 
     def _fit(self, rows: _ScaledRows, choice: _Choice, rng: np.random.RandomState) -> tuple[F64, F64, bool]:
-        """One L1 logistic regression (c, p), (c,) by liblinear, one against the rest beyond two classes."""
+        """Fit an L1 logistic regression (c, p), (c,) by liblinear; more than two classes one against the rest."""
         model = _l1_regression(
             C=choice.C, max_iter=self.max_iter, tol=self.tol, random_state=rng.randint(2**31 - 1)
         )
@@ -258,7 +263,7 @@ class DFR(LinearHead):
 
 
 def balanced_rows(cell: Ints, rng: np.random.RandomState) -> Ints:
-    """Row numbers: of every cell that occurs as many as the smallest has, without replacement.
+    """Draw row numbers without replacement, from every cell that occurs as many as the smallest one has.
 
     Examples
     --------
@@ -273,7 +278,7 @@ def balanced_rows(cell: Ints, rng: np.random.RandomState) -> Ints:
 
 
 def halves(cell: Ints, rng: np.random.RandomState) -> tuple[Ints, Ints]:
-    """Row numbers of two halves of every cell; the first has the odd row."""
+    """Split every cell at random into halves and return their row numbers; the first half gets the odd row."""
     first, second = [], []
     for k in np.unique(cell):
         rows = rng.permutation(np.flatnonzero(cell == k))
@@ -291,6 +296,6 @@ def _l1_regression(**parameters: Any) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(solver="liblinear", **parameters)
-    # scikit-learn 1.8 says l1_ratio where earlier ones say penalty, and warns of the other.
+    # scikit-learn 1.8 has l1_ratio in place of penalty, and warns if penalty is given.
     older = model.get_params().get("penalty") == "l2"
     return model.set_params(penalty="l1") if older else model.set_params(l1_ratio=1.0)

@@ -1,6 +1,6 @@
-"""A fitted baseline as a folder: ``arrays.safetensors`` and ``model.json``.
+"""Files of a fitted baseline: a folder with ``arrays.safetensors`` and ``model.json``.
 
-The class is looked up among our own; see `fairerclip.model.archive` for what else such a folder promises.
+Only classes in `BASELINES` can be loaded; see `fairerclip.model.archive` for the other checks of such a folder.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fairerclip.errors import ModelFileError
 from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
 
 FIRST_WITH_STEPS = 3
-"""Until then training by gradient was capped in seconds, which say nothing of steps."""
+"""First file version with a cap in steps; earlier versions capped training in seconds, which have no equivalent."""
 ARRAYS, MANIFEST = "arrays.safetensors", "model.json"
 PARAMETER = "parameter:"
-"""Begins the name of an array that is a parameter and not a result."""
+"""Prefix of the names of arrays that are parameters and not fitted."""
 ARCHIVE = Archive(
     noun="baseline",
     format="fairerclip-baseline",
@@ -42,20 +42,28 @@ B = TypeVar("B", bound=Baseline)
 
 
 def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a fitted baseline; the folder appears whole or not at all.
+    """Write a fitted baseline to a folder, completely or not at all.
 
     Parameters
     ----------
-    model : one of `BASELINES`, fitted.
-    path : a folder, made with its parents.
-    overwrite : replace a baseline that is there; anything else is left alone.
+    model : Baseline
+        A fitted model of a class in `BASELINES`.
+    path : str or Path
+        The folder; it is created with its parents.
+    overwrite : bool
+        Replace an existing baseline; any other file or folder is left alone.
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Raises
     ------
     ModelFileError
-        The class is not one of ours, or a label or parameter is neither number, string nor boolean.
+        If the class is not in `BASELINES`, or a label or parameter is not a number, string or boolean.
     OutputExistsError
-        The path is taken.
+        If the path exists.
     """
     path, name = Path(path), type(model).__name__
     if name not in BASELINES or _class(name) is not type(model):
@@ -70,12 +78,12 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
 
 
 def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
-    """Read and check a folder that `save_baseline` wrote: a fitted baseline of class ``cls``.
+    """Read and check a fitted baseline of class ``cls`` from a folder written by `save_baseline`.
 
     Raises
     ------
     ModelFileError
-        The folder is damaged, of another version, of another class, or no baseline.
+        If the folder is damaged, of another version or class, or not a baseline.
     """
     return ARCHIVE.load(Path(path), partial(_build, cls))
 
@@ -88,28 +96,28 @@ def _class(name: str) -> Any:
 
 
 def _parameters(model: Baseline) -> tuple[dict[str, Any], Tensors]:
-    """Parameters for JSON, and those that are arrays; JSON has {"array": name} in their place."""
+    """Return the parameters for JSON, and those that are arrays, which JSON names as {"array": name}."""
     plain: dict[str, Any] = {}
     arrays: Tensors = {}
     for name, value in model.get_params(deep=False).items():
-        what = f"parameter {name}"
+        label = f"parameter {name}"
         if callable(value) or (name == "random_state" and not isinstance(value, (int, np.integer))):
             plain[name] = None  # neither a callback nor a generator's state is part of the model
         elif isinstance(value, Mapping):
-            inner = {str(k): None if callable(v) else plain_value(v, what) for k, v in value.items()}
+            inner = {str(k): None if callable(v) else plain_value(v, label) for k, v in value.items()}
             plain[name] = {"mapping": inner}
         elif np.ndim(value) > 1:
             arrays[PARAMETER + name] = np.ascontiguousarray(value, dtype=np.float64)
             plain[name] = {"array": PARAMETER + name}
         elif np.ndim(value) == 1:
-            plain[name] = [plain_value(v, what) for v in value]
+            plain[name] = [plain_value(v, label) for v in value]
         else:
-            plain[name] = plain_value(value, what)
+            plain[name] = plain_value(value, label)
     return plain, arrays
 
 
 def _given(value: Any, arrays: Tensors) -> Any:
-    """A parameter as the constructor takes it; sequences come back as tuples."""
+    """Return a stored parameter as the constructor takes it; sequences become tuples."""
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, dict):
@@ -126,7 +134,7 @@ def _given(value: Any, arrays: Tensors) -> Any:
 
 
 def _build(cls: type[B], path: Path, manifest: Manifest, arrays: Tensors) -> B:
-    manifest = {"normalize": False, **manifest}  # version 1 took rows as they came
+    manifest = {"normalize": False, **manifest}  # version 1 did not normalise rows
     name, parameters = manifest["baseline"], manifest["parameters"]
     ARCHIVE.refuse(path, {"normalize": isinstance(manifest["normalize"], bool)})
     if not isinstance(name, str) or name not in BASELINES:
@@ -155,7 +163,7 @@ def _build(cls: type[B], path: Path, manifest: Manifest, arrays: Tensors) -> B:
 
 
 def _without_seconds(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of an older file, without the cap in seconds that the model or its recipe had."""
+    """Return the parameters of an older file without the cap in seconds of the model or its recipe."""
     kept = {name: value for name, value in parameters.items() if name != "max_seconds"}
     recipe = kept.get("recipe")
     if isinstance(recipe, dict) and isinstance(recipe.get("mapping"), dict):

@@ -1,4 +1,4 @@
-"""The two kinds of head that baselines end in: cosines with class prompts, and a linear classifier."""
+"""The two kinds of classification heads of the baselines: cosines with class prompts, and a linear classifier."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from fairerclip.errors import LabelError, PromptError, ShapeError
 from fairerclip.inputs.prompts import prototypes
 
 VANISHED = 1e-10
-"""Prompts of length one that a map makes shorter than this are gone: what is left is rounding."""
+"""A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
 
 
 class CosineHead(Baseline):
-    """Scores are cosines of image rows with one vector per class, ``text_`` (c, p)."""
+    """Head whose scores are cosines of image rows with one vector per class, ``text_`` (c, p)."""
 
     fitted: ClassVar[tuple[str, ...]] = ("text_",)
     shapes = {"text_": ("c", "p")}  # noqa: RUF012 - a constant, as in every subclass
 
     def scores(self, X: Any) -> F64:
-        """Cosine with each class (n, c). O(n·p·c) time."""
+        """Return the cosine with each class (n, c). O(n·p·c) time."""
         return np.asarray(unit_rows(self._rows(X)) @ self.text_.T)
 
 
 class LinearHead(Baseline):
-    """Scores are ``X @ coef_.T + intercept_`` (c, p), (c,): logits of unit rows."""
+    """Head whose scores are the logits ``X @ coef_.T + intercept_`` of unit rows, with (c, p) and (c,)."""
 
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
     shapes = {"coef_": ("c", "p"), "intercept_": ("c",)}  # noqa: RUF012
 
     def scores(self, X: Any) -> F64:
-        """Logit of each class (n, c). O(n·p·c) time."""
+        """Return the logit of each class (n, c). O(n·p·c) time."""
         return np.asarray(self._rows(X) @ self.coef_.T + self.intercept_)
 
 
-def unit_prompts(T: F64, what: str) -> F64:
-    """Prompts of length one after a map; a prompt that the map took to zero is an error."""
-    gone = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
-    if len(gone):
+def unit_prompts(T: F64, step: str) -> F64:
+    """Normalise prompts (m, p) after a step of the method, and raise if the step made one zero."""
+    vanished = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
+    if len(vanished):
         raise PromptError(
-            f"nothing is left of class prompts {gone.tolist()[:5]} after {what}: they lie in the span of the "
+            f"nothing is left of class prompts {vanished.tolist()[:5]} after {step}: they lie in the span of the "
             "sensitive prompts; give fewer or other sensitive prompts"
         )
     return unit_rows(T)
 
 
 def map_prompts(model: Baseline, T: Any, apply: Callable[[F64], F64]) -> F64:
-    """Prompts (m, p), checked, normalised, mapped and normalised."""
+    """Check prompts (m, p), normalise them, apply the map of a model and normalise again."""
     check_is_fitted(model, model.fitted)
     rows = np.asarray(T, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
@@ -62,14 +62,14 @@ def map_prompts(model: Baseline, T: Any, apply: Callable[[F64], F64]) -> F64:
 
 
 def class_prompts(data: Training, name: str) -> F64:
-    """One unit vector per class (c, p)."""
+    """Return one unit vector per class (c, p), and raise if there are no class prompts."""
     if data.text is None:
         raise PromptError(f"{name} starts from class prompts: give text")
     return data.text
 
 
 def projected_off(data: Training, name: str) -> tuple[F64, str]:
-    """What is taken out of class prompts (m, p), and its name: spurious sentences, else all sensitive prompts."""
+    """Return the embeddings (m, p) to project out and their name: spurious sentences, else all sensitive prompts."""
     if data.spurious is not None:
         return data.spurious, "spurious sentences"
     if data.sensitive_prompts is None:
@@ -80,13 +80,13 @@ def projected_off(data: Training, name: str) -> tuple[F64, str]:
 
 
 def sensitive_values(data: Training) -> list[F64]:
-    """One unit vector per sensitive value for each attribute: a list of (v, p)."""
+    """Return one unit vector per sensitive value, as a list of (v, p) per attribute."""
     values = prototypes(data.sensitive_prompts or [])
     return np.split(values, np.cumsum(data.attribute_sizes)[:-1])
 
 
 def check_classes(data: Training, classes: Any, name: str) -> None:
-    """Refuse a class without a labelled row of positive weight: a probe would never predict it."""
+    """Raise if a class has no labelled row of positive weight: a probe would never predict it."""
     if data.y is None:
         raise LabelError(f"{name} learns from labels: give y")
     totals = np.bincount(data.y, weights=data.weight, minlength=data.n_classes)

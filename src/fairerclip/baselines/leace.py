@@ -1,4 +1,4 @@
-"""LEACE: the least change of embeddings after which no linear function of them is correlated with S."""
+"""LEACE: the smallest change of embeddings after which no linear function of them is correlated with S."""
 
 from __future__ import annotations
 
@@ -17,58 +17,61 @@ from fairerclip.errors import ShapeError
 
 HEADS = ("zero-shot", "probe")
 MAX_WIDTH = 8192
-"""Of rows: a few square matrices of so many float64 take 2 GB."""
-_NO_EFFECT = 1e-10  # whitened covariances are at most 1: this is rounding
+"""Largest width of rows; a few square float64 matrices of this size take 2 GB."""
+_NO_EFFECT = 1e-10  # whitened covariances are at most 1, so less than this is rounding error
 
 
 class Eraser(NamedTuple):
-    """``x − (x − mean)·right·left``: an oblique projection, (p,), (p, k) and (k, p)."""
+    """Oblique projection ``x − (x − mean)·right·left`` with mean (p,), right (p, k) and left (k, p)."""
 
     mean: F64
     right: F64
     left: F64
 
     def __call__(self, X: F64) -> F64:
-        """Rows (n, p) after it. O(n·p·k) time."""
+        """Apply the projection to rows (n, p). O(n·p·k) time."""
         return np.asarray(X - (X - self.mean) @ self.right @ self.left)
 
 
 @dataclass(eq=False, repr=False)
 class LEACE(L2Probe):
-    """Zero-shot, or a linear probe, on embeddings after least-squares concept erasure.
+    """Zero-shot classifier or linear probe on embeddings after least-squares concept erasure.
 
-    Needs sensitive values, true ones or prompts to read them from. The zero-shot head needs class prompts and takes no
-    labels, the probe needs labels y and no prompts.
+    Needs sensitive values: true values, or prompts to predict them from. The zero-shot head needs class prompts and no
+    labels; the probe needs labels y and no prompts.
 
     Parameters
     ----------
     head : {"zero-shot", "probe"}
-        What classifies the erased embeddings.
+        Classifier of the erased embeddings.
     shrinkage : float, default=0.0
-        Share, from 0 to 1, of the covariance that is replaced by a multiple of the identity with the same trace,
-        when the norm is chosen in which the change is least. Erasure is exact on training rows whatever it is; where
-        rows are few, some shrinkage makes it steadier on others. 1 gives an orthogonal projection.
+        Share, from 0 to 1, of the covariance that is replaced by a multiple of the identity with the same trace. The
+        covariance defines the norm in which the change is smallest. Erasure on the training rows is exact for every
+        value; with few rows some shrinkage makes it more stable on other rows. 1 gives an orthogonal projection.
     C, class_weight, standardize, select, max_iter, tol
-        Of the probe, as in `LinearProbe`.
+        Parameters of the probe, as in `LinearProbe`.
 
     Attributes
     ----------
-    mean_, right_, left_ : (p,), (p, k), (k, p) the map ``x − (x − mean_)·right_·left_`` of unit rows; k is below
-        the number of sensitive values, 0 where there is nothing to erase.
-    coef_, intercept_ : (c, p), (c,) of the head, on erased rows.
+    mean_, right_, left_ : array of shape (p,), (p, k) and (k, p)
+        The map ``x − (x − mean_)·right_·left_`` of unit rows; k is less than the number of sensitive values, and 0 if
+        there is nothing to erase.
+    coef_, intercept_ : array of shape (c, p) and (c,)
+        The head, for erased rows.
 
     Notes
     -----
-    Rows are brought to length one first, as cosines see them. With Σ the covariance of x, S one-hot, and W =
-    Σ^(-1/2), the map takes away the part of ``W(x − μ)`` in the span of ``W·Cov(x, S)`` and goes back; of all affine
-    maps after which Cov(x, S) is zero it changes x least in mean square. Several attributes are crossed, and the
-    cells of the cross are erased. Where Σ is singular, W is a pseudo-inverse: Cov(x, S) lies in the range of Σ.
+    Rows are normalised to unit length first, because cosines depend on their direction only. Let Σ be the covariance
+    of x, S one-hot, and W = Σ^(-1/2). The map removes the part of ``W(x − μ)`` in the span of ``W·Cov(x, S)`` and
+    multiplies by W⁻¹. Of all affine maps after which Cov(x, S) is zero it changes x least in mean square. Several
+    attributes are crossed, and the cells of the cross are erased. If Σ is singular, W is a pseudo-inverse, which
+    suffices because Cov(x, S) lies in the range of Σ.
 
-    Class prompts are not mapped. A zero-shot score is a linear function of the image with the prompt for its
-    weights, and every linear function of erased images is uncorrelated with S already; the map was learned from
-    images, whose mean and covariance are not those of prompts, so that on prompts it would promise nothing. Scores
-    are ``r(x)·t`` without normalising r(x) again: that would change no prediction, and would make scores nonlinear
-    in r(x). "Uncorrelated" concerns training rows and linear functions: a curved classifier may still find S.
+    Class prompts are not mapped. A zero-shot score is a linear function of the image, whose weights are the prompt,
+    and every linear function of erased images is already uncorrelated with S. The map is learned from images, whose
+    mean and covariance differ from those of prompts, so it has no guarantee on prompts. Scores are ``r(x)·t`` without
+    normalising r(x) again, which would change no prediction but make scores nonlinear in r(x). The guarantee holds
+    for training rows and linear functions: a nonlinear classifier may still predict S.
 
     The published code accumulates moments in a stream; here they are computed at once. O(n·p² + p³) time.
 
@@ -104,7 +107,7 @@ class LEACE(L2Probe):
 
     @property
     def requirements(self) -> Needs:
-        """What `fit` must be given for this head."""
+        """Inputs that `fit` needs for this head."""
         check_choice("head", self.head, HEADS)
         probe = self.head == "probe"
         return self.needs._replace(labels="target" if probe else "none", text=not probe)
@@ -113,16 +116,15 @@ class LEACE(L2Probe):
         check_within("shrinkage", self.shrinkage, 0.0, 1.0)
         if data.X.shape[1] > MAX_WIDTH:
             raise ShapeError(
-                f"LEACE takes rows at most {MAX_WIDTH:,} wide, as it decomposes their covariance; got "
+                f"LEACE takes rows at most {MAX_WIDTH:,} wide, because it decomposes their covariance; got "
                 f"{data.X.shape[1]:,}"
             )
         if self.head == "probe":
             self._check_probe()
             check_classes(data, self.classes_, "LEACE")
         X = unit_rows(data.X)
-        s = (
-            np.zeros(len(X), dtype=np.int64) if data.s is None else data.s
-        )  # one value alone: nothing to erase
+        # Without sensitive values all rows get the same one, so that nothing is erased.
+        s = np.zeros(len(X), dtype=np.int64) if data.s is None else data.s
         eraser = erase(X, s, data.weight, self.shrinkage)
         self.mean_, self.right_, self.left_ = eraser
         if self.head == "zero-shot":
@@ -132,26 +134,29 @@ class LEACE(L2Probe):
         self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, eraser(X), held)
 
     def transform(self, X: Any) -> F64:
-        """Unit rows after erasure (n, p), not of length one any more."""
+        """Return the unit rows after erasure (n, p), not normalised again."""
         rows = unit_rows(self._rows(X))
         return Eraser(self.mean_, self.right_, self.left_)(rows)
 
     def scores(self, X: Any) -> F64:
-        """Score of each class (n, c): a linear function of the erased rows."""
+        """Return the class scores (n, c), which are linear in the erased rows."""
         return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
 
 
 def erase(X: F64, s: Ints, weight: F64, shrinkage: float = 0.0) -> Eraser:
-    """The least change of rows X (n, p) that leaves no covariance with the codes s (n,).
+    """Compute the smallest change of rows X (n, p) that removes their covariance with the codes s (n,).
 
     Parameters
     ----------
-    X, s, weight : (n, p), (n,), (n,)
-    shrinkage : as in `LEACE`.
+    X, s, weight : array of shape (n, p), (n,) and (n,)
+        Rows, codes and row weights.
+    shrinkage : float
+        As in `LEACE`.
 
     Returns
     -------
     Eraser
+        The map to apply to rows.
     """
     share = weight / weight.sum()
     mean = share @ X
@@ -164,10 +169,10 @@ def erase(X: F64, s: Ints, weight: F64, shrinkage: float = 0.0) -> Eraser:
         target = np.trace(covariance) / len(mean) * np.eye(len(mean))
         covariance = (1 - shrinkage) * covariance + shrinkage * target
     variances, V = np.linalg.eigh((covariance + covariance.T) / 2)
-    alive = variances > len(mean) * np.finfo(np.float64).eps * variances.max(initial=0.0)
-    V, spread = V[:, alive], np.sqrt(variances[alive])
+    positive = variances > len(mean) * np.finfo(np.float64).eps * variances.max(initial=0.0)
+    V, spread = V[:, positive], np.sqrt(variances[positive])
     U, sizes, _ = np.linalg.svd((V / spread).T @ cross, full_matrices=False)  # whitened
-    # Columns of Cov(x, one-hot) sum to zero, up to rounding that whitening may have made large.
+    # Columns of Cov(x, one-hot) sum to zero up to rounding, which whitening may amplify.
     rank = min(len(np.unique(s)) - 1, int(np.sum(sizes > _NO_EFFECT)))
     U = U[:, :rank]
     return Eraser(mean, (V / spread) @ U, (V * spread @ U).T)

@@ -1,4 +1,4 @@
-"""A linear probe: logistic regression on embeddings, plain or with classes or groups balanced."""
+"""Linear probe: logistic regression on embeddings, unweighted or with balanced classes or groups."""
 
 from __future__ import annotations
 
@@ -21,45 +21,49 @@ KUMAR_GRID = tuple(float(f"{10 ** (-7 + 9 * k / 99):.6g}") for k in range(100))
 class LinearProbe(L2Probe, LinearHead):
     """Logistic regression on embeddings, with an L2 penalty.
 
-    Needs labels y. With ``class_weight="group"`` it needs sensitive values as well, true ones or prompts to read
-    them from; that is the simplest rival of every mitigation, and often a strong one.
+    Needs labels y. With ``class_weight="group"`` it also needs sensitive values: true values, or prompts to predict
+    them from. This is the simplest mitigation to compare with, and often a strong one.
 
     Parameters
     ----------
     solver : {"newton", "sgd"}
         "newton" minimises ``½‖W‖² + C·Σ wᵢ·CEᵢ`` to convergence. "sgd" is the recipe of the tables of Zhang & Ré, by
-        stochastic gradient descent; of the other parameters it uses ``recipe`` and ``random_state`` alone.
+        stochastic gradient descent; it uses only ``recipe`` and ``random_state``.
     C : float or sequence of float, default=1.0
-        Inverse strength of the penalty. A sequence is tried upwards, each started where the last ended, and chosen on
-        the validation rows; `KUMAR_GRID` is the published one.
-    class_weight : None, "balanced" or "group"
-        Which parts of the data weigh alike: none, classes, or cells of class and sensitive value. Cells without rows
-        are left out.
-    standardize : "scalar", "column" or None
-        Rows are brought to mean 0 and spread 1: all entries by one mean and one spread, as Kumar et al. do, which
-        keeps the geometry of the embeddings; each column by its own; or not at all. What is learned is given for unit
-        rows as they are.
+        Inverse strength of the penalty. Values of a sequence are tried in rising order, each from the solution of
+        the one before, and chosen on the validation rows; `KUMAR_GRID` is the published sequence.
+    class_weight : {None, "balanced", "group"}
+        What gets equal total weight: nothing, classes, or cells of class and sensitive value. Cells without rows are
+        left out.
+    standardize : {"scalar", "column", None}
+        Rows are standardised to mean 0 and standard deviation 1: with one mean and deviation for all entries, as
+        Kumar et al. do, which keeps the geometry of the embeddings; with those of each column; or not at all.
+        Coefficients are returned for the unit rows.
     select : {"average", "worst_group"}
-        Accuracy on validation rows by which C is chosen; the published recipe has "average". The first of equals,
-        which has the strongest penalty, wins.
-    max_iter, tol : int, float
-        Most Newton steps, and the largest norm of the gradient relative to ‖W‖ that counts as converged. The penalty
-        makes that a bound on the relative error of W, whatever C and the number of rows are.
+        Accuracy on validation rows by which C is chosen; the published recipe has "average". Ties go to the smallest
+        C, which has the strongest penalty.
+    max_iter : int
+        Largest number of Newton steps.
+    tol : float
+        Largest norm of the gradient, relative to ‖W‖, that counts as converged. Because of the penalty it bounds the
+        relative error of W for every C and number of rows.
     recipe : mapping, optional
         Keyword arguments of `fairerclip.baselines.gradient.sgd_probe.train_probe`.
     random_state : int, RandomState or None
-        For "sgd"; "newton" draws nothing.
+        Used by "sgd"; "newton" is deterministic.
 
     Attributes
     ----------
-    coef_, intercept_ : (c, p), (c,) logits are ``X @ coef_.T + intercept_``; two classes have half of scikit-learn's
-        single row each, with opposite signs.
-    diagnostics_ : dict with C, n_iter, converged, gradient (its norm relative to ‖W‖ where it stopped) and sensitive.
+    coef_, intercept_ : array of shape (c, p) and (c,)
+        Logits are ``X @ coef_.T + intercept_``. For two classes each has half of scikit-learn's single row, with
+        opposite signs.
+    diagnostics_ : dict
+        C, n_iter, converged, gradient (its final norm relative to ‖W‖) and sensitive.
 
     Notes
     -----
-    Kumar et al. stop after 200 steps; here it is iterated until it converges. Row weights sum to n whatever they
-    balance, so that C means the same for all three.
+    Kumar et al. stop after 200 steps; here the iteration runs to convergence. Row weights always sum to n, so C has
+    the same meaning for every ``class_weight``.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Logistic regression as several baselines use it: standardised, weighted, and given back in the units of the rows."""
+"""Logistic regression that several baselines share: standardised, weighted, with coefficients for the original rows."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.baseline import Baseline, Needs, Training, Validation
 from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import NotConvergedWarning, ParameterError
-from fairerclip.inputs.weights import row_weights
+from fairerclip.inputs.weights import weigh_classes
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 
 STANDARDIZE = ("scalar", "column", None)
 CLASS_WEIGHTS = (None, "balanced", "group")
 SELECT = ("average", "worst_group")
-_SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding, not spread
+_SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding error
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """``(X - shift) * scale``; a column without spread is multiplied by zero."""
+    """Standardisation ``(X - shift) * scale``; a constant column is multiplied by zero."""
 
     shift: F64
     scale: F64
 
     @classmethod
     def of(cls, X: F64, weight: F64, how: str | None) -> Scaling:
-        """Of the rows, each counted ``weight`` times: by one mean and spread of all entries, or by column."""
+        """Compute the scaling of weighted rows: "scalar" for all entries together, "column" by column, or none."""
         p = X.shape[1]
         if how is None:
             return cls(np.zeros(p), np.ones(p))
@@ -44,22 +44,22 @@ class Scaling:
         if how == "scalar":
             variance, largest = np.full(p, variance.mean()), np.full(p, largest.max())
         spread = np.sqrt(variance)
-        alive = spread > _SMALLEST_SPREAD * largest
-        return cls(shift, np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0))
+        varies = spread > _SMALLEST_SPREAD * largest
+        return cls(shift, np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0))
 
     def apply(self, X: F64) -> F64:
-        """Rows as the regression sees them (n, p)."""
+        """Return the standardised rows (n, p)."""
         return np.asarray((X - self.shift) * self.scale)
 
     def fold(self, coef: F64, intercept: F64) -> tuple[F64, F64]:
-        """The same linear function of rows as they were given."""
+        """Return coefficients and intercepts of the same linear function for rows before standardisation."""
         coef = coef * self.scale
         return coef, intercept - coef @ self.shift
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class L2Probe(Baseline):
-    """A baseline with an L2 logistic regression, whose parameters `LinearProbe` describes."""
+    """Baseline with an L2 logistic regression; `LinearProbe` describes the parameters."""
 
     C: Any = 1.0
     class_weight: str | None = None
@@ -70,13 +70,13 @@ class L2Probe(Baseline):
 
     @property
     def requirements(self) -> Needs:
-        """What `fit` must be given: sensitive values, too, for ``class_weight="group"``."""
+        """Inputs that `fit` needs; ``class_weight="group"`` adds sensitive values."""
         return self.needs._replace(
             sensitive=isinstance(self.class_weight, str) and self.class_weight == "group"
         )
 
     def _check_probe(self) -> None:
-        """Refuse the first parameter that is out of range."""
+        """Raise for the first parameter that is out of range."""
         check_choice("class_weight", self.class_weight, CLASS_WEIGHTS)
         check_choice("standardize", self.standardize, STANDARDIZE)
         check_choice("select", self.select, SELECT)
@@ -85,25 +85,23 @@ class L2Probe(Baseline):
         strengths(self.C)
 
     def _row_weights(self, data: Training) -> F64:
-        """Row weights (n,) that balance what ``class_weight`` names."""
+        """Return row weights (n,) that balance what ``class_weight`` names."""
         groups = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
         y = _labels(data)
-        return row_weights(
-            self.class_weight, y, groups, np.arange(data.n_classes), data.weight, np.random.RandomState(0)
-        )
+        return weigh_classes(self.class_weight, y, groups, np.arange(data.n_classes), data.weight)
 
     def _fit_probe(
         self, data: Training, X: F64, validation: F64 | None = None
     ) -> tuple[F64, F64, dict[str, Any]]:
-        """Coefficients (c, p), intercepts (c,) and diagnostics, on rows X (n, p) that stand for those of ``data``.
+        """Fit coefficients (c, p) and intercepts (c,) on rows X (n, p), and return them with diagnostics.
 
-        A grid of C is run upwards, each started where the last ended, and chosen on ``validation``, which stands for
-        the validation rows of ``data``. O(grid·steps·n·p·c) time.
+        X and ``validation`` replace the rows of ``data`` and of its validation set. The values of a grid of C are
+        fitted in rising order, each from the solution of the one before. O(grid·steps·n·p·c) time.
         """
         grid = sorted(strengths(self.C))
         if len(grid) > 1 and (validation is None or data.validation is None):
             raise ParameterError(
-                "C is a grid, and is chosen on validation rows: give validation=(X, y, s), or one C"
+                "several values of C are chosen on validation rows: give validation=(X, y, s), or one C"
             )
         weight = self._row_weights(data)
         rows = np.flatnonzero(weight > 0)
@@ -113,31 +111,34 @@ class L2Probe(Baseline):
             inputs, y, weight[rows], data.n_classes, grid, tol=self.tol, max_iter=self.max_iter
         )
         fits = [
-            (scaling.fold(found.coef, found.intercept), C, found) for C, found in zip(grid, path, strict=True)
+            (scaling.fold(solution.coef, solution.intercept), C, solution)
+            for C, solution in zip(grid, path, strict=True)
         ]
         best = 0
         if len(grid) > 1 and validation is not None and data.validation is not None:
             merits = [
                 merit(heads, validation, data.validation, data.n_classes, self.select) for heads, *_ in fits
             ]
-            best = max(range(len(grid)), key=merits.__getitem__)  # the first of equals: the strongest penalty
-        (coef, intercept), C, found = fits[best]
-        if not found.converged:
+            best = max(
+                range(len(grid)), key=merits.__getitem__
+            )  # ties go to the first, which has the strongest penalty
+        (coef, intercept), C, solution = fits[best]
+        if not solution.converged:
             warn_unconverged(
-                f"logistic regression with C={C:g} is not at its minimum after {found.steps} steps: its gradient is "
-                f"{found.gradient:g} of its weights, above tol={self.tol:g}",
+                f"logistic regression with C={C:g} is not at its minimum after {solution.steps} steps: its gradient is "
+                f"{solution.gradient:g} of its weights, above tol={self.tol:g}",
                 "raise max_iter or tol, or lower C",
             )
-        read = "none" if data.s is None else "given" if data.s_is_true else "read from prompts"
-        sensitive = read if self.class_weight == "group" else "not used"
+        source = "none" if data.s is None else "given" if data.s_is_true else "read from prompts"
+        sensitive = source if self.class_weight == "group" else "not used"
         return (
             coef,
             intercept,
             {
                 "C": C,
-                "n_iter": found.steps,
-                "converged": found.converged,
-                "gradient": found.gradient,
+                "n_iter": solution.steps,
+                "converged": solution.converged,
+                "gradient": solution.gradient,
                 "sensitive": sensitive,
             },
         )
@@ -146,9 +147,9 @@ class L2Probe(Baseline):
 def merit(
     heads: tuple[F64, F64], X: F64, validation: Validation, n_classes: int, select: str
 ) -> tuple[float, float]:
-    """What heads are chosen by on validation rows, and the average accuracy to break ties.
+    """Return the accuracy on validation rows by which heads are chosen, and the average accuracy to break ties.
 
-    "average" accuracy, or "worst_group" accuracy over cells of class and group, without shrinkage.
+    ``select`` is "average", or "worst_group" over cells of class and group without shrinkage.
     """
     coef, intercept = heads
     predicted = (X @ coef.T + intercept).argmax(axis=1)
@@ -162,14 +163,14 @@ def merit(
 
 
 def both_sides(coef: F64, intercept: F64) -> tuple[F64, F64]:
-    """One row per class, where scikit-learn has a single row for two classes: half of it each way."""
+    """Return one row per class: for two classes half of scikit-learn's single row, with opposite signs."""
     if len(coef) > 1:
         return np.array(coef, dtype=np.float64), np.array(intercept, dtype=np.float64)
     return np.concatenate([-coef, coef]) / 2, np.concatenate([-intercept, intercept]) / 2
 
 
 def fit_quietly(model: Any, X: F64, y: Ints, weight: F64 | None) -> bool:
-    """Fit a scikit-learn model; whether it converged, instead of its warning."""
+    """Fit a scikit-learn model, and return whether it converged in place of its warning."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings(record=True) as caught:
@@ -184,25 +185,25 @@ def fit_quietly(model: Any, X: F64, y: Ints, weight: F64 | None) -> bool:
     return converged
 
 
-def warn_unconverged(what: str, remedy: str) -> None:
-    """Say what did not converge, and what to do."""
-    warnings.warn(f"{what}; {remedy}", NotConvergedWarning, stacklevel=4)
+def warn_unconverged(problem: str, remedy: str) -> None:
+    """Warn of a fit that did not converge, with a remedy."""
+    warnings.warn(f"{problem}; {remedy}", NotConvergedWarning, stacklevel=4)
 
 
 def strengths(C: Any) -> list[float]:
-    """C as a list of positive numbers: itself, or its entries."""
+    """Return C, a number or a sequence, as a list of positive numbers."""
     try:
-        found = [as_number(value) for value in ([C] if np.ndim(C) == 0 else C)]
+        values = [as_number(value) for value in ([C] if np.ndim(C) == 0 else C)]
     except (TypeError, ValueError):  # neither a number nor a sequence, or one of sequences of several lengths
-        found = []
-    if not found or not all(0 < value <= LARGEST for value in found):
+        values = []
+    if not values or not all(0 < value <= LARGEST for value in values):
         raise ParameterError(
             f"C must be a positive number of at most {LARGEST:g}, or a sequence of them to choose from; got {C!r:.200}"
         )
-    return found
+    return values
 
 
 def _labels(data: Training) -> Ints:
-    if data.y is None:  # `check_classes` has said so in the method's own name
+    if data.y is None:  # `check_classes` raises before, with the name of the method
         raise ParameterError("logistic regression learns from labels: give y")
     return data.y

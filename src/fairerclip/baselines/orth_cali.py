@@ -1,4 +1,4 @@
-"""Orth-Cali: a projection that also brings prompts together that differ in the sensitive value alone."""
+"""Orth-Cali: Orth-Proj calibrated on pairs of prompts that differ in the sensitive value alone."""
 
 from __future__ import annotations
 
@@ -25,37 +25,39 @@ from fairerclip.errors import ParameterError, PromptError, ShapeError
 
 
 class OrthCali(CosineHead):
-    """Zero-shot with class prompts under a projection calibrated on pairs of prompts.
+    """Zero-shot classifier with class prompts under a projection that is calibrated on pairs of prompts.
 
-    Needs class prompts, sentences to project off as `OrthProj` does, and pairs of sentences: as published, all pairs
-    inside a class of ``counterfactual_text``. Takes no labels and learns nothing from images, which it leaves as they
-    are.
+    Needs class prompts, sentences to project out as in `OrthProj`, and pairs of sentences: as published, all pairs
+    within a class of ``counterfactual_text``. It uses no labels, learns nothing from images and does not change them.
 
     Parameters
     ----------
     lam : float, default=1000.0
-        λ, weight of the pairs; 0 gives `OrthProj`.
-    pairs : array (m, 2, p), optional
+        Weight λ of the pairs; 0 gives `OrthProj`.
+    pairs : array of shape (m, 2, p), optional
         Embeddings of m pairs of prompts for one class and different sensitive values, such as "a photo of a male
-        celebrity with blond hair" and the same with "female", in place of those of ``counterfactual_text``. Normalised
-        first. Without either, pairs are *composed* from the prompts at hand: ``n(n(t) + n(u))`` stands for class t
+        celebrity with blond hair" and the same with "female", in place of the pairs of ``counterfactual_text``. They
+        are normalised first. Without either, pairs are *composed* from prompts: ``n(n(t) + n(u))`` represents class t
         with value u, and there is a pair for every class and every two values of an attribute of ``sensitive_text``.
-        That is an approximation of ours: the published method embeds the sentences.
+        This is our approximation; the published method embeds sentences.
 
     Attributes
     ----------
-    basis_ : (r, p) orthonormal rows that span what is projected off.
-    directions_, shrink_ : (k, p), (k,) orthonormal rows and the share of each that is taken away first.
-    text_ : (c, p) class prompts under the map, of length one.
-    diagnostics_ : dict with projected, as in `OrthProj`, pairs ("counterfactual sentences", "given" or "composed"),
-        n_pairs and a note.
+    basis_ : array of shape (r, p)
+        Orthonormal rows that span the projected-out sentences.
+    directions_, shrink_ : array of shape (k, p) and (k,)
+        Orthonormal directions, and the share of each that is removed before the projection.
+    text_ : array of shape (c, p)
+        Class prompts under the map, normalised.
+    diagnostics_ : dict
+        projected (as in `OrthProj`), pairs ("counterfactual sentences", "given" or "composed"), n_pairs and a note.
 
     Notes
     -----
     The minimiser over P of ``‖P − P₀‖² + (λ/m)·Σ ‖P zᵢ − P zⱼ‖²`` is ``P = P₀ (I + (λ/m)·Σ ddᵀ)⁻¹`` with
-    ``d = zᵢ − zⱼ``. The inverse is taken in the span of the d, where it has at most min(m, p) directions (the Woodbury
-    identity): O(m·p·min(m, p)) time instead of p³. P₀ is that of `OrthProj`, exact where the published code is
-    randomised.
+    ``d = zᵢ − zⱼ``. The inverse is computed in the span of the d, which has at most min(m, p) dimensions (Woodbury
+    identity): O(m·p·min(m, p)) time instead of p³. P₀ is that of `OrthProj`, which is exact and not randomised as in
+    the published code.
 
     References
     ----------
@@ -79,20 +81,20 @@ class OrthCali(CosineHead):
     def _learn(self, data: Training) -> None:
         check_within("lam", self.lam, 0.0, LARGEST)
         text = class_prompts(data, "OrthCali")
-        off, what = projected_off(data, "OrthCali")
-        self.basis_ = span(off)
+        removed, name = projected_off(data, "OrthCali")
+        self.basis_ = span(removed)
         pairs, source = self._pairs(data, text)
         self.directions_, self.shrink_ = calibration(pairs[:, 0] - pairs[:, 1], self.lam)
         self.text_ = unit_prompts(self._apply(text), "the projection")
         self.diagnostics_ = {
-            "projected": what,
+            "projected": name,
             "pairs": source,
             "n_pairs": len(pairs),
-            "note": f"{len(off)} {what} are projected off; {len(pairs)} pairs, {source}",
+            "note": f"{len(removed)} {name} are projected off; {len(pairs)} pairs, {source}",
         }
 
     def _pairs(self, data: Training, text: F64) -> tuple[F64, str]:
-        """Pairs (m, 2, p) to bring together, and where they come from."""
+        """Return the pairs (m, 2, p) to bring together, and the name of their source."""
         if self.pairs is not None:
             if data.counterfactual is not None:
                 raise ParameterError(
@@ -100,10 +102,10 @@ class OrthCali(CosineHead):
                 )
             return _given_pairs(self.pairs, data.X.shape[1]), "given"
         if data.counterfactual is not None:
-            found = pairs_inside(data.counterfactual)
-            if not len(found):
+            pairs = pairs_inside(data.counterfactual)
+            if not len(pairs):
                 raise PromptError("counterfactual_text has no class with two sentences, so there is no pair")
-            return found, "counterfactual sentences"
+            return pairs, "counterfactual sentences"
         if data.sensitive_prompts is None:
             raise PromptError(
                 "OrthCali needs pairs: give counterfactual_text, or sensitive_text to compose them from"
@@ -111,16 +113,16 @@ class OrthCali(CosineHead):
         return compose_pairs(text, sensitive_values(data)), "composed"
 
     def _apply(self, T: F64) -> F64:
-        """``P t`` for every row t: the calibration first, then the projection."""
+        """Return ``P t`` for every row t: the calibration first, then the projection."""
         return project(T - (T @ self.directions_.T) * self.shrink_ @ self.directions_, self.basis_)
 
     def transform_text(self, T: Any) -> F64:
-        """Any prompts (m, p) under the map, of length one."""
+        """Return prompts (m, p) under the map, normalised."""
         return map_prompts(self, T, self._apply)
 
 
 def calibration(d: F64, lam: float) -> tuple[F64, F64]:
-    """``(I + (λ/m)·Σ ddᵀ)⁻¹ = I − Uᵀ diag(shrink) U`` for rows d (m, p): U (k, p), shrink (k,).
+    """Return U (k, p) and shrink (k,) with ``(I + (λ/m)·Σ ddᵀ)⁻¹ = I − Uᵀ diag(shrink) U``, for rows d (m, p).
 
     Examples
     --------
@@ -134,7 +136,7 @@ def calibration(d: F64, lam: float) -> tuple[F64, F64]:
 
 
 def pairs_inside(groups: Sequence[F64]) -> F64:
-    """All pairs (m, 2, p) of rows of the same group; with 5 sentences for each of 2 classes there are 20.
+    """Return all pairs (m, 2, p) of rows of the same group; 5 sentences for each of 2 classes give 20.
 
     Examples
     --------
@@ -146,12 +148,14 @@ def pairs_inside(groups: Sequence[F64]) -> F64:
 
 
 def compose_pairs(text: F64, values: list[F64]) -> F64:
-    """Pairs (m, 2, p) of ``n(t + u)`` for every class and every two values of an attribute.
+    """Return pairs (m, 2, p) of ``n(t + u)`` for every class and every two values of an attribute.
 
     Parameters
     ----------
-    text : (c, p) unit vectors of the classes.
-    values : for each attribute, (v, p) unit vectors of its values.
+    text : array of shape (c, p)
+        Unit vectors of the classes.
+    values : list of arrays of shape (v, p)
+        Unit vectors of the values of each attribute.
     """
     pairs = [
         [unit_rows((t + u)[None])[0], unit_rows((t + w)[None])[0]]

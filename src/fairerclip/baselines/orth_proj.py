@@ -1,4 +1,4 @@
-"""Orth-Proj: class prompts without the directions of the sensitive prompts."""
+"""Orth-Proj: class prompts projected onto the orthogonal complement of the sensitive prompts."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ PAPER = "Chuang et al. 2023, arXiv:2302.00070"
 
 
 class OrthProj(CosineHead):
-    """Zero-shot with class prompts projected on what is orthogonal to the sensitive prompts.
+    """Zero-shot classifier with class prompts projected onto the orthogonal complement of the sensitive prompts.
 
     Needs class prompts, and either sentences about the sensitive attributes (``spurious_text``), as published, or
-    prompts of the sensitive values (``sensitive_text``), which stand in for them; takes no labels and learns nothing
-    from images, which it leaves as they are.
+    prompts of the sensitive values (``sensitive_text``) in their place. It uses no labels, learns nothing from images
+    and does not change them.
 
     Attributes
     ----------
-    basis_ : (r, p) orthonormal rows that span what is projected off.
-    text_ : (c, p) projected class prompts, of length one.
-    diagnostics_ : dict with projected ("spurious sentences" or "sensitive prompts") and a note.
+    basis_ : array of shape (r, p)
+        Orthonormal rows that span the projected-out sentences.
+    text_ : array of shape (c, p)
+        Projected class prompts, normalised.
+    diagnostics_ : dict
+        projected ("spurious sentences" or "sensitive prompts") and a note.
 
     Notes
     -----
-    ``P₀ = I − VᵀV`` with the rows of V an orthonormal basis of all these sentences, normalised and not centred:
-    what they share, such as "a photo of", goes too. The published code takes V from a randomised singular value
-    decomposition with as many components as prompts; here it is exact, and prompts that depend on others add no
-    direction. Where a class has several prompts it is their mean that is projected.
+    ``P₀ = I − VᵀV``, where the rows of V are an orthonormal basis of these sentences, normalised and not centred. So
+    the part that they share, such as "a photo of", is removed as well. The published code takes V from a randomised
+    singular value decomposition with as many components as prompts; here it is exact, and linearly dependent prompts
+    add no direction. If a class has several prompts, their mean is projected.
 
     References
     ----------
@@ -54,18 +57,18 @@ class OrthProj(CosineHead):
     shapes = {"text_": ("c", "p"), "basis_": ("r", "p")}  # noqa: RUF012
 
     def _learn(self, data: Training) -> None:
-        off, what = projected_off(data, "OrthProj")
-        self.basis_ = span(off)
+        removed, name = projected_off(data, "OrthProj")
+        self.basis_ = span(removed)
         self.text_ = unit_prompts(project(class_prompts(data, "OrthProj"), self.basis_), "the projection")
-        self.diagnostics_ = {"projected": what, "note": f"{len(off)} {what} are projected off"}
+        self.diagnostics_ = {"projected": name, "note": f"{len(removed)} {name} are projected off"}
 
     def transform_text(self, T: Any) -> F64:
-        """Any prompts (m, p), projected and of length one."""
+        """Return prompts (m, p), projected and normalised."""
         return map_prompts(self, T, lambda rows: project(rows, self.basis_))
 
 
 def span(E: F64) -> F64:
-    """Orthonormal rows (r, p) that span the rows of E (m, p), each normalised first; r is their rank.
+    """Return orthonormal rows (r, p) that span the rows of E (m, p), normalised first; r is their rank.
 
     O(m·p·min(m, p)) time.
 
@@ -80,6 +83,6 @@ def span(E: F64) -> F64:
 
 
 def project(T: F64, basis: F64) -> F64:
-    """Rows of T (m, p) without their part in the span of orthonormal rows (r, p). O(m·p·r) time."""
+    """Project rows of T (m, p) onto the orthogonal complement of the orthonormal rows (r, p). O(m·p·r) time."""
     once = T - (T @ basis.T) @ basis
-    return np.asarray(once - (once @ basis.T) @ basis)  # twice: what rounding left in the first is gone
+    return np.asarray(once - (once @ basis.T) @ basis)  # a second time to remove rounding errors of the first

@@ -1,4 +1,4 @@
-"""Softmax regression with an L2 penalty, minimised until its gradient says that the weights are right."""
+"""Softmax regression with an L2 penalty, minimised until the gradient bounds the error of the weights."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fairerclip._util.types import F64, Ints
 _FORCING = 0.1  # each Newton system is solved until its residual is this share of the gradient
 _MOST_PRODUCTS = 500  # with the Hessian, for one step
 _SHORTEST_STEP = 2.0**-30
-_ARMIJO = 1e-4  # share of the decrease that the slope promises
+_ARMIJO = 1e-4  # share of the decrease predicted by the slope that a step must reach
 _EPS = float(np.finfo(np.float64).eps)
 
 
 class SoftmaxSolution(NamedTuple):
-    """Weights (c, p) and intercepts (c,) of rows as given, and how good they are."""
+    """Weights (c, p) and intercepts (c,) for the given rows, and their convergence."""
 
     coef: F64
     intercept: F64
@@ -36,35 +36,41 @@ class SoftmaxSolution(NamedTuple):
 def softmax_path(
     X: F64, y: Ints, weight: F64, n_classes: int, grid: Iterable[float], *, tol: float, max_iter: int
 ) -> Iterator[SoftmaxSolution]:
-    """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each started at the solution of the nearest C so far.
+    """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each from the solution of the nearest C so far.
 
-    Two classes are counted as scikit-learn counts them, by the one vector ``W₁ − W₀``: their C is halved here.
+    For two classes C is that of scikit-learn, which penalises the single vector ``W₁ − W₀``; so it is halved here.
 
     Parameters
     ----------
-    X, y, weight : (n, p), (n,), (n,) rows, class codes and positive weights.
+    X, y, weight : array of shape (n, p), (n,) and (n,)
+        Rows, class codes and positive weights.
     n_classes : int
-    grid : values of C.
-    tol : largest norm of the gradient, relative to ‖W‖.
-    max_iter : most Newton steps for one C.
+        Number of classes.
+    grid : iterable of float
+        Values of C.
+    tol : float
+        Largest norm of the gradient, relative to ‖W‖.
+    max_iter : int
+        Largest number of Newton steps for one C.
 
     Yields
     ------
     SoftmaxSolution
+        The solution for each C.
 
     Notes
     -----
-    The objective is 1-strongly convex in W. With the intercepts at their best, W is therefore no further from the
-    minimiser than the norm of the gradient, and ``tol`` bounds the relative error of W whatever C, n and the spread of
-    the rows are. A tolerance on the gradient of the mean loss promises less the weaker the penalty is.
+    The objective is 1-strongly convex in W. With optimal intercepts, the distance of W from the minimiser is therefore
+    at most the norm of the gradient, and ``tol`` bounds the relative error of W for every C, n and scale of the rows.
+    A tolerance on the gradient of the mean loss gives a weaker bound the weaker the penalty is.
 
-    Newton steps, each by conjugate gradients in the basis of the principal axes of the rows, where the diagonal is a
-    good preconditioner. O(n·p² + p³) time once, and O(n·p·c) for each product with the Hessian.
+    Newton steps are solved by conjugate gradients in the basis of the principal axes of the rows, where the diagonal
+    is a good preconditioner. O(n·p² + p³) time once, and O(n·p·c) for each product with the Hessian.
     """
     problem, solved = _shared_problem(X, y, weight, n_classes)
     for C in grid:
-        near = min(solved, key=lambda other: abs(math.log(C / other)), default=None)
-        start = np.zeros((n_classes, X.shape[1] + 1)) if near is None else solved[near]
+        nearest = min(solved, key=lambda other: abs(math.log(C / other)), default=None)
+        start = np.zeros((n_classes, X.shape[1] + 1)) if nearest is None else solved[nearest]
         theta, steps, gradient, converged = problem.minimise(C, start, tol, max_iter)
         solved[C] = theta
         coef = theta[:, :-1] @ problem.axes.T
@@ -77,9 +83,10 @@ _LATEST: ContextVar[dict[bytes, tuple[_Problem, _Solved]] | None] = ContextVar("
 
 @contextmanager
 def shared_solutions() -> Iterator[None]:
-    """Inside, fits of many models on the same rows help each other, within the tolerance that each has.
+    """Share work between fits of several models on the same rows, inside this context.
 
-    The latest rows are not prepared again, and another C starts at the solution of the nearest one.
+    The latest rows are prepared once, and another C starts from the solution of the nearest C. Solutions may differ
+    within the tolerance of each fit.
     """
     token = _LATEST.set({})
     try:
@@ -89,7 +96,7 @@ def shared_solutions() -> Iterator[None]:
 
 
 def _shared_problem(X: F64, y: Ints, weight: F64, n_classes: int) -> tuple[_Problem, _Solved]:
-    """The problem of these rows, and its solutions by C: the latest ones where they are shared and of the same rows."""
+    """Return the problem of these rows and its solutions by C: the shared ones if they are of the same rows."""
     latest = _LATEST.get()
     if latest is None:
         return _Problem(X, y, weight, n_classes), {}
@@ -98,19 +105,19 @@ def _shared_problem(X: F64, y: Ints, weight: F64, n_classes: int) -> tuple[_Prob
         content.update(np.ascontiguousarray(array).data)
     key = content.digest()
     if key not in latest:
-        latest.clear()  # one at a time: memory stays that of one fit
+        latest.clear()  # only the latest rows are kept, so memory is that of one fit
         latest[key] = (_Problem(X, y, weight, n_classes), {})
     return latest[key]
 
 
 class _Problem:
-    """Rows, centred and along their principal axes, with a column of ones for the intercept."""
+    """Rows, centred and rotated to their principal axes, with a column of ones for the intercept."""
 
     def __init__(self, X: F64, y: Ints, weight: F64, n_classes: int) -> None:
         self.mean = weight @ X / weight.sum()
         centred = X - self.mean
         inertia, self.axes = np.linalg.eigh((centred * weight[:, None]).T @ centred)
-        self.inertia = np.append(np.maximum(inertia, 0.0), weight.sum())  # of the intercept's column, too
+        self.inertia = np.append(np.maximum(inertia, 0.0), weight.sum())  # with the intercept's column
         self.X = np.column_stack([centred @ self.axes, np.ones(len(X))])
         self.y, self.weight = y, weight
         self.onehot = np.eye(n_classes)[y]
@@ -119,21 +126,21 @@ class _Problem:
         self.rounding = _EPS * float(weight @ np.linalg.norm(self.X, axis=1))
 
     def minimise(self, C: float, theta: F64, tol: float, max_iter: int) -> tuple[F64, int, float, bool]:
-        """Weights and intercepts (c, p + 1), steps, relative gradient, and whether that is small enough."""
+        """Return weights and intercepts (c, p + 1), the steps, the relative gradient, and whether it converged."""
         C = C * self.share
         value, P = self.value(theta, C)
         for step in range(max_iter + 1):
             gradient = C * (self.weight[:, None] * (P - self.onehot)).T @ self.X + self.penalty * theta
             size, length = float(np.linalg.norm(gradient)), float(np.linalg.norm(theta[:, :-1]))
             converged = size <= max(tol * length, C * self.rounding)
-            moved = None if converged or step == max_iter else self.step(theta, C, value, P, gradient)
-            if moved is None:
+            result = None if converged or step == max_iter else self.step(theta, C, value, P, gradient)
+            if result is None:
                 break
-            theta, value, P = moved
+            theta, value, P = result
         return theta, step, size / length if length else 0.0, converged
 
     def value(self, theta: F64, C: float) -> tuple[float, F64]:
-        """The objective, and class probabilities (n, c)."""
+        """Return the objective and the class probabilities (n, c)."""
         scores = self.X @ theta.T
         scores -= scores.max(axis=1, keepdims=True)
         P = np.exp(scores)
@@ -145,26 +152,28 @@ class _Problem:
     def step(
         self, theta: F64, C: float, value: float, P: F64, gradient: F64
     ) -> tuple[F64, float, F64] | None:
-        """One Newton step with backtracking; None where no step lowers the objective any more."""
+        """Take one Newton step with backtracking; return None if no step lowers the objective."""
         direction = self.direction(C, P, gradient)
         slope, length = float(np.sum(gradient * direction)), 1.0
-        rounding = 8 * _EPS * (value + C * self.inertia[-1])  # each row's loss is known up to an epsilon
+        rounding = (
+            8 * _EPS * (value + C * self.inertia[-1])
+        )  # the loss of a row has a rounding error of about epsilon
         while length >= _SHORTEST_STEP:
-            tried = theta + length * direction
-            # What all classes share changes no probability, and the penalty is least without it.
-            tried -= tried.mean(axis=0)
-            reached, probabilities = self.value(tried, C)
-            if reached <= value + _ARMIJO * length * slope + rounding:
-                return tried, reached, probabilities
+            candidate = theta + length * direction
+            # The mean over classes changes no probability, and the penalty is smallest without it.
+            candidate -= candidate.mean(axis=0)
+            new_value, probabilities = self.value(candidate, C)
+            if new_value <= value + _ARMIJO * length * slope + rounding:
+                return candidate, new_value, probabilities
             length /= 2
         return None
 
     def direction(self, C: float, P: F64, gradient: F64) -> F64:
-        """The Newton direction (c, p + 1), by conjugate gradients up to a tenth of the gradient."""
+        """Compute the Newton direction (c, p + 1) by conjugate gradients, to a tenth of the gradient."""
         weighted = C * self.weight[:, None] * P
         curvature = np.sum(weighted * (1 - P), axis=0) / self.weight.sum()  # (c,)
         diagonal = self.penalty + np.maximum(curvature, _EPS)[:, None] * self.inertia
-        found, residual = np.zeros_like(gradient), -gradient
+        direction, residual = np.zeros_like(gradient), -gradient
         scaled = residual / diagonal
         search, size = scaled, float(np.sum(residual * scaled))
         enough = _FORCING**2 * size
@@ -173,11 +182,11 @@ class _Problem:
             scores -= np.sum(P * scores, axis=1, keepdims=True)
             product = (weighted * scores).T @ self.X + self.penalty * search
             length = size / float(np.sum(search * product))
-            found = found + length * search
+            direction = direction + length * search
             residual = residual - length * product
             scaled = residual / diagonal
             last, size = size, float(np.sum(residual * scaled))
             if size <= enough:
                 break
             search = scaled + size / last * search
-        return found
+        return direction

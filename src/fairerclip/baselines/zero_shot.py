@@ -1,4 +1,4 @@
-"""Zero-shot classification: the class whose prompt is nearest by cosine."""
+"""Zero-shot classification: the class whose prompts have the largest cosine with the image."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from fairerclip.baselines.heads import CosineHead, class_prompts
 
 
 class ZeroShot(CosineHead):
-    """CLIP as it is: the class whose prompts are nearest by cosine.
+    """Unchanged CLIP: predict the class whose prompts have the largest cosine with the image.
 
-    Needs class prompts; takes no labels and no sensitive values, and mitigates nothing. What all else is compared
-    with.
+    Needs class prompts. It uses no labels and no sensitive values and mitigates nothing; all other methods are compared
+    with it.
 
     Attributes
     ----------
-    text_ : (c, p) one unit vector per class: its prompts normalised, averaged and normalised.
+    text_ : array of shape (c, p)
+        One unit vector per class: its prompts are normalised, averaged and normalised.
 
     Notes
     -----
-    Differs from the tables of FairerCLIP in nothing for one prompt per class; several are averaged, as Radford et
-    al. do.
+    With one prompt per class it equals the zero-shot method in the tables of FairerCLIP; several prompts are averaged,
+    as in Radford et al.
 
     References
     ----------

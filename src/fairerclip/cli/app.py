@@ -1,4 +1,4 @@
-"""All commands of `fairerclip`."""
+"""The typer application with all commands of `fairerclip`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairerclip.cli import command_task as task
 from fairerclip.cli import streams
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What a wrong option or argument raises; typer brings its own click, so it is reached through typer."""
+"""Base class of errors on options and arguments; taken from typer, which has its own copy of click."""
 
 app = typer.Typer(
     name="fairerclip",

@@ -1,4 +1,4 @@
-"""`fairerclip apply`: a saved model on new embeddings."""
+"""`fairerclip apply`: applies a saved model to new embeddings."""
 
 from __future__ import annotations
 
@@ -11,36 +11,43 @@ import typer
 from fairerclip.cli import options
 
 TOP = 10
-"""Rows that are shown of a ranking unless told."""
+"""Number of rows of each ranking that are printed by default."""
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")]
+Embeddings = Annotated[
+    Path,
+    typer.Argument(metavar="EMB", help="Image embeddings: .npy, .npz with one matrix, or a task file."),
+]
+Output = Annotated[
+    Path,
+    options.writes(
+        "--output", "-o", help="Where to write: .npz (with embeddings) or .csv (a row per image)."
+    ),
+]
+Split = Annotated[str, typer.Option(help="Which split of a task file to use.")]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        help="Rank the images by each prompt, write ranks instead of predictions and show the first K. A model "
+        f"fitted with --objective max_skew always ranks; it shows {TOP} by default.",
+    ),
+]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Rank by this prompt (class) alone; may be repeated. Default: by each."
+    ),
+]
 
 
 def apply(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")],
-    embeddings: Annotated[
-        Path,
-        typer.Argument(metavar="EMB", help="Image embeddings: .npy, .npz with one matrix, or a task file."),
-    ],
-    output: Annotated[
-        Path,
-        options.writes(
-            "--output", "-o", help="Where to write: .npz (with embeddings) or .csv (a row per image)."
-        ),
-    ],
-    split: Annotated[str, typer.Option(help="Which split of a task file to use.")] = "test",
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K",
-            help="Rank the images by each prompt, write ranks instead of predictions and show the first K. A model "
-            f"fitted with --objective max_skew always ranks; it shows {TOP} unless told.",
-        ),
-    ] = None,
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Rank by this prompt (class) alone; may be repeated. Default: by each."
-        ),
-    ] = None,
+    model: Model,
+    embeddings: Embeddings,
+    output: Output,
+    split: Split = "test",
+    top: Top = None,
+    prompt: Prompt = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -56,7 +63,7 @@ def apply(
     rank = top is not None or is_ranking(fitted)
     if prompt and not rank:
         raise ParameterError(
-            f"--prompt says what to rank by, but {model} predicts classes; give --top K to rank"
+            f"--prompt names what to rank by, but {model} predicts classes; give --top K to rank"
         )
     X, ids = read_embeddings(embeddings, split)
     if X.shape[1] != fitted.n_features_in_:
@@ -69,19 +76,19 @@ def apply(
     with show.warnings_as_lines() as warned:
         result = apply_model(fitted, X, ids, rank=rank, prompts=prompt or None)
     write_predictions(result, output, overwrite=overwrite)
-    about = {"rows": len(X), "output": str(output)}
+    summary = {"rows": len(X), "output": str(output)}
     if rank:
-        about["top"] = _top(result, min(len(X), top or TOP))
+        summary["top"] = _top(result, min(len(X), top or TOP))
     else:
-        about["predicted"] = {str(c): int((result["prediction"] == c).sum()) for c in fitted.classes_}
+        summary["predicted"] = {str(c): int((result["prediction"] == c).sum()) for c in fitted.classes_}
     if json:
-        show.print_json({**about, "warnings": warned})
+        show.print_json({**summary, "warnings": warned})
     else:
-        _print(about)
+        _print(summary)
 
 
 def _top(result: Mapping[str, Any], k: int) -> dict[str, list[dict[str, Any]]]:
-    """The first k rows of each prompt, best first."""
+    """Return the first k rows of each prompt, best first."""
     top: dict[str, list[dict[str, Any]]] = {}
     for column, name in enumerate(result["names"].tolist()):
         rows = result["rank"][:, column].argsort()[:k].tolist()
@@ -93,19 +100,20 @@ def _top(result: Mapping[str, Any], k: int) -> dict[str, list[dict[str, Any]]]:
     return top
 
 
-def _print(about: Mapping[str, Any]) -> None:
+def _print(summary: Mapping[str, Any]) -> None:
+    """Print how many rows each class was predicted for, or the first rows of each ranking."""
     from fairerclip._util.numbers import number
     from fairerclip.cli import show
 
-    if "predicted" in about:
-        counts = ", ".join(f"{name}: {n}" for name, n in about["predicted"].items())
-        show.say(f"{about['rows']} rows; predicted {counts}; written to {about['output']}")
+    n_rows, output = summary["rows"], summary["output"]
+    if "predicted" in summary:
+        counts = ", ".join(f"{name}: {n}" for name, n in summary["predicted"].items())
+        show.say(f"{n_rows} rows; predicted {counts}; written to {output}")
         return
-    for name, rows in about["top"].items():
-        kind = "id" if rows and "id" in rows[0] else "row"
-        body = [[str(row["rank"]), str(row[kind]), number(row["score"], 4)] for row in rows]
-        show.say(
-            f"{name}: the first {len(rows)} of {about['rows']} rows"
-        )  # a narrow table would fold its title
-        show.put(show.plain_table(None, ["rank", kind, "score"], body))
-    show.say(f"{about['rows']} rows ranked by {len(about['top'])} prompts; written to {about['output']}")
+    for name, rows in summary["top"].items():
+        id_column = "id" if rows and "id" in rows[0] else "row"
+        body = [[str(row["rank"]), str(row[id_column]), number(row["score"], 4)] for row in rows]
+        # Printed as a line, because a narrow table would fold its title.
+        show.say(f"{name}: the first {len(rows)} of {n_rows} rows")
+        show.put(show.plain_table(None, ["rank", id_column, "score"], body))
+    show.say(f"{n_rows} rows ranked by {len(summary['top'])} prompts; written to {output}")

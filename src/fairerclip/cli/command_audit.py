@@ -1,7 +1,8 @@
-"""`fairerclip audit`: how a model treats groups, before mitigation and after; or many models side by side."""
+"""`fairerclip audit`: measures how a model treats groups, before and after mitigation; or compares many models."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,83 +14,135 @@ if TYPE_CHECKING:
     from fairerclip.auditing.results import AuditResults
     from fairerclip.experiment import Experiment
 
+Tasks = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[TASK]…",
+        help="A task for a full audit; or several of one dataset, one per model, or a folder of them, to compare.",
+    ),
+]
+Permutations = Annotated[int, typer.Option(callback=options.in_range, help="Permutations for p-values.")]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Number of seeds to fit with, for the spread over seeds. Default: 3.",
+    ),
+]
+Encoder = Annotated[
+    str | None, typer.Option(help="CLIP model that made the embeddings, to try other wordings with.")
+]
+Templates = Annotated[
+    Path | None,
+    typer.Option(help="Wordings to try with --encoder: a template with {} per line. Default: built-in ones."),
+]
+Output = Annotated[
+    Path | None,
+    options.writes("--output", "-o", help="Write the results (.json) for `fairerclip report`."),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        help="To compare models: waterbirds, celeba or cfd, with --root, --work and --model or --stores."
+    ),
+]
+Root = Annotated[Path | None, typer.Option(help="The dataset's folder, in its official layout.")]
+Models = Annotated[list[str] | None, typer.Option(help="CLIP model to embed it with; may be repeated.")]
+Stores = Annotated[
+    Path | None, typer.Option(help="Folder of embedding stores of the dataset, with its prompts.")
+]
+Work = Annotated[
+    Path | None, options.writes(help="Folder for the tasks that are made; finished ones are used again.")
+]
+About = Annotated[
+    Path | None,
+    typer.Option(help="JSON: task name → {label, parameters, data}, for the plot's sizes and colours."),
+]
+Plot = Annotated[
+    Path | None,
+    options.writes(help="To compare models: draw worst group against average (.png, .svg or .pdf)."),
+]
+
+
+@dataclass(frozen=True)
+class FitChoices:
+    """Options of an audit that are about fitting a model."""
+
+    labels: str | None = None
+    seeds: int | None = None
+    preset: str | None = None
+    parameters: list[str] | None = None
+
+    def given(self) -> list[str]:
+        """Return the names of the options that were given."""
+        values = {"--labels": self.labels, "--seeds": self.seeds, "--preset": self.preset}
+        return [name for name, value in {**values, "--set": self.parameters}.items() if value is not None]
+
 
 def audit(
-    tasks: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[TASK]…",
-            help="A task for a full audit; or several of one dataset, one per model, or a folder of them, to compare.",
-        ),
-    ] = None,
+    tasks: Tasks = None,
     mitigate: options.Mitigate = False,
     after: options.After = None,
     before_only: options.BeforeOnly = False,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split to audit. Default: test, else val, else train.")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option(help="Results that a search shows. Default: 1000, or a quarter of the rows.")
-    ] = None,
-    permutations: Annotated[
-        int, typer.Option(callback=options.in_range, help="Permutations for p-values.")
-    ] = 199,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            callback=options.in_range, help="Seeds to fit with, for the spread over seeds. Default: 3."
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="CLIP model that made the embeddings, to try other wordings with.")
-    ] = None,
-    templates: Annotated[
-        Path | None,
-        typer.Option(help="Wordings to try with --encoder: a template with {} per line. Default: ours."),
-    ] = None,
+    split: options.AuditedSplit = None,
+    k: options.ResultsShown = None,
+    permutations: Permutations = 199,
+    seeds: Seeds = None,
+    encoder: Encoder = None,
+    templates: Templates = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
-    output: Annotated[
-        Path | None,
-        options.writes("--output", "-o", help="Write the results (.json) for `fairerclip report`."),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="To compare models: waterbirds, celeba or cfd, with --root, --work and --model or --stores."
-        ),
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="The dataset's folder, in its official layout.")] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="CLIP model to embed it with; may be repeated.")
-    ] = None,
-    stores: Annotated[
-        Path | None, typer.Option(help="Folder of embedding stores of the dataset, with its prompts.")
-    ] = None,
-    work: Annotated[
-        Path | None, options.writes(help="Folder for the tasks made on the way; used again.")
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
-    ] = None,
-    about: Annotated[
-        Path | None,
-        typer.Option(help="JSON: task name → {label, parameters, data}, for the plot's sizes and colours."),
-    ] = None,
-    plot: Annotated[
-        Path | None, options.writes(help="To compare: draw worst group against average (.png, .svg or .pdf).")
-    ] = None,
+    output: Output = None,
+    dataset: Dataset = None,
+    root: Root = None,
+    model: Models = None,
+    stores: Stores = None,
+    work: Work = None,
+    prompts: options.Prompts = None,
+    about: About = None,
+    plot: Plot = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Audit one task from every side, with --mitigate or --after before and after; or compare models zero-shot.
+    """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
-    --labels, --seeds, --preset and --set say how --mitigate fits.
+    --labels, --seeds, --preset and --set set how --mitigate fits.
     """
+    from fairerclip._util.files import check_free
+
+    fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
+    files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
+    if len(files) == 1 and plot is None and about is None:
+        if output is not None:
+            check_free(output, overwrite)
+        experiment = options.load_experiment(files[0], sensitive, classes)
+        results, warned = full_audit(
+            experiment,
+            fitting,
+            source=options.as_text(files[0]),
+            mitigate=mitigate,
+            after=after,
+            before_only=before_only,
+            wording=(encoder, templates),
+            seed=seed,
+            split=split,
+            k=k,
+            permutations=permutations,
+        )
+        _show(results, warned, output, overwrite=overwrite, json=json)
+        return
+    of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
+    _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
+    made = files or _make_tasks(dataset, root=root, models=model, stores=stores, work=work, prompts=prompts)
+    _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
+
+
+def _given_files(tasks: list[Path] | None, dataset: str | None, *, dataset_options: bool) -> list[Path]:
+    """Return the task files that were given; none with --dataset. Raise unless exactly one of the two is given."""
     from fairerclip.data.task_files import task_files
     from fairerclip.errors import ParameterError
 
@@ -97,99 +150,80 @@ def audit(
         raise ParameterError(
             "audit expects task files, or --dataset with --root, --work and --model or --stores"
         )
-    if tasks and any((root, model, stores, work, prompts)):
+    if tasks and dataset_options:
         raise ParameterError(
             "--root, --model, --stores, --work and --prompts go with --dataset, not with task files"
         )
-    files = task_files(tasks) if tasks else []
-    if len(files) == 1 and plot is None and about is None:
-        experiment = options.load_experiment(files[0], sensitive, classes)
-        results, warned = full_audit(
-            experiment,
-            source=options.as_text(files[0]),
-            mitigate=mitigate,
-            after=after,
-            before_only=before_only,
-            labels=labels,
-            seeds=seeds,
-            preset=preset,
-            parameters=parameters,
-            seed=seed,
-            wording=(encoder, templates),
-            output=output,
-            overwrite=overwrite,
-            split=split,
-            k=k,
-            permutations=permutations,
-        )
-        _print(results, warned, output, json)
-        return
-    alone: dict[str, Any] = {
-        "--mitigate": mitigate,
-        "--after": after,
-        "--output": output,
-        "--encoder": encoder,
-    }
-    alone |= {"--labels": labels, "--seeds": seeds, "--preset": preset, "--set": parameters}
-    given = [name for name, value in alone.items() if value]
-    if given:
-        raise ParameterError(f"{', '.join(given)} goes with one task; got {len(files) or 'a dataset'}")
-    made = files or _made(dataset or "", root, model, stores, work, prompts)
-    _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
+    return task_files(tasks) if tasks else []
+
+
+def _check_many(names: list[str], n_tasks: int) -> None:
+    """Raise if options of the audit of one task are given where several models are compared."""
+    from fairerclip.errors import ParameterError
+
+    if names:
+        source = f"{n_tasks} tasks to compare" if n_tasks else "a dataset"
+        raise ParameterError(f"{', '.join(names)} goes with one task; got {source}: leave it out")
 
 
 def full_audit(
     experiment: Experiment,
+    fitting: FitChoices,
     *,
     source: str,
     mitigate: bool = False,
     after: Path | None = None,
     before_only: bool = False,
-    labels: str | None = None,
-    seeds: int | None = None,
-    preset: str | None = None,
-    parameters: list[str] | None = None,
-    seed: int | None = None,
     wording: tuple[str | None, Path | None] = (None, None),
-    output: Path | None = None,
-    overwrite: bool = False,
+    seed: int | None = None,
     **audit: Any,
 ) -> tuple[AuditResults, list[str]]:
-    """Audit one task as the options say; the results, and what was warned of on the way."""
-    from fairerclip._util.files import check_free
-    from fairerclip.auditing.results import write_results
+    """Audit one task as the options say, and return the results and the warnings.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The task, with its sensitive attributes and classes.
+    fitting : FitChoices
+        How a model is fitted; only with ``mitigate``.
+    source : str
+        Name of the task file, for the results.
+    mitigate, after, before_only : bool, path or None, bool
+        The model that is shown as after: a new one, a saved one, or none; at most one of them.
+    wording : pair of str or None and path or None
+        Encoder and file of templates for other wordings of the prompts.
+    seed : int or None
+        Random seed.
+    **audit
+        Other fields of `AuditOptions`.
+    """
     from fairerclip.auditing.run import AuditOptions, audit_task
     from fairerclip.cli import show
     from fairerclip.model.estimator import FairerCLIP
 
-    if output is not None:
-        check_free(output, overwrite)
-    fitting = {"labels": labels, "seeds": seeds, "preset": preset, "set": parameters}
-    _check_stages(
-        mitigate, after, before_only, [name for name, value in fitting.items() if value is not None]
-    )
+    _check_stages(mitigate, after, before_only, fitting.given())
     model = None
     if after is not None:
         model = FairerCLIP.load(after)
     elif mitigate:
-        audit["labels"] = options.default_labels(labels, experiment)
-        model = options.build_model(preset, parameters, seed)
-    what = AuditOptions(
+        audit["labels"] = options.default_labels(fitting.labels, experiment)
+        model = options.build_model(fitting.preset, fitting.parameters, seed)
+    if fitting.seeds is not None:
+        audit["seeds"] = fitting.seeds
+    settings = AuditOptions(
         seed=seed or 0,
         source=source,
         wordings=_wordings(experiment, *wording),
-        tune=preset is None and not parameters,  # what is given by hand is audited as it is
-        **(audit if seeds is None else {**audit, "seeds": seeds}),
+        tune=fitting.preset is None and not fitting.parameters,  # parameters given by the user are not tuned
+        **audit,
     )
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
-        results, _ = audit_task(experiment, what, model=model, fitted=after is not None, progress=advance)
-    if output is not None:
-        write_results(results, output, overwrite=overwrite)
+        results, _ = audit_task(experiment, settings, model=model, fitted=after is not None, progress=advance)
     return results, warned
 
 
 def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting: list[str]) -> None:
-    """Refuse options that contradict each other, and those of a fit where nothing is fitted."""
+    """Raise if options contradict each other, or if options of a fit are given where nothing is fitted."""
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
 
@@ -198,19 +232,16 @@ def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting
     if len(asked) > 1:
         raise ParameterError(f"{' and '.join(asked)} exclude each other: leave out all but one")
     if fitting and not mitigate:
-        named = ", ".join(f"--{name}" for name in fitting)
-        why = (
-            "--after gives a fitted one"
-            if after is not None
-            else "no model is fitted without --mitigate: add it"
-        )
-        raise ParameterError(f"{named}: options for fitting a model, but {why}")
+        why = "no model is fitted without --mitigate: add it"
+        if after is not None:
+            why = "--after gives a fitted one: leave them out"
+        raise ParameterError(f"{', '.join(fitting)}: options for fitting a model, but {why}")
     if before_only:
         show.warn("--before-only is deprecated and changes nothing: a model is fitted only with --mitigate")
 
 
 def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) -> Any:
-    """Embeddings and names of wordings, where an encoder is given to make them."""
+    """Return embeddings and names of other wordings of the prompts; None without an encoder."""
     from fairerclip.errors import ParameterError
 
     if encoder is None:
@@ -225,10 +256,16 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _print(results: AuditResults, warned: list[str], output: Path | None, json: bool) -> None:
+def _show(
+    results: AuditResults, warned: list[str], output: Path | None, *, overwrite: bool, json: bool
+) -> None:
+    """Write the results to the output, if there is one, and print them."""
+    from fairerclip.auditing.results import write_results
     from fairerclip.cli import show
     from fairerclip.report.tables import overview
 
+    if output is not None:
+        write_results(results, output, overwrite=overwrite)
     if json:
         show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
         return
@@ -251,14 +288,15 @@ def _compare(
     overwrite: bool,
     json: bool,
 ) -> None:
+    """Compare the zero-shot group accuracies of several tasks, one per model."""
     from fairerclip.auditing.many_models import audit_tasks, check_plot, draw, read_models
     from fairerclip.cli import show
 
     if plot is not None:
         check_plot(plot, overwrite)
-    known = {} if about is None else read_models(about)
+    models = {} if about is None else read_models(about)
     with show.progress("audit") as advance:
-        rows = audit_tasks(files, options.split_names(sensitive), split, known, progress=advance)
+        rows = audit_tasks(files, options.split_names(sensitive), split, models, progress=advance)
     if plot is not None:
         draw(rows, plot, overwrite=overwrite)
     if json:
@@ -270,15 +308,16 @@ def _compare(
         show.say(f"plot written to {plot}")
 
 
-def _made(
-    dataset: str,
+def _make_tasks(
+    dataset: str | None,
+    *,
     root: Path | None,
     models: list[str] | None,
     stores: Path | None,
     work: Path | None,
     prompts: str | None,
 ) -> list[Path]:
-    """Tasks of a dataset through several models, or from several stores."""
+    """Write one task of a dataset per model or per embedding store, and return the files."""
     from fairerclip.auditing.many_models import tasks_of_models, tasks_of_stores
     from fairerclip.cli import show
     from fairerclip.data.datasets import read_dataset
@@ -286,24 +325,24 @@ def _made(
     from fairerclip.encoders.choice import model_choices
     from fairerclip.errors import ParameterError
 
-    if root is None or work is None or bool(models) == (stores is not None):
+    if dataset is None or root is None or work is None or bool(models) == (stores is not None):
         raise ParameterError("--dataset expects --root, --work, and either --model (repeated) or --stores")
     index = read_dataset(dataset, root)
-    source = prompts or index.prompts
-    if source is None:
-        raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts")
+    prompt_source = prompts or index.prompts
+    if prompt_source is None:
+        raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
     for note in index.notes:
         show.note(note)
     if stores is not None:
-        return tasks_of_stores(index, load_prompts(source), stores, work)
+        return tasks_of_stores(index, load_prompts(prompt_source), stores, work)
     choices = model_choices(models or [])
     with show.progress("embedding") as advance:
-        made = tasks_of_models(
+        tasks = tasks_of_models(
             index,
-            load_prompts(source),
+            load_prompts(prompt_source),
             choices,
             work,
             lambda model: work / f"{model.file_name}.npz",
             progress=lambda label, done, total: advance(done, total, label),
         )
-    return [one.file for one in made]
+    return [task.file for task in tasks]

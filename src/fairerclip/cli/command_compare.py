@@ -1,4 +1,4 @@
-"""`fairerclip compare`: FairerCLIP and every baseline side by side."""
+"""`fairerclip compare`: compares FairerCLIP with every baseline on one task."""
 
 from __future__ import annotations
 
@@ -15,44 +15,49 @@ if TYPE_CHECKING:
     from fairerclip.study.comparison import Comparison, ComparisonRow
 
 WIDE = 120
+"""Width of the terminal in columns from which all columns of the table are shown."""
 SHOWN_REASONS = 3
+"""Reasons of failures that a message lists."""
+
+Output = Annotated[
+    Path | None,
+    options.writes(
+        "--output", "-o", help="Folder for results and runs; finished runs in it are not run again."
+    ),
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        help="Methods, comma-separated; `list` prints them, and needs no TASK. Default: all that the task allows."
+    ),
+]
+Seeds = Annotated[
+    int, typer.Option(callback=options.in_range, help="Number of seeds, for methods that depend on the seed.")
+]
+MaxSteps = Annotated[
+    int,
+    typer.Option(callback=options.in_range, help="Largest number of batches of one training by gradient."),
+]
+Plot = Annotated[Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")]
 
 
 def compare(
     task: options.TaskFileOrNone = None,
-    output: Annotated[
-        Path | None,
-        options.writes(
-            "--output", "-o", help="Folder for results and runs; a comparison found there is taken up again."
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            help="Methods, comma-separated; `list` shows them, without a TASK too. Default: all that the task allows."
-        ),
-    ] = None,
+    output: Output = None,
+    methods: Methods = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    seeds: Annotated[
-        int, typer.Option(callback=options.in_range, help="Seeds, for methods that a seed changes.")
-    ] = 3,
-    jobs: Annotated[
-        int | None, typer.Option(callback=options.in_range, help="Runs at a time. Default: one per core.")
-    ] = None,
-    max_steps: Annotated[
-        int, typer.Option(callback=options.in_range, help="Cap on one training by gradient, in batches.")
-    ] = 20_000,
-    plot: Annotated[
-        Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")
-    ] = None,
+    seeds: Seeds = 3,
+    jobs: options.Jobs = None,
+    max_steps: MaxSteps = 20_000,
+    plot: Plot = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Tune and test every method on the same rows, with seeds and intervals.
 
     A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, where
-    one named with --methods lacks one of its runs, or where the process of a run died twice.
+    a run of a method named with --methods failed, or where the process of a run died twice.
     """
     from fairerclip._util.files import check_folder
     from fairerclip.auditing.many_models import check_plot
@@ -75,7 +80,7 @@ def compare(
     if output is not None:
         check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
-    what = CompareOptions(
+    settings = CompareOptions(
         methods=None if keys is None else tuple(keys),
         seeds=seeds,
         jobs=jobs,
@@ -85,7 +90,7 @@ def compare(
     work = None if output is None else output / "runs"
     with kept_when_stopped(work):
         with show.warnings_as_lines(), show.progress("compare") as advance:
-            results = run(experiment, what, work=work, progress=advance)
+            results = run(experiment, settings, work=work, progress=advance)
             if output is not None:
                 write_comparison(results, document(results), output, overwrite=overwrite)
         if plot is not None:
@@ -98,6 +103,7 @@ def compare(
 
 
 def _list(json: bool) -> None:
+    """Print the methods."""
     from fairerclip.cli import show
     from fairerclip.study.methods import METHODS
 
@@ -110,10 +116,10 @@ def _list(json: bool) -> None:
 
 
 def _check(results: Comparison, named: list[str] | None) -> None:
-    """Tell of methods and runs that failed; raise where what was asked for is lost.
+    """Warn of methods and runs that failed; raise if results that were asked for are missing.
 
-    That is where no method has a figure, where one asked for by name lacks a run, or where the process of a run died:
-    another try may succeed, which nobody would make who is told that all is well.
+    It raises if no method has a figure, if a run of a method asked for by name failed, or if the process of a run died:
+    a second try may then succeed, and exit code 0 would hide that.
     """
     from fairerclip.cli import show
     from fairerclip.errors import WorkFailedError
@@ -122,36 +128,39 @@ def _check(results: Comparison, named: list[str] | None) -> None:
     rows = results.rows
     failed = [row for row in rows if row.figures is None]
     partly = [row for row in rows if row.errors and row.figures is not None]
-    told = [f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})"] * bool(failed)
-    told += [f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})"] * bool(
-        partly
-    )
+    messages = []
+    if failed:
+        messages.append(f"{len(failed)} of {len(rows)} methods failed ({_reasons(failed)})")
+    if partly:
+        messages.append(f"{len(partly)} of {len(rows)} methods lack some of their runs ({_reasons(partly)})")
     lost = any(is_lost(error) for row in rows for error in row.errors)
-    if told and (named is not None or lost or len(failed) == len(rows)):
-        raise WorkFailedError("; ".join(told), results.as_dict())
-    for line in told:
-        show.warn(line)
+    if messages and (named is not None or lost or len(failed) == len(rows)):
+        raise WorkFailedError("; ".join(messages), results.as_dict())
+    for message in messages:
+        show.warn(message)
 
 
 def _reasons(rows: Sequence[ComparisonRow]) -> str:
+    """Return the first error of each of the first few methods."""
     first = [f"{row.method}: {row.errors[0]}" for row in rows[:SHOWN_REASONS]]
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
 def _print(results: Comparison, output: Path | None) -> None:
+    """Print the tables and notes of a comparison."""
     from fairerclip.cli import show
     from fairerclip.metrics.names import FIGURES
     from fairerclip.report.result_table import to_terminal
     from fairerclip.study.comparison_page import COLUMNS, document
 
-    shown = document(results)
-    # Memory, parameters and the gap are in the files; a terminal has room for what is looked at first.
-    first = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
-    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in first]
-    for table in shown.tables:
+    comparison = document(results)
+    # A narrow terminal has no room for memory, parameters and the gap; they are in the files.
+    narrow = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
+    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in narrow]
+    for table in comparison.tables:
         rows = [[row[k] for k in kept] for row in to_terminal(table)]
         show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
-    for note in shown.notes:
+    for note in comparison.notes:
         show.say(f"• {note}")
     if output is not None:
         show.say(f"results written to {output}")

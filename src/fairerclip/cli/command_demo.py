@@ -1,4 +1,4 @@
-"""`fairerclip demo`: the whole story on simulated data."""
+"""`fairerclip demo`: runs audit, mitigation and report on simulated data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def demo(
         Path,
         options.writes("--output", "-o", help="Folder for the results; replaced if an earlier demo made it."),
     ] = Path("fairerclip-demo"),
-    seed: Annotated[int, typer.Option(callback=options.in_range, help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(callback=options.in_range, help="Random seed.")] = 0,
     json: options.Json = False,
 ) -> None:
-    """Audit, mitigate, compare and report on the embedded default: simulated Waterbirds-like embeddings."""
+    """Audit, mitigate, compare and report on simulated Waterbirds-like embeddings."""
     from fairerclip.cli import show
     from fairerclip.study.demo import run_demo
 
@@ -34,12 +34,10 @@ def demo(
         "real CLIP model."
     )
     show.put(show.report_table("Before and after, test split, per cent [95 % interval]", result.reports))
-    shown = sorted({*plane.front, plane.chosen})
-    title = (
-        f"The trade-off, {plane.split} split, per cent; → chosen; {len(shown)} of {len(plane.points)} points"
-    )
-    points = [plane.points[g].model_dump() for g in shown]
-    show.put(show.path_table(title, points, shown.index(plane.chosen)))
+    indices = sorted({*plane.front, plane.chosen})
+    title = f"The trade-off, {plane.split} split, per cent; → chosen; {len(indices)} of {len(plane.points)} points"
+    points = [plane.points[g].model_dump() for g in indices]
+    show.put(show.path_table(title, points, indices.index(plane.chosen)))
     for finding in results.findings:
         show.say(f"• {finding.level}: {finding.text}")
     show.say(f"Results, the table of the path and the model are in {output}")

@@ -1,43 +1,49 @@
-"""`fairerclip embed`: images and prompts into an embedding store."""
+"""`fairerclip embed`: embeds images and prompts into an embedding store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairerclip._util.numbers import number
 from fairerclip.cli import options
 
+if TYPE_CHECKING:
+    from fairerclip.encoders.embed import EmbedReport
+
+
+Images = Annotated[
+    Path,
+    typer.Argument(metavar="IMAGES", help="Folder, list of paths, .csv table or webdataset .tar."),
+]
+Model = Annotated[str, typer.Option(help=f"CLIP model: {options.MODELS}.")]
+Output = Annotated[
+    Path, options.writes("--output", "-o", help="Folder of the store; an unfinished one is continued.")
+]
+Prompts = Annotated[str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set to embed as well.")]
+BatchSize = Annotated[int, typer.Option(callback=options.in_range, help="Images per pass of the encoder.")]
+PathColumn = Annotated[str | None, typer.Option(help="Column of a table with the paths. Default: path.")]
+IdColumn = Annotated[str | None, typer.Option(help="Column of a table with the ids. Default: the paths.")]
+
 
 def embed(
-    images: Annotated[
-        Path,
-        typer.Argument(metavar="IMAGES", help="Folder, list of paths, .csv table or webdataset .tar."),
-    ],
-    model: Annotated[str, typer.Option(help=f"CLIP model: {options.MODELS}.")],
-    output: Annotated[Path, options.writes("--output", "-o", help="Folder of the store; resumed if begun.")],
+    images: Images,
+    model: Model,
+    output: Output,
     weights: options.Weights = None,
     preprocessing: options.Preprocessing = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set to embed as well.")
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option(callback=options.in_range, help="Images per pass of the encoder.")
-    ] = 64,
+    prompts: Prompts = None,
+    batch_size: BatchSize = 64,
     workers: options.Workers = 2,
-    path_column: Annotated[
-        str | None, typer.Option(help="Column of a table with the paths. Default: path.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Column of a table with the ids. Default: the paths.")
-    ] = None,
+    path_column: PathColumn = None,
+    id_column: IdColumn = None,
     device: options.Device = "cpu",
     download: options.Download = False,
     json: options.Json = False,
 ) -> None:
-    """Embed images (and prompts) with a CLIP-like model; a run that was stopped goes on where it was."""
+    """Embed images (and prompts) with a CLIP-like model; an unfinished run is continued."""
     from dataclasses import asdict
 
     from fairerclip._util.files import check_folder
@@ -47,7 +53,7 @@ def embed(
     from fairerclip.encoders.embed import embed_images, embed_prompts
     from fairerclip.encoders.images import open_source
 
-    # Bad input is said before the work. A store is never replaced, so that it may be a link to another disk.
+    # Checked before the work. A store is never replaced, so it may be a link to another disk.
     check_folder(output.resolve() if output.is_symlink() else output, overwrite=True)
     source = open_source(images, path_column=path_column, id_column=id_column)
     prompt_set = None if prompts is None else load_prompts(prompts)
@@ -71,6 +77,13 @@ def embed(
             }
         )
         return
+    _print(report, output, n_prompts)
+
+
+def _print(report: EmbedReport, output: Path, n_prompts: int) -> None:
+    """Print how many images were embedded, found finished, and skipped."""
+    from fairerclip.cli import show
+
     parts = [f"{report.done} images embedded ({number(report.rate, 1)} per second)"]
     parts += [f"{report.already} done earlier"] * (report.already > 0)
     parts += [f"{report.skipped} skipped, listed in {output / 'skipped.jsonl'}"] * (report.skipped > 0)

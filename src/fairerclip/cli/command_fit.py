@@ -1,7 +1,8 @@
-"""`fairerclip fit`: train on a task file."""
+"""`fairerclip fit`: trains a model on a task file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +16,38 @@ if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
 
 
+Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
+Tune = Annotated[
+    bool | None,
+    typer.Option(
+        "--tune/--no-tune",
+        help="Search weights, ridge, τ, criterion, zero-shot share and class offsets on the validation split. "
+        "Default: where one of --objective, --accuracy-floor and --max-seconds is given; or where no strength, "
+        "criterion, offset, preset or parameter is given and that split has the labels that tuning needs.",
+    ),
+]
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        help="What --tune optimises: worst_group (the default), worst_class, eod, equalized_odds, average, or "
+        "max_skew for rankings by prompt (the default where no row has a target label).",
+    ),
+]
+AccuracyFloor = Annotated[
+    float | None,
+    typer.Option(
+        help="Smallest share of right predictions on the validation split, 0 to 1, that a model may have. If none "
+        "reaches it, the most accurate one is taken, with a warning."
+    ),
+]
+MaxSeconds = Annotated[
+    float | None, typer.Option(help="Time limit of --tune: no fit is started that would end later.")
+]
+
+
 def fit(
     task: options.TaskFile,
-    output: Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")],
+    output: Output,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -26,61 +56,34 @@ def fit(
     criterion: options.Criterion = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
-    tune: Annotated[
-        bool | None,
-        typer.Option(
-            "--tune/--no-tune",
-            help="Choose everything that matters on the validation split. Default: where it has labels (sensitive "
-            "ones, where no row has a target) and no strength, preset or parameter is given, or where one of the "
-            "next three is.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="What --tune goes by: worst_group (the default), worst_class, eod, equalized_odds, average, or "
-            "max_skew for rankings by prompt (the default where no row has a target label).",
-        ),
-    ] = None,
-    accuracy_floor: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of right predictions, 0 to 1, that the model has to reach on the validation split. If none "
-            "reaches it, the most accurate one is taken, with a warning."
-        ),
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="Stop the search of --tune before a fit that would end later.")
-    ] = None,
+    offsets: options.Offsets = None,
+    tune: Tune = None,
+    objective: Objective = None,
+    accuracy_floor: AccuracyFloor = None,
+    max_seconds: MaxSeconds = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
-    from fairerclip.errors import ParameterError
     from fairerclip.experiment import warn_untuned_ranking
     from fairerclip.model.model_file import ARCHIVE, check_class_names
 
-    ARCHIVE.check(output, overwrite=overwrite)  # said before the work, not after it
+    ARCHIVE.check(output, overwrite=overwrite)  # before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
     search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
-    asked = [name for name, value in search.items() if value is not None]
-    if tune is False and asked:
-        raise ParameterError(
-            f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
-        )
-    if tune is None:
-        by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters))
-        tune = bool(asked) or (not by_hand and experiment.why_untuned() is None)
+    class_offsets = None if offsets is None else options.parse_offsets(offsets)
+    by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
+    tune = _whether_to_tune(tune, search, by_hand, experiment, with_offsets=offsets is not None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
     model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
     with show.warnings_as_lines() as warned:
         if tune:
             with show.progress(f"searching by {goal}") as progress:
-                experiment.tune(
+                model = experiment.tune(
                     model,
                     chosen,
                     goal,
@@ -90,23 +93,48 @@ def fit(
                 )
         else:
             experiment.fit(model, chosen)
+            if class_offsets is not None:
+                model = model.at(offsets=class_offsets)
             if experiment.is_gallery():
                 warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
         result = _result(experiment, model, chosen, output)
-    model.save(output, overwrite=overwrite)  # last, so that nothing is left behind where something fails
+    model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         show.print_json({**_plain(result), "warnings": warned})
     else:
         _print(result, model)
 
 
+def _whether_to_tune(
+    tune: bool | None,
+    search: Mapping[str, object],
+    by_hand: bool,
+    experiment: Experiment,
+    *,
+    with_offsets: bool,
+) -> bool:
+    """Return whether the model is tuned; raise if options of the search contradict --no-tune or --offsets."""
+    from fairerclip.errors import ParameterError
+
+    asked = [name for name, value in search.items() if value is not None]
+    if tune is False and asked:
+        raise ParameterError(
+            f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"
+        )
+    if with_offsets and (tune or asked):
+        raise ParameterError("--offsets sets what a search would learn: leave out --offsets, or the search")
+    if tune is None:
+        return bool(asked) or (not by_hand and experiment.why_untuned() is None)
+    return tune
+
+
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
+    """Evaluate the model, and return the result that is printed."""
     from fairerclip.auditing.model_facts import model_facts
 
     split = experiment.evaluation_split()
-    by_prompt = (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew"
-    if by_prompt:
-        split = None  # it ranks, and where its boundaries lie means nothing
+    if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
+        split = None  # the model ranks: its class boundaries mean nothing
     ranked = experiment.ranked_split() if split is None else None
     return {
         "task": experiment.task.name,
@@ -127,6 +155,7 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
 
 
 def _plain(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result as plain data for JSON."""
     return {
         **result,
         "reports": {name: report.as_dict() for name, report in result["reports"].items()},
@@ -135,14 +164,15 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any], model: FairerCLIP) -> None:
+    """Print the result as tables and sentences."""
     from fairerclip._util.numbers import setting
     from fairerclip.auditing.model_facts import after_name, model_facts, why_kept
     from fairerclip.cli import show
     from fairerclip.report.fit_tables import skew_table, tuning_table
 
     facts = model_facts(model)
-    seen = " (the rows it was fitted on)" if result["split"] == "train" else ""
-    title = f"{result['task']}, {result['split']} split{seen}"
+    training = " (the rows it was fitted on)" if result["split"] == "train" else ""
+    title = f"{result['task']}, {result['split']} split{training}"
     if result["reports"]:
         rows = [
             (after_name(facts) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
@@ -155,8 +185,7 @@ def _print(result: dict[str, Any], model: FairerCLIP) -> None:
     if result["tuning"]:
         show.put(show.rendered(tuning_table(result["tuning"])))
         if len(result["tuning"].get("held_out", ())) > 1:  # rankings are not held out
-            say = "What held up best on rows that it was not chosen on"
-            show.say(f"{say}: {result['tuning']['strategy']}.")
+            show.say(f"Chosen strategy: {result['tuning']['strategy']} (best on held-out rows).")
     kept = why_kept(facts, whole=True)
     if kept is not None:
         show.say(kept)

@@ -1,4 +1,4 @@
-"""`fairerclip path`: the whole trade-off from one factorisation."""
+"""`fairerclip path`: computes the accuracy-fairness trade-off over (τ, τ_z) from one factorisation."""
 
 from __future__ import annotations
 
@@ -9,36 +9,48 @@ import typer
 
 from fairerclip.cli import options
 
+Taus = Annotated[
+    str | None,
+    typer.Option(help="Values of τ: START:STOP:COUNT or comma-separated. Default: 20 in [0, .95]."),
+]
+TauZs = Annotated[
+    str | None,
+    typer.Option("--tau-zs", help="Values of τ_z, in the same form. Default: the one of the model."),
+]
+Criteria = Annotated[str, typer.Option("--criterion", help="marginal, conditional, or both.")]
+Split = Annotated[str, typer.Option(help="Split to evaluate on.")]
+By = Annotated[
+    str,
+    typer.Option(
+        help="Mark the best point by worst_group, shrunken_worst_group, average, gap or eod.",
+    ),
+]
+Refine = Annotated[
+    bool | None,
+    typer.Option(
+        "--refine/--no-refine",
+        help="Refine pseudo-labels again at every point (slower). Default: as the parameters say.",
+    ),
+]
+Output = Annotated[
+    Path | None, options.writes("--output", "-o", help="Also write the table as CSV to this file.")
+]
+
 
 def path(
     task: options.TaskFile,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    taus: Annotated[
-        str | None,
-        typer.Option(help="Values of τ: START:STOP:COUNT or comma-separated. Default: 20 in [0, .95]."),
-    ] = None,
-    tau_zs: Annotated[
-        str | None, typer.Option("--tau-zs", help="Values of τ_z, likewise. Default: the model's own.")
-    ] = None,
-    criterion: Annotated[str, typer.Option(help="marginal, conditional, or both.")] = "both",
-    split: Annotated[str, typer.Option(help="Split to evaluate on.")] = "val",
-    by: Annotated[
-        str, typer.Option(help="Mark the best by worst_group, shrunken_worst_group, average, gap or eod.")
-    ] = "shrunken_worst_group",
-    refine: Annotated[
-        bool | None,
-        typer.Option(
-            "--refine/--no-refine",
-            help="Refine pseudo-labels anew at every point (slower). Default: as the parameters say.",
-        ),
-    ] = None,
+    taus: Taus = None,
+    tau_zs: TauZs = None,
+    criterion: Criteria = "both",
+    split: Split = "val",
+    by: By = "shrunken_worst_group",
+    refine: Refine = None,
     preset: options.Preset = None,
     parameters: options.Parameters = None,
-    output: Annotated[
-        Path | None, options.writes("--output", "-o", help="Also write the table as CSV to this file.")
-    ] = None,
+    output: Output = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -55,7 +67,7 @@ def path(
     tau_values, tau_z_values = options.parse_grid(taus, "--taus"), options.parse_grid(tau_zs, "--tau-zs")
     criteria = ["marginal", "conditional"] if criterion == "both" else [criterion]
     experiment = options.load_experiment(task, sensitive, classes)
-    experiment.labels(experiment.task.split(split))  # what would fail after the work is said before it
+    experiment.labels(experiment.task.split(split))  # raises before the work, not after it
     model = options.build_model(preset, parameters, seed, criterion=criteria[0])
     check_plane(tau_values or [], tau_z_values or [], model.scaling)
     with show.warnings_as_lines() as warned:
@@ -85,15 +97,16 @@ def path(
 
 
 def _print(result: dict[str, Any]) -> None:
+    """Print the points of the plane: all of them, or those on the front where τ_z varies."""
     from fairerclip.cli import show
 
     table, best = result["points"], result["best"]
     several = len({row["tau_z"] for row in table}) > 1
-    shown = sorted({*result["front"], best}) if several else list(range(len(table)))
+    indices = sorted({*result["front"], best}) if several else list(range(len(table)))
     title = f"{result['task']}, {result['split']} split, per cent; → best by {result['chosen_by']}"
     if several:
-        title += f"; on the accuracy-fairness front: {len(shown)} of {len(table)} points"
-    show.put(show.path_table(title, [table[g] for g in shown], shown.index(best)))
+        title += f"; on the accuracy-fairness front: {len(indices)} of {len(table)} points"
+    show.put(show.path_table(title, [table[g] for g in indices], indices.index(best)))
     if several and table[0]["lambda_eff"] is not None:
         show.say(
             "Two classes with one prompt each: the plane is one curve, in λ_eff = (τ/(1−τ)) / (1 + τ_z/(1−τ_z))."

@@ -1,35 +1,98 @@
-"""`fairerclip task`: a dataset, or your own embeddings and labels, into a task file."""
+"""`fairerclip task`: makes a task file from a dataset, or from your own embeddings and labels."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+
+if TYPE_CHECKING:
+    from fairerclip.data.build import Labelled
+    from fairerclip.data.preflight import Preflight
+    from fairerclip.data.prompts.prompt_set import PromptSet
+    from fairerclip.data.stores import EmbeddingStore
+    from fairerclip.data.task import Task
+    from fairerclip.encoders.encoder import Encoder
 
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
 
 Output = Annotated[
     Path, options.writes("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
 ]
+Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
+NewStore = Annotated[
+    Path | None,
+    options.writes(
+        "--store",
+        help="Embedding store to use, make or continue. Default: beside the task, ending in .store.",
+    ),
+]
+Target = Annotated[str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")]
+Sensitive = Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")]
+SplitSeed = Annotated[
+    int, typer.Option("--seed", callback=options.in_range, help="Seed of the random split.")
+]
+Store = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STORE", help="Embeddings with ids: store, clip-retrieval folder, parquet, .npz …"
+    ),
+]
+LabelTable = Annotated[Path, typer.Option("--labels", help="Labels: .csv, .tsv or .parquet with a header.")]
+IdColumn = Annotated[str, typer.Option("--id", help="Column of ids.")]
+SensitiveColumns = Annotated[
+    str, typer.Option("--sensitive", help="Columns of sensitive attributes, comma-separated.")
+]
+LabelPrompts = Annotated[
+    str,
+    typer.Option(
+        "--prompts", metavar="NAME_OR_FILE", help="Prompt set; its names must be those of the labels."
+    ),
+]
+TargetColumn = Annotated[
+    str | None, typer.Option("--target", help="Column of the target; none for a gallery.")
+]
+SplitColumn = Annotated[
+    str | None, typer.Option("--split", help="Column of splits. Default: a random split by --shares.")
+]
+Shares = Annotated[str, typer.Option(help="Shares of train, val and test of a random split.")]
+PromptEmbeddings = Annotated[
+    Path | None,
+    typer.Option("--text", help="Prompt embeddings (.npy …), one row per distinct prompt of the set."),
+]
 
 
-def _dataset_command(chosen: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """Register a command named as the function: the options of every dataset, and before --prompts its own.
+@dataclass(frozen=True)
+class TaskParts:
+    """What a task is made of: labels, embeddings, prompts, and how the prompts are embedded."""
 
-    The function turns its own options into those of the dataset's reader.
+    labelled: Labelled
+    store: Path
+    prompts: PromptSet
+    encoder: Encoder | None = None
+    text: EmbeddingStore | None = None
+    """Prompt embeddings, where they are given."""
+    notes: Sequence[str] = ()
+
+
+def _dataset_command(reader_options: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Register a command with the name of the function: the options of every dataset plus those of the function.
+
+    The function turns its own options, which come before --prompts, into arguments of the dataset's reader.
     """
-    own = inspect.signature(chosen, eval_str=True).parameters
+    own = inspect.signature(reader_options, eval_str=True).parameters
 
-    @functools.wraps(chosen)
+    @functools.wraps(reader_options)
     def command(**given: Any) -> None:
-        of_reader = chosen(**{name: given.pop(name) for name in own})
-        _make_task(chosen.__name__, of_reader, **given)
+        for_reader = reader_options(**{name: given.pop(name) for name in own})
+        _make_task(reader_options.__name__, for_reader, **given)
 
     shared = list(inspect.signature(_make_task, eval_str=True).parameters.values())[2:]
     at = [parameter.name for parameter in shared].index("prompts")
@@ -37,30 +100,21 @@ def _dataset_command(chosen: Callable[..., dict[str, Any]]) -> Callable[..., dic
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     app.command()(command)
-    return chosen
+    return reader_options
 
 
 def _make_task(
     name: str,
-    of_reader: dict[str, Any],
-    root: Annotated[
-        Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")
-    ],
+    for_reader: dict[str, Any],
+    root: Root,
     output: Output,
     model: options.Model = None,
     weights: options.Weights = None,
     preprocessing: options.Preprocessing = None,
     device: options.Device = "cpu",
     download: options.Download = False,
-    store: Annotated[
-        Path | None,
-        options.writes(
-            help="Embedding store to use, or to make and resume. Default: beside the task, ending in .store."
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own.")
-    ] = None,
+    store: NewStore = None,
+    prompts: options.Prompts = None,
     workers: options.Workers = 2,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -75,11 +129,11 @@ def _make_task(
 
     choice = options.chosen_model(model, weights, preprocessing, device, download)
     _check_output(output, overwrite)
-    index = read_dataset(name, root, **of_reader)
-    source = prompts or index.prompts
-    if source is None:
+    index = read_dataset(name, root, **for_reader)
+    prompt_source = prompts or index.prompts
+    if prompt_source is None:
         raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
-    prompt_set = load_prompts(source)
+    prompt_set = load_prompts(prompt_source)
     labelled = from_dataset(index)
     check_prompts(labelled, prompt_set)
     folder = store or output.with_name(output.name + ".store")
@@ -94,7 +148,8 @@ def _make_task(
         raise ParameterError(
             f"nothing is embedded yet: give --model, or --store with a folder that embed wrote ({folder})"
         )
-    _finish(labelled, folder, prompt_set, encoder, None, output, overwrite, json, list(index.notes))
+    parts = TaskParts(labelled, folder, prompt_set, encoder, notes=index.notes)
+    _write(parts, output, overwrite=overwrite, json=json)
 
 
 @_dataset_command
@@ -104,12 +159,7 @@ def waterbirds() -> dict[str, Any]:
 
 
 @_dataset_command
-def celeba(
-    target: Annotated[
-        str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")
-    ] = "blond",
-    sensitive: Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")] = "Male",
-) -> dict[str, Any]:
+def celeba(target: Target = "blond", sensitive: Sensitive = "Male") -> dict[str, Any]:
     """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
     return {"target": target, "sensitive": options.split_names(sensitive)}
 
@@ -121,46 +171,29 @@ def fairface(margin: options.Margin = None) -> dict[str, Any]:
 
 
 @_dataset_command
-def cfd(
-    seed: Annotated[
-        int, typer.Option(callback=options.in_range, help="Seed of the split, which is ours.")
-    ] = 0,
-) -> dict[str, Any]:
-    """Chicago Face Database: neutral faces, attractiveness above its mean by sex."""
+def cfd(seed: SplitSeed = 0) -> dict[str, Any]:
+    """Chicago Face Database: neutral faces, attractiveness above its mean by sex; split at random."""
     return {"seed": seed}
 
 
 @app.command()
 def embeddings(
-    store: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STORE", help="Embeddings with ids: store, clip-retrieval folder, parquet, .npz …"
-        ),
-    ],
-    labels: Annotated[Path, typer.Option(help="Labels: .csv, .tsv or .parquet with a header.")],
-    id_column: Annotated[str, typer.Option("--id", help="Column of ids.")],
-    sensitive: Annotated[str, typer.Option(help="Columns of sensitive attributes, comma-separated.")],
-    prompts: Annotated[
-        str, typer.Option(metavar="NAME_OR_FILE", help="Prompt set: names must be those of the labels.")
-    ],
+    store: Store,
+    labels: LabelTable,
+    id_column: IdColumn,
+    sensitive: SensitiveColumns,
+    prompts: LabelPrompts,
     output: Output,
-    target: Annotated[str | None, typer.Option(help="Column of the target; none for a gallery.")] = None,
-    split_column: Annotated[
-        str | None, typer.Option("--split", help="Column of splits. Default: at random, by --shares.")
-    ] = None,
-    shares: Annotated[
-        str, typer.Option(help="Shares of train, val and test, where there is no column.")
-    ] = "0.5,0.1,0.4",
+    target: TargetColumn = None,
+    split_column: SplitColumn = None,
+    shares: Shares = "0.5,0.1,0.4",
     model: options.Model = None,
     weights: options.Weights = None,
     preprocessing: options.Preprocessing = None,
     device: options.Device = "cpu",
     download: options.Download = False,
-    text: Annotated[
-        Path | None, typer.Option(help="Prompt embeddings (.npy …), one row per distinct prompt of the set.")
-    ] = None,
-    seed: Annotated[int, typer.Option(callback=options.in_range, help="Seed of a random split.")] = 0,
+    text: PromptEmbeddings = None,
+    seed: SplitSeed = 0,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -172,23 +205,15 @@ def embeddings(
     from fairerclip.errors import ParameterError
 
     _check_output(output, overwrite)
-    attributes = options.split_names(sensitive) or []
-    if not attributes:
-        raise ParameterError("--sensitive expects at least one column")
-    if {target, split_column} & set(attributes) or (target is not None and target == split_column):
-        raise ParameterError("--target, --sensitive and --split must name different columns")
+    attributes = _attributes(sensitive, target, split_column)
     if model is not None and text is not None:
         raise ParameterError(
             "--model encodes the prompts and --text gives their embeddings: give one of them"
         )
     choice = options.chosen_model(model, weights, preprocessing, device, download)
     prompt_set = load_prompts(prompts)
-    wanted = [
-        *([] if target is None else [target]),
-        *attributes,
-        *([] if split_column is None else [split_column]),
-    ]
-    table = read_labels(labels, id_column=id_column, columns=wanted, allow_constant=[split_column or ""])
+    columns = [name for name in (target, *attributes, split_column) if name is not None]
+    table = read_labels(labels, id_column=id_column, columns=columns, allow_constant=[split_column or ""])
     labelled = from_table(
         table,
         name=labels.stem,
@@ -199,11 +224,25 @@ def embeddings(
         seed=seed,
     )
     encoder = None if choice is None else choice.load()
-    given = None if text is None else open_store(text, modality="text")
-    _finish(labelled, store, prompt_set, encoder, given, output, overwrite, json, [])
+    text_store = None if text is None else open_store(text, modality="text")
+    parts = TaskParts(labelled, store, prompt_set, encoder, text_store)
+    _write(parts, output, overwrite=overwrite, json=json)
+
+
+def _attributes(sensitive: str, target: str | None, split_column: str | None) -> list[str]:
+    """Return the columns of sensitive attributes; raise if there are none or if they have another role too."""
+    from fairerclip.errors import ParameterError
+
+    attributes = options.split_names(sensitive) or []
+    if not attributes:
+        raise ParameterError("--sensitive expects at least one column")
+    if {target, split_column} & set(attributes) or (target is not None and target == split_column):
+        raise ParameterError("--target, --sensitive and --split must name different columns")
+    return attributes
 
 
 def _shares(text: str) -> tuple[float, float, float]:
+    """Parse the value of --shares."""
     from fairerclip.errors import ParameterError
 
     try:
@@ -214,6 +253,7 @@ def _shares(text: str) -> tuple[float, float, float]:
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
+    """Raise if a task cannot be written to the output."""
     from fairerclip._util.files import check_free
     from fairerclip.errors import ParameterError
 
@@ -222,74 +262,65 @@ def _check_output(output: Path, overwrite: bool) -> None:
     check_free(output, overwrite)
 
 
-def _finish(
-    labelled: Any,
-    folder: Path,
-    prompt_set: Any,
-    encoder: Any,
-    text: Any,
-    output: Path,
-    overwrite: bool,
-    json: bool,
-    notes: list[str],
-) -> None:
+def _write(parts: TaskParts, output: Path, *, overwrite: bool, json: bool) -> None:
+    """Check the embeddings, write the task, and print what it holds."""
     from fairerclip.cli import show
     from fairerclip.data import save_task
     from fairerclip.data.build import build_task, encoded_prompts, text_encoder
     from fairerclip.data.preflight import preflight
     from fairerclip.data.stores import open_store
-    from fairerclip.errors import StoreError
 
-    embedded = open_store(folder)
-    encoded = encoded_prompts(prompt_set, text_encoder(prompt_set, embedded, encoder, text))
-    look = preflight(embedded, _text_store(encoded.text_target, encoder, text, embedded))
-    if not look.usable:
-        bad = (look.first_non_finite or look.first_zero)[0]
-        name = "" if embedded.ids is None else f" ({embedded.ids[bad]})"
-        raise StoreError(
-            f"{folder}: {look.non_finite_rows} rows hold NaN or infinity and {look.zero_rows} are zero, first row "
-            f"{bad}{name}; embed those images again or leave them out"
-        )
-    task, unmatched = build_task(labelled, embedded, encoded)
+    embedded = open_store(parts.store)
+    encoded = encoded_prompts(parts.prompts, text_encoder(parts.prompts, embedded, parts.encoder, parts.text))
+    checks = preflight(embedded, _text_store(encoded.text_target, parts, embedded))
+    _check_rows(checks, embedded, parts.store)
+    task, unmatched = build_task(parts.labelled, embedded, encoded)
     save_task(task, output, overwrite=overwrite)
-    said = [*look.lines(), *notes, *unmatched]
+    notes = [*checks.lines(), *parts.notes, *unmatched]
     groups = _groups(task)
     if json:
-        show.print_json(
-            {
-                "task": str(output),
-                "name": task.name,
-                "groups": groups,
-                "preflight": look.as_dict(),
-                "notes": said,
-            }
-        )
+        about = {"task": str(output), "name": task.name, "groups": groups}
+        show.print_json({**about, "preflight": checks.as_dict(), "notes": notes})
         return
-    for line in said:
+    for line in notes:
         show.say(line)
     for split, counts in groups.items():
         show.say(f"{split}: " + ", ".join(f"{name} {n}" for name, n in counts.items()))
     show.say(f"written to {output}")
 
 
-def _text_store(vectors: Any, encoder: Any, text: Any, embedded: Any) -> Any:
-    """Prompt embeddings with what is known of where they come from."""
+def _check_rows(checks: Preflight, embedded: EmbeddingStore, folder: Path) -> None:
+    """Raise if rows of the embeddings are zero or not finite."""
+    from fairerclip.errors import StoreError
+
+    if not checks.usable:
+        row = (checks.first_non_finite or checks.first_zero)[0]
+        name = "" if embedded.ids is None else f" ({embedded.ids[row]})"
+        raise StoreError(
+            f"{folder}: {checks.non_finite_rows} rows hold NaN or infinity and {checks.zero_rows} are zero, first row "
+            f"{row}{name}; embed those images again or leave them out"
+        )
+
+
+def _text_store(vectors: Any, parts: TaskParts, embedded: EmbeddingStore) -> EmbeddingStore | None:
+    """Return the prompt embeddings with the provenance of the model that made them."""
     from fairerclip.data.stores import EmbeddingStore
 
     if vectors is None:
         return None
-    source = encoder if encoder is not None else embedded if text is None else text
+    source = next(part for part in (parts.encoder, parts.text, embedded) if part is not None)
     return EmbeddingStore.from_array(vectors, provenance=source.provenance)
 
 
-def _groups(task: Any) -> dict[str, dict[str, int]]:
-    """Rows of each split by class and sensitive value."""
+def _groups(task: Task) -> dict[str, dict[str, int]]:
+    """Count the rows of each split by class and sensitive value."""
     import numpy as np
 
-    out: dict[str, dict[str, int]] = {}
+    groups: dict[str, dict[str, int]] = {}
     for name, split in task.splits.items():
-        parts = [] if split.y is None else [np.array([*task.class_names, "?"])[split.y]]
-        parts += [np.array([*task.sensitive[s].names, "?"])[codes] for s, codes in split.s.items()]
-        values, counts = np.unique([" × ".join(row) for row in zip(*parts, strict=True)], return_counts=True)
-        out[name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    return out
+        labels = [] if split.y is None else [np.array([*task.class_names, "?"])[split.y]]
+        labels += [np.array([*task.sensitive[s].names, "?"])[codes] for s, codes in split.s.items()]
+        rows = [" × ".join(row) for row in zip(*labels, strict=True)]
+        values, counts = np.unique(rows, return_counts=True)
+        groups[name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
+    return groups

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become a model."""
+"""Options that several commands share, and the objects that are made from them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
 
 GRID_VALUES = 10_000
-"""Most values of a grid."""
+"""Largest number of values of a grid."""
 
 
 def in_range(option: typer.CallbackParam, value: int | None) -> int | None:
-    """The value of an option that counts, refused before any work if it is out of range."""
+    """Return the value of a numeric option; raise before any work if it is out of range."""
     if value is not None:
         check_range(str(option.name), value, f"--{option.name}".replace("_", "-"))
     return value
 
 
 def output_path(text: str | Path) -> Path:
-    """A path to write to, refused before any work if nothing could be written there."""
-    if not str(text):  # which a path would take for the folder that we are in
+    """Return a path to write to; raise before any work if it cannot be the name of a file."""
+    if not str(text):  # Path("") would mean the current folder
         raise typer.BadParameter("expected the name of a file or folder; got ''")
     check_name(Path(text))
     return Path(text)
 
 
 def as_text(path: Path) -> str:
-    """A path as results name it, with ? for bytes of its name that are no text."""
+    """Return a path as text, with ? for each byte of its name that is not valid text."""
     return str(path).encode(errors="replace").decode()
 
 
 def writes(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
-    """An option that names what is written."""
+    """Return an option whose value is a path to write to."""
     return typer.Option(*names, parser=output_path, metavar="PATH", help=help)
 
 
@@ -70,41 +70,70 @@ Mitigate = Annotated[
     bool,
     typer.Option(
         "--mitigate",
-        help="Fit a model on the training split, choose it on the validation split, and show it as after.",
+        help="Fit a model on the training split, tune it on the validation split, and show it as after.",
     ),
 ]
-After = Annotated[Path | None, typer.Option(help="Fitted model to show as after; fits nothing.")]
-BeforeOnly = Annotated[
-    bool, typer.Option("--before-only", hidden=True, help="Deprecated: nothing is fitted unless asked.")
+After = Annotated[
+    Path | None, typer.Option(help="Folder of a fitted model to show as after; nothing is fitted.")
 ]
-Tau = Annotated[float | None, typer.Option(help="Strength of the S term, image side; in [0, 1).")]
-TauZ = Annotated[float | None, typer.Option(help="Strength of the image-text alignment, image side.")]
+BeforeOnly = Annotated[
+    bool, typer.Option("--before-only", hidden=True, help="Deprecated: without --mitigate nothing is fitted.")
+]
+Tau = Annotated[float | None, typer.Option(help="Weight of the dependence on S, image side; in [0, 1).")]
+TauZ = Annotated[
+    float | None, typer.Option(help="Weight of the image-text alignment, image side; in [0, 1).")
+]
 Parameters = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of FairerCLIP; may be repeated."),
+]
+Offsets = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBERS",
+        help="Numbers to add to the class scores, comma-separated, one per class: those that an earlier search "
+        "learned. Nothing is tuned.",
+    ),
 ]
 Preset = Annotated[
     str | None,
     typer.Option(
         metavar="paper|DATASET/SOURCE[/BACKBONE]",
         help="Published parameters: paper for the method as published, or those of a dataset, e.g. waterbirds/paper, "
-        "celeba/released/RN50. They are fixed: nothing is tuned.",
+        "celeba/released/RN50. With a preset nothing is tuned by default.",
     ),
 ]
 Criterion = Annotated[
-    str | None, typer.Option(help="marginal, or conditional: dependence on S inside each class.")
+    str | None, typer.Option(help="Dependence on S to reduce: marginal, or conditional (inside each class).")
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(callback=in_range, help="Seed of everything random. Default: the preset's, else 0."),
+    typer.Option(callback=in_range, help="Random seed. Default: the preset's, else 0."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables, errors too.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(callback=in_range, help="Processes that run at the same time. Default: one per core."),
+]
+AuditedSplit = Annotated[
+    str | None, typer.Option("--split", help="Split to audit. Default: test, else val, else train.")
+]
+ResultsShown = Annotated[
+    int | None,
+    typer.Option("--k", help="Number of results of a search. Default: 1000, or a quarter of the rows."),
+]
+Prompts = Annotated[
+    str | None,
+    typer.Option("--prompts", metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables; errors too.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
 MODELS = "RN50, ViT-B/32, ViT-B/16, ViT-L/14 (OpenAI's), open_clip:ARCHITECTURE, transformers:FOLDER or onnx:FOLDER"
 WEIGHTS = "for open_clip: .safetensors file, model folder, or pretrained tag in the cache"
-PREPROCESSING = "for weights that do not say it: JSON file, or the tag whose preprocessing it is"
-EACH = "Once for each --model, in their order, - for none"
+PREPROCESSING = (
+    "for weights that do not name theirs: JSON file, or a pretrained tag whose preprocessing is used"
+)
+EACH = "Give it once per --model, in the same order, with - for none"
 Model = Annotated[str | None, typer.Option(help=f"CLIP model: {MODELS}.")]
 Models = Annotated[list[str] | None, typer.Option(help=f"CLIP model, may be repeated: {MODELS}.")]
 Weights = Annotated[str | None, typer.Option(help=f"Weights, {WEIGHTS}.")]
@@ -113,18 +142,19 @@ Preprocessing = Annotated[str | None, typer.Option(help=f"Preprocessing, {PREPRO
 PreprocessingOfEach = Annotated[
     list[str] | None, typer.Option("--preprocessing", help=f"Preprocessing, {PREPROCESSING}. {EACH}.")
 ]
-Device = Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, mps.")]
-Download = Annotated[
-    bool, typer.Option("--download", help="Allow the model hub to be asked for missing weights.")
-]
+Device = Annotated[str, typer.Option(help="Device of torch: cpu, cuda or mps.")]
+Download = Annotated[bool, typer.Option("--download", help="Download missing weights from the model hub.")]
 Workers = Annotated[int, typer.Option(callback=in_range, help="Threads that decode images.")]
-Margin = Annotated[str | None, typer.Option(help="Of FairFace's images: 0.25 or 1.25, where both are there.")]
+Margin = Annotated[
+    str | None,
+    typer.Option(help="Margin of FairFace's images, 0.25 or 1.25; needed where the folder has both."),
+]
 
 
 def chosen_model(
     model: str | None, weights: str | None, preprocessing: str | None, device: str, download: bool
 ) -> ModelChoice | None:
-    """The model that these options name; None without ``--model``, which the others need."""
+    """Return the CLIP model that these options name, None without ``--model``; raise if only the others are given."""
     from fairerclip.encoders.choice import ModelChoice
     from fairerclip.errors import ParameterError
 
@@ -132,13 +162,13 @@ def chosen_model(
         return ModelChoice(model, weights, preprocessing, device, download)
     if weights is not None or preprocessing is not None or download:
         raise ParameterError(
-            "--weights, --preprocessing and --download say how --model is loaded; give that, too"
+            "--weights, --preprocessing and --download set how --model is loaded; give --model too"
         )
     return None
 
 
 def parse_grid(text: str | None, name: str) -> list[float] | None:
-    """``START:STOP:COUNT`` or comma-separated numbers.
+    """Read a grid of numbers, ``START:STOP:COUNT`` or comma-separated.
 
     Examples
     --------
@@ -169,12 +199,12 @@ def parse_grid(text: str | None, name: str) -> list[float] | None:
 
 
 def split_names(value: str | None) -> list[str] | None:
-    """Comma-separated names, or None."""
+    """Split comma-separated names into a list; None stays None."""
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
 
 
 def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> Experiment:
-    """Read the task and choose attributes and classes."""
+    """Read a task and select its sensitive attributes and classes."""
     from fairerclip.data import open_task
     from fairerclip.experiment import Experiment
 
@@ -182,16 +212,16 @@ def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> E
 
 
 def default_labels(labels: str | None, experiment: Experiment) -> str:
-    """``--labels``, or what the task allows."""
+    """Return ``--labels``, by default target where the training split has target labels, else none."""
     if labels is not None:
         return labels
     train = experiment.task.splits.get("train")
     known = train is None or (train.y is not None and (train.y >= 0).any())
-    return "target" if known else "none"  # without a training split nothing is fitted, and the fit says so
+    return "target" if known else "none"  # without a training split the fit raises its own error
 
 
 def _value(text: str) -> Any:
-    """A parameter's value as typed: None, True, False, a number, a list or mapping as JSON, or a string."""
+    """Parse the value of ``--set``: None, True, False, a number, a list or mapping as JSON, or else a string."""
     if text in ("None", "none"):
         return None
     if text in ("True", "False"):
@@ -203,12 +233,22 @@ def _value(text: str) -> Any:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text
+
+
+def parse_offsets(text: str) -> list[float]:
+    """Return the numbers of ``--offsets``."""
+    from fairerclip.errors import ParameterError
+
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"--offsets expects numbers such as 0.1,-0.1; got {text!r:.200}") from None
 
 
 def build_model(
@@ -217,9 +257,10 @@ def build_model(
     seed: int | None,
     **named: Any,
 ) -> FairerCLIP:
-    """Combine preset, ``--set`` and named options into an unfitted model; later ones win."""
+    """Make an unfitted model from a preset, ``--set`` and named options; the later of these take precedence."""
     from fairerclip.errors import ParameterError
     from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.parameters import LEARNED
 
     model = FairerCLIP(random_state=0)
     if preset is not None:
@@ -228,7 +269,7 @@ def build_model(
     given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
     for item in parameters or []:
         name, equals, text = item.partition("=")
-        if not equals or name.strip() not in model.get_params():
+        if not equals or name.strip() not in (*model.get_params(), *LEARNED):
             known = ", ".join(sorted(model.get_params()))
             raise ParameterError(f"--set expects NAME=VALUE with NAME one of {known}; got {item!r}")
         given[name.strip()] = _value(text.strip())

@@ -1,7 +1,6 @@
-"""What commands print: tables for people, JSON for machines, bars while they wait.
+"""Everything that commands print: lines, tables, JSON and progress bars.
 
-No command prints otherwise. Names of tasks, classes, prompts and files are foreign text: it is cleaned here, and never
-read as the markup of the library that draws.
+Names of tasks, classes, prompts and files are foreign text: it is cleaned here, and never read as markup by rich.
 """
 
 from __future__ import annotations
@@ -37,40 +36,40 @@ if TYPE_CHECKING:
     from fairerclip.report.result_table import ResultTable
 
 PLAIN_WIDTH = 110
-"""Columns where standard output is not a terminal and COLUMNS does not say how wide it is."""
+"""Width in columns where standard output is not a terminal and COLUMNS is not set."""
 WIDE = 100
-"""Columns from which tables have room for everything."""
+"""Width in columns from which tables show all their columns."""
 out = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH)
 err = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     streams.write_json(value)
 
 
 def say(text: str) -> None:
-    """One line of plain text."""
+    """Print one line of plain text."""
     out.print(_line(text), soft_wrap=True)
 
 
 def head(text: str) -> None:
-    """One line that stands out."""
+    """Print one line in bold."""
     out.print(_line(text, "bold"))
 
 
 def put(table: Table) -> None:
-    """A table."""
+    """Print a table."""
     out.print(table)
 
 
 def note(text: str) -> None:
-    """One line on standard error about what was read."""
+    """Print a note about the input, one line on standard error."""
     err.print(_line(f"note: {text}"), soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """One line on standard error about what the reader should know of a result."""
+    """Print a warning about a result, one line on standard error."""
     err.print(_line(f"warning: {streams.one_line(text)}", "yellow"), soft_wrap=True)
 
 
@@ -79,9 +78,9 @@ def _line(text: str, style: str = "") -> Text:
 
 
 LONGEST_TITLE = 240
-"""Characters of a title, which says more than a name; a long name in it is cut."""
+"""Characters of a title that are printed."""
 Cell = str | tuple[str, ...]
-"""Text in one line, or in several: a line end inside foreign text is none."""
+"""Text of one line, or a tuple with one text per line: line ends inside foreign text do not break lines."""
 
 
 def _title(text: str) -> Text:
@@ -99,17 +98,23 @@ def plain_table(
     rows: Sequence[Sequence[Cell]],
     *,
     left: Collection[int] = (0,),
-    whole: Collection[int] = (),
+    unfolded: Collection[int] = (),
     tight: bool = False,
 ) -> Table:
-    """A table of text.
+    """Make a table of plain text, without markup; long lines are shortened.
 
     Parameters
     ----------
-    title, columns, rows : what it says; nothing in it is markup, and long lines are shortened.
-    left : places of columns that are set to the left; the others are set to the right.
-    whole : places of columns whose lines are not folded.
-    tight : leave no space beside columns.
+    title : str or None
+        Line above the table.
+    columns, rows : sequence of `Cell`, sequence of sequences of `Cell`
+        Heads of the columns, and the cells of each row.
+    left : collection of int
+        Indices of columns that are flushed left; the others are flushed right.
+    unfolded : collection of int
+        Indices of columns whose lines are cut instead of folded.
+    tight : bool
+        Leave no space beside columns.
     """
     table = Table(
         title=None if title is None else _title(title),
@@ -117,12 +122,12 @@ def plain_table(
         box=box.SIMPLE_HEAD,
         padding=(0, 0 if tight else 1),
     )
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         table.add_column(
             _cell(column),
-            justify="left" if place in left else "right",
-            overflow="ellipsis" if place in whole else "fold",
-            no_wrap=place in whole,
+            justify="left" if index in left else "right",
+            overflow="ellipsis" if index in unfolded else "fold",
+            no_wrap=index in unfolded,
         )
     for row in rows:
         table.add_row(*(_cell(cell) for cell in row))
@@ -130,7 +135,7 @@ def plain_table(
 
 
 def rendered(table: ResultTable) -> Table:
-    """Return a table of results as text in the form of a terminal."""
+    """Make a terminal table from a table of results."""
     from fairerclip.report.result_table import text_of
 
     rows = [[text_of(content) for content in row] for row in table.rows]
@@ -138,7 +143,7 @@ def rendered(table: ResultTable) -> Table:
 
 
 def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
-    """Group reports side by side: both averages, worst group with interval, name and n, gap, EOD."""
+    """Make a table with a row per group report: both averages, worst group (interval, name, n), gap, EOD."""
     average, weighted, worst, gap, eod = (
         FIGURES[name].short for name in ("average", "train_weighted_average", "worst_group", "gap", "eod")
     )
@@ -159,32 +164,32 @@ def report_table(title: str, rows: Sequence[tuple[str, Any]]) -> Table:
         ]
         for name, report in rows
     ]
-    return plain_table(title, columns, body, left=(0, 3), whole=(1, 2, 4, 5), tight=out.width < WIDE)
+    return plain_table(title, columns, body, left=(0, 3), unfolded=(1, 2, 4, 5), tight=out.width < WIDE)
 
 
 def path_table(title: str, rows: Sequence[Mapping[str, Any]], mark: int | None = None) -> Table:
-    """The trade-off along a path, with a bar for the worst group; the chosen point is marked."""
+    """Make a table of the trade-off along a path, with a bar for the worst group; the chosen point is marked."""
     constant = len({row["tau_z"] for row in rows}) == 1
-    shown = ("average", "worst_group", "gap", "eod")
-    columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), *(FIGURES[name].short for name in shown)]
+    names = ("average", "worst_group", "gap", "eod")
+    columns = ["", "criterion", "τ", *([] if constant else ["τ_z"]), *(FIGURES[name].short for name in names)]
     bars = out.width >= WIDE
-    left = {1, len(columns)}  # the bar is the last one
+    left = {1, len(columns)}  # the criterion, and the bar in the last column
     columns += [f"{FIGURES['worst_group'].short}, 0 to 100"] if bars else []
     body = []
     for index, row in enumerate(rows):
         strengths = [setting(row["tau"]), *([] if constant else [setting(row["tau_z"])])]
-        figures = [bare(row[name]) for name in shown]
+        figures = [bare(row[name]) for name in names]
         worst = row["worst_group"]
         bar = ["no solution" if worst is None else "█" * round(20 * worst)] if bars else []
         body.append(["→" if index == mark else "", row["criterion"], *strengths, *figures, *bar])
-    return plain_table(title, columns, body, left=left, whole=range(len(columns)))
+    return plain_table(title, columns, body, left=left, unfolded=range(len(columns)))
 
 
 class Advance(Protocol):
-    """What moves a bar."""
+    """Function that moves a progress bar."""
 
-    def __call__(self, done: int, total: int | None, what: str | None = None) -> None:
-        """Move to ``done`` of ``total``; with ``what``, name what is counted from here on."""
+    def __call__(self, done: int, total: int | None, label: str | None = None) -> None:
+        """Move the bar to ``done`` of ``total``; a new ``label`` starts a new count."""
 
 
 class _Rate(ProgressColumn):
@@ -194,7 +199,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(text: str, *, rate: bool = False) -> Iterator[Advance]:
-    """A bar on a terminal, with the rate if asked for, nothing elsewhere; yields what moves it."""
+    """Show a progress bar if standard error is a terminal, with the rate if asked; yield the function that moves it."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -205,9 +210,9 @@ def progress(text: str, *, rate: bool = False) -> Iterator[Advance]:
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(clean(text), total=None)
 
-        def advance(done: int, total: int | None, what: str | None = None) -> None:
-            if what is not None and clean(what) != bar.tasks[0].description:
-                bar.reset(task, description=clean(what))  # the time left is of what is counted now
+        def advance(done: int, total: int | None, label: str | None = None) -> None:
+            if label is not None and clean(label) != bar.tasks[0].description:
+                bar.reset(task, description=clean(label))  # so that the time left is of the new count
             bar.update(task, completed=done, total=total)
 
         yield advance
@@ -222,7 +227,7 @@ def warnings_as_lines() -> Iterator[list[str]]:
         try:
             yield lines
         except Stopped:
-            caught.clear()  # the line that says so is all there is to say
+            caught.clear()  # the message of the stop is printed alone
             raise
         finally:
             lines += dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)

@@ -1,7 +1,7 @@
-"""Standard output and standard error, between the commands and whoever reads them.
+"""Standard output and standard error, wrapped so that writing to them never stops a command.
 
-Commands print through `fairerclip.cli.show`, which is drawn by a library; what is told before that is loaded, and
-when it cannot be, is written here. Little is imported, so that an interrupt in the first moment can be told of.
+Commands print through `fairerclip.cli.show`, which needs rich. Messages before rich is imported, and about a failed
+import, are written here. This module imports little, so that an early interrupt can still print its message.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from typing import Any, TextIO
 from fairerclip.report.clean_text import clean, shorten
 
 LONGEST_LINE = 8_000
-"""Characters of a line that are shown: more than any path has."""
+"""Characters of a line that are printed: more than any path has."""
 READER_GONE, NOT_WRITTEN = 141, 1
-"""Exit codes where all went well but standard output: 128 and the number of SIGPIPE, or a full disk, say."""
+"""Exit codes where only writing to standard output failed: 128 plus the number of SIGPIPE; or e.g. a full disk."""
 FORMS = {
     **{"τ": "tau", "λ": "lambda", "→": ">", "•": "*", "×": "x", "±": "+-", "·": ".", "∞": "inf", "█": "#"},
     **dict.fromkeys("−–—─━╸╺", "-"),
     **{"…": "...", "≤": "<=", "≥": ">=", "\u00a0": " ", "\u202f": " ", "\N{REPLACEMENT CHARACTER}": "?"},
 }
-"""What the program's own signs become where the encoding has none of them."""
+"""ASCII replacements of signs that the program prints and the encoding of the output lacks."""
 
 
 def _plain_form(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace signs that cannot be encoded, as an error handler of `codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     signs = error.object[error.start : error.end]
@@ -42,39 +43,40 @@ codecs.register_error("fairerclip.plain", _plain_form)
 
 
 class Stream(io.TextIOBase):
-    """A text stream that may be written to whatever becomes of its reader.
+    """A text stream whose `write` never raises.
 
-    Signs that its encoding lacks are written in ASCII. Once writing fails, the rest is dropped: a command goes on, and
-    its files are written.
+    Signs that its encoding lacks are written in ASCII. After writing has failed once, the rest is dropped: the command
+    continues and writes its files.
 
     Attributes
     ----------
-    problem : the first error of writing, or None.
+    problem : OSError or None
+        The first error of writing.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
         self.problem: OSError | None = None
-        self._stream = stream or io.StringIO()  # None where it was closed from the start: nobody reads it
+        self._stream = stream or io.StringIO()  # None where it was closed before the start
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """Of what is written."""
+        """Encoding of the underlying stream."""
         return self._stream.encoding or "utf-8"
 
     def isatty(self) -> bool:
-        """Whether a person reads it."""
+        """Return whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Its number in this process."""
+        """Return the file descriptor."""
         return self._stream.fileno()
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Write it if that is possible."""
+        """Write text, unless writing has failed before."""
         if self.problem is None:
             try:
                 try:
@@ -86,7 +88,7 @@ class Stream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Hand over what waits."""
+        """Write out the buffer, unless writing has failed before."""
         if self.problem is None:
             try:
                 self._stream.flush()
@@ -95,18 +97,18 @@ class Stream(io.TextIOBase):
 
     def _give_up(self, problem: OSError) -> None:
         self.problem = problem
-        with suppress(OSError):  # what waits in the buffer would fail again when Python ends
+        with suppress(OSError):  # the rest of the buffer would fail again when Python exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 class Streams:
-    """Both streams, and Python's own warnings, for as long as a command runs."""
+    """Context manager that replaces standard output, standard error and the printing of warnings by safe ones."""
 
     def __enter__(self) -> Streams:
         for number in range(3):
             try:
                 os.fstat(number)
-            except OSError:  # closed by who started us: the next file would be opened under its number
+            except OSError:  # closed by the parent: the next file opened would get this number
                 os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         self._before = sys.stdout, sys.stderr, warnings.showwarning
         self.out, self.err = Stream(sys.stdout), Stream(sys.stderr)
@@ -120,42 +122,43 @@ class Streams:
         sys.stdout, sys.stderr, warnings.showwarning = self._before
 
     def end(self, code: int) -> int:
-        """The exit code of a command: its own, or what became of standard output."""
+        """Return the exit code: the command's own, or, if that is 0, the one for a failure of standard output."""
         self.out.flush()
         problem = self.out.problem
         if code or problem is None:
             return code
         if problem.errno == errno.EPIPE:
             return READER_GONE
-        tell(f"standard output could not be written: {problem.strerror}; the work is done")
+        print_error(f"standard output could not be written: {problem.strerror}; the work is done")
         return NOT_WRITTEN
 
 
-def tell(message: str) -> None:
-    """One line on standard error, whatever characters it holds."""
+def print_error(message: str) -> None:
+    """Print one line on standard error."""
     sys.stderr.write(f"fairerclip: {one_line(message)}\n")
 
 
 def one_line(text: str) -> str:
-    """Foreign text as one line that can be printed."""
+    """Return foreign text as one printable line."""
     return " ".join(clean(shorten(text, LONGEST_LINE)).split())
 
 
 def write(text: str) -> None:
-    """Lines of text on standard output; each is cleaned."""
+    """Print lines of text on standard output, each cleaned."""
     sys.stdout.write("".join(f"{clean(line)}\n" for line in text.split("\n")))
 
 
 def write_json(value: Any) -> None:
-    """One JSON document on standard output, in ASCII."""
+    """Print one JSON document on standard output, in ASCII."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a Python warning as one line, in place of `warnings.showwarning`."""
     sys.stderr.write(f"warning: {one_line(f'{category.__name__}: {message}')}\n")
 
 
 def show_traceback(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """What Python prints of an error that nobody caught, for `sys.excepthook`: its message may hold foreign text."""
+    """Print the traceback of an uncaught error with its text cleaned, in place of `sys.excepthook`."""
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write("\n".join(map(clean, text.split("\n"))))

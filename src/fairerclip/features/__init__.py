@@ -1,6 +1,6 @@
 """Kernel feature maps: rows x → φ(x) with φ(x)·φ(x') ≈ k(x, x').
 
-``make_features`` fits one by the name of its kernel, ``features_from_arrays`` brings a saved one back.
+``make_features`` fits a map by the name of its kernel; ``features_from_arrays`` restores a saved map.
 Importing this package imports numpy only.
 """
 

@@ -1,4 +1,4 @@
-"""The bandwidth σ of k(x, x') = exp(−‖x − x'‖² / 2σ²)."""
+"""Bandwidth σ of the RBF kernel k(x, x') = exp(−‖x − x'‖² / 2σ²): the median rule and the accepted values."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 import numbers
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import as_number
 from fairerclip.errors import NonFiniteError, ParameterError
 from fairerclip.features.feature_map import Float64, RandomState, as_rng, as_training_rows, as_weights
 
 SMALLEST_BANDWIDTH, LARGEST_BANDWIDTH = 1e-15, 1e15
-"""Rows of the magnitudes that are taken, divided by a bandwidth between these, stay within float32."""
+"""Limits of the bandwidth: rows divided by it stay within the range of float32."""
 _ZERO = 1e-12
-"""Squared distances up to this share of the largest are rounding noise between identical rows."""
+"""Squared distances up to this share of the largest count as zero: rounding noise between identical rows."""
 
 
 def median_bandwidth(
@@ -25,33 +25,32 @@ def median_bandwidth(
     max_rows: int = 1000,
     random_state: RandomState = None,
 ) -> float:
-    """σ = sqrt(median ‖x_i − x_j‖² / 2), so that k = exp(−d² / median d²); see docs/math.md#bandwidth.
+    """Return σ = sqrt(median ‖x_i − x_j‖² / 2), for which k = exp(−d² / median d²); see docs/math.md#bandwidth.
 
     Time O(m² p) and memory O(m² + m p) with m = min(n, `max_rows`).
 
     Parameters
     ----------
-    X : array-like, shape (n, p)
+    X : array-like of shape (n, p)
         Rows.
-    sample_weight : array-like, shape (n,), optional
-        Row weights. The pair (i, j) has the weight w_i w_j: a row of weight k is the same as k equal rows.
-        Rows of weight zero take no part.
+    sample_weight : array-like of shape (n,), optional
+        Row weights. The pair (i, j) has the weight w_i w_j, so a row of weight k counts as k equal rows.
+        Rows of weight zero are left out.
     max_rows : int
-        With more rows than this, a random sample of so many is used.
+        If there are more rows, a random sample of this size is used.
     random_state : None, int, RandomState or Generator
-        Draws the sample.
+        Source of the random sample.
 
     Returns
     -------
     float
-        σ > 0. It is 1.0 where all rows are identical (or there is one only): every distance is then
-        zero, k = 1 for any σ, and 1.0 leaves the distance to a row that comes later in the units of X.
+        σ > 0; 1.0 if all rows are identical, because k = 1 for any σ then.
 
     Notes
     -----
-    Zero distances are left out, or a few prompts repeated over many rows would give σ = 0. Those up to
-    1e-12 of the largest count as zero. The median is the lower weighted median, the smallest d² that has
-    at least half of the weight at or below it.
+    Zero distances are left out; otherwise a few prompts repeated over many rows would give σ = 0. Squared
+    distances up to 1e-12 of the largest count as zero. The median is the lower weighted median: the
+    smallest d² that has at least half of the weight at or below it.
 
     Examples
     --------
@@ -62,15 +61,13 @@ def median_bandwidth(
     """
     X = as_training_rows(X)
     w = as_weights(sample_weight, X.shape[0])
-    if isinstance(max_rows, bool) or not isinstance(max_rows, numbers.Integral) or max_rows < 2:
-        raise ParameterError(f"max_rows must be an integer ≥ 2, got {max_rows!r}")
-    rows = np.flatnonzero(w)
-    if rows.size > max_rows:
-        rows = as_rng(random_state).permutation(rows)[:max_rows]
+    rows = _draw_rows(w, max_rows, random_state)
     sample = X[rows].astype(np.float64)
     if not np.isfinite(sample).all():
-        raise NonFiniteError("X holds NaN or infinity: there is no median distance; remove those rows")
-    # Identical rows become exact zeros, and cancellation below costs eps times the largest distance at most.
+        raise NonFiniteError(
+            "X holds NaN or infinity, so the median distance is not defined; remove those rows"
+        )
+    # Rows that are all identical become exact zeros; cancellation costs at most eps times the largest distance.
     sample -= sample[0].copy()
     unit = float(np.abs(sample).max())
     if unit == 0.0:
@@ -90,20 +87,20 @@ def resolve_bandwidth(
     *,
     random_state: RandomState = None,
 ) -> float:
-    """σ from what a user may write: a number, ``"median"``, or a multiple of it such as ``"3*median"``.
+    """Return σ for a number, for ``"median"``, or for a multiple of it such as ``"3*median"``.
 
-    Time O(1) for a number, that of `median_bandwidth` otherwise.
+    Time O(1) for a number, otherwise as `median_bandwidth`.
 
     Parameters
     ----------
     bandwidth : float or str
         σ itself, or a rule. The factor of ``"3*median"`` multiplies σ, not σ².
-    X : array-like, shape (n, p)
+    X : array-like of shape (n, p)
         Rows.
-    sample_weight : array-like, shape (n,), optional
+    sample_weight : array-like of shape (n,), optional
         Row weights.
     random_state : None, int, RandomState or Generator
-        Passed on to `median_bandwidth`.
+        Passed to `median_bandwidth`.
 
     Returns
     -------
@@ -125,7 +122,7 @@ def resolve_bandwidth(
 
 
 def parse_bandwidth(bandwidth: float | str) -> tuple[float, bool]:
-    """Return a number, and whether the median rule multiplies it."""
+    """Return the number in `bandwidth`, and whether it is a factor of the median bandwidth."""
     value: float | None = None
     if isinstance(bandwidth, str):
         factor, star, rule = bandwidth.replace(" ", "").rpartition("*")
@@ -135,19 +132,29 @@ def parse_bandwidth(bandwidth: float | str) -> tuple[float, bool]:
         value = as_number(bandwidth)
     if value is None or not SMALLEST_BANDWIDTH <= value <= LARGEST_BANDWIDTH:
         raise ParameterError(
-            f"bandwidth must be a number from {SMALLEST_BANDWIDTH:g} to {LARGEST_BANDWIDTH:g}, 'median', or such a "
-            f"multiple of it as in '3*median' or '0.5*median', got {bandwidth!r:.200}"
+            f"bandwidth must be a number from {SMALLEST_BANDWIDTH:g} to {LARGEST_BANDWIDTH:g}, 'median', or a "
+            f"multiple of it such as '3*median' or '0.5*median', got {bandwidth!r:.200}"
         )
     return value, isinstance(bandwidth, str)
 
 
 def squared_distances(X: Float64, Y: Float64) -> Float64:
-    """‖x_i − y_j‖² (n, m) by one matrix product; the error is eps·(‖x‖² + ‖y‖²), so centre the rows first."""
+    """Return ‖x_i − y_j‖² (n, m) by one matrix product; the error is eps·(‖x‖² + ‖y‖²), so centre the rows first."""
     d2: Float64 = X @ Y.T
     d2 *= -2.0
     d2 += np.einsum("ij,ij->i", X, X)[:, None]
     d2 += np.einsum("ij,ij->i", Y, Y)
     return np.maximum(d2, 0.0, out=d2)
+
+
+def _draw_rows(w: Float64, max_rows: int, random_state: RandomState) -> NDArray[np.intp]:
+    """Return the numbers of the rows of positive weight, or a random sample of `max_rows` of them."""
+    if isinstance(max_rows, bool) or not isinstance(max_rows, numbers.Integral) or max_rows < 2:
+        raise ParameterError(f"max_rows must be an integer ≥ 2, got {max_rows!r}")
+    rows = np.flatnonzero(w)
+    if rows.size > max_rows:
+        rows = as_rng(random_state).permutation(rows)[:max_rows]
+    return rows
 
 
 def _lower_weighted_median(values: Float64, weight: Float64) -> float:
@@ -156,7 +163,7 @@ def _lower_weighted_median(values: Float64, weight: Float64) -> float:
         return float(np.partition(values, middle)[middle])
     order = np.argsort(values)
     below = np.cumsum(weight[order])
-    # The slack keeps rounding in the sum from deciding where exactly half of the weight is reached.
+    # The factor 1 − 1e-12 keeps rounding of the sum from deciding a tie at exactly half of the weight.
     return float(values[order[np.searchsorted(below, 0.5 * below[-1] * (1 - 1e-12))]])
 
 

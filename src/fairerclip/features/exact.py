@@ -1,4 +1,4 @@
-"""The exact factor of the RBF kernel."""
+"""Feature map that reproduces the RBF kernel exactly on the training rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fairerclip.features.feature_map import RandomState, as_training_rows, as_we
 from fairerclip.features.landmarks import LandmarkFeatures, distinct_rows
 
 MAX_DISTINCT_ROWS = 5000
-"""The factorisation of more would need gigabytes and minutes."""
+"""Largest number of distinct rows; factoring more would take gigabytes of memory and minutes of time."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExactFeatures(LandmarkFeatures):
-    """Every distinct row is a landmark, so that ΦΦᵀ = K on the rows it was fitted on.
+    """Features with ΦΦᵀ = K on the training rows: every distinct row is a landmark.
 
-    Functions in the span of these features are those of the representer theorem: no random draw enters.
+    Functions in the span of these features are those of the representer theorem. The map has no random part.
     Parameters, shapes and cost are those of `LandmarkFeatures`; see docs/math.md#features.
 
     Examples
@@ -51,7 +51,7 @@ class ExactFeatures(LandmarkFeatures):
     ) -> ExactFeatures:
         """Factor the kernel matrix of the distinct rows of X (n, p) that have a positive weight.
 
-        `random_state` draws the rows of a median bandwidth only. Time O(m³ + m² p), memory O(m²) for
+        `random_state` is used only to draw the rows of a median bandwidth. Time O(m³ + m² p), memory O(m²) for
         m ≤ 5000 distinct rows.
         """
         X = as_training_rows(X)

@@ -1,4 +1,4 @@
-"""Feature maps by the name of their kernel."""
+"""Functions that fit or restore a feature map by the name of its kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairerclip.features.linear import LinearFeatures
 from fairerclip.features.nystroem import NystroemFeatures
 
 KERNELS = ("rbf", "orthogonal", "nystroem", "exact", "linear")
-"""What `make_features` takes as `kernel`."""
+"""Values of `kernel` that `make_features` accepts."""
 
 
 def make_features(
@@ -29,30 +29,31 @@ def make_features(
 ) -> FeatureMap:
     """Fit the feature map of a kernel on rows X (n, p); see docs/math.md#features.
 
-    Time O(p D) and that of the bandwidth for "rbf", O(p² D) for "orthogonal", O(D³) for "nystroem",
-    O(m³) over the m distinct rows for "exact", O(n p) for "linear".
+    Time O(p D) for "rbf", O(p² D) for "orthogonal", O(D³) for "nystroem", O(m³) for "exact" with m distinct
+    rows, and O(n p) for "linear"; a median bandwidth adds its own time.
 
     Parameters
     ----------
     kernel : {"rbf", "orthogonal", "nystroem", "exact", "linear"}
-        The first four are of one kernel, exp(−d² / 2σ²): random Fourier features, the same with
-        orthogonal frequencies, kernel values at landmarks, its exact factor.
-    X : array-like, shape (n, p)
+        The first four approximate the RBF kernel exp(−d² / 2σ²): by random Fourier features, by the same
+        with orthogonal frequencies, by kernel values at landmarks, or exactly on the training rows.
+    X : array-like of shape (n, p)
         Rows.
     n_features : int
-        D. "exact" has the rank of its kernel matrix instead and "linear" has p; both ignore it.
+        Number of features D. Ignored by "exact", whose D is the rank of its kernel matrix, and by
+        "linear", whose D is p.
     bandwidth : float or str
         See `resolve_bandwidth`; "linear" ignores it.
-    sample_weight : array-like, shape (n,), optional
-        Row weights: for the median bandwidth, for the scale of "linear", and rows of weight zero
-        are no landmarks.
+    sample_weight : array-like of shape (n,), optional
+        Row weights, used for the median bandwidth and the scale of "linear". Rows of weight zero are
+        never landmarks.
     random_state : None, int, RandomState or Generator
-        One seed gives one map, whatever the dtype of X.
+        The same seed gives the same map for every dtype of X.
 
     Returns
     -------
     FeatureMap
-        Frozen, with ``transform``, ``n_features`` and ``to_arrays``.
+        A frozen object with ``transform``, ``n_features`` and ``to_arrays``.
 
     Examples
     --------
@@ -62,50 +63,26 @@ def make_features(
     """
     if kernel not in KERNELS:
         raise _unknown_kernel(kernel)
-    # Checked for every kernel, so that a path over kernels does not fail half-way.
+    # Checked for every kernel, so that a loop over kernels fails at its start and not half-way.
     check_n_features(n_features)
     parse_bandwidth(bandwidth)
-    match kernel:
-        case "rbf" | "orthogonal":
-            return FourierFeatures.fit(
-                X,
-                n_features=n_features,
-                bandwidth=bandwidth,
-                orthogonal=kernel == "orthogonal",
-                sample_weight=sample_weight,
-                random_state=random_state,
-            )
-        case "nystroem":
-            return NystroemFeatures.fit(
-                X,
-                n_features=n_features,
-                bandwidth=bandwidth,
-                sample_weight=sample_weight,
-                random_state=random_state,
-            )
-        case "exact":
-            return ExactFeatures.fit(
-                X, bandwidth=bandwidth, sample_weight=sample_weight, random_state=random_state
-            )
-        case "linear":
-            return LinearFeatures.fit(X, sample_weight=sample_weight)
-    raise _unknown_kernel(kernel)
+    return _fit(kernel, X, n_features, bandwidth, sample_weight, random_state)
 
 
 def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap:
-    """Bring back a feature map from its kernel and what its ``to_arrays`` gave; time O(size of the arrays).
+    """Restore a feature map from its kernel and the arrays of its ``to_arrays``; time O(size of the arrays).
 
     Parameters
     ----------
     kernel : str
         ``FeatureMap.kernel`` of the saved map.
     arrays : mapping of str to ndarray
-        Float64 arrays; numbers may have become arrays of one element.
+        Float64 arrays. A single number may be an array of one element.
 
     Returns
     -------
     FeatureMap
-        Its transforms are bit for bit those of the map that was saved.
+        A map whose transforms equal those of the saved map bit for bit.
 
     Examples
     --------
@@ -122,6 +99,30 @@ def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap
             return ExactFeatures.from_arrays(arrays)
         case "linear":
             return LinearFeatures.from_arrays(arrays)
+    raise _unknown_kernel(kernel)
+
+
+def _fit(
+    kernel: str, X: ArrayLike, D: int, bandwidth: float | str, w: ArrayLike | None, random_state: RandomState
+) -> FeatureMap:
+    match kernel:
+        case "rbf" | "orthogonal":
+            return FourierFeatures.fit(
+                X,
+                n_features=D,
+                bandwidth=bandwidth,
+                orthogonal=kernel == "orthogonal",
+                sample_weight=w,
+                random_state=random_state,
+            )
+        case "nystroem":
+            return NystroemFeatures.fit(
+                X, n_features=D, bandwidth=bandwidth, sample_weight=w, random_state=random_state
+            )
+        case "exact":
+            return ExactFeatures.fit(X, bandwidth=bandwidth, sample_weight=w, random_state=random_state)
+        case "linear":
+            return LinearFeatures.fit(X, sample_weight=w)
     raise _unknown_kernel(kernel)
 
 

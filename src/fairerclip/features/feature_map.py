@@ -1,4 +1,4 @@
-"""What every feature map offers, and the checks that they share."""
+"""Protocol of the feature maps, and the checks of arguments and saved arrays that they share."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ Rng: TypeAlias = np.random.RandomState | np.random.Generator
 RandomState: TypeAlias = int | Rng | None
 
 MAX_FEATURES = 32_768
-"""Their covariance takes 8 GiB."""
+"""Largest number of features; their covariance matrix takes 8 GiB."""
 MAX_MAP_BYTES = 8 << 30
-"""What the frequencies or landmarks of a map may take."""
+"""Largest size of the frequencies of a map, in bytes."""
 
 
 class FeatureMap(Protocol):
     """A fitted map φ with φ(x)·φ(x') ≈ k(x, x'); see docs/math.md#features.
 
-    A map is frozen, and says of itself all that is needed to save it: the name of its kernel and `to_arrays`.
+    A map is frozen. Its `kernel` and `to_arrays` are all that is needed to save it.
     """
 
     @property
     def kernel(self) -> str:
-        """The name by which `make_features` knows it."""
+        """Name of the kernel, as in `KERNELS`."""
 
     @property
     def n_features_in(self) -> int:
-        """p, the width of the rows that it takes."""
+        """Width p of the rows that the map takes."""
 
     @property
     def n_features(self) -> int:
-        """D, the width of the rows that it gives."""
+        """Number D of features per row that the map returns."""
 
     def transform(self, X: ArrayLike) -> Array:
-        """Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise."""
+        """Return Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise."""
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return what `features_from_arrays` needs, as float64 arrays."""
 
 
 def as_rows(X: ArrayLike, width: int | None = None) -> Array:
-    """X as a matrix of float32 (from float16 or float32) or float64, not copied where it is one already."""
+    """Return X as a float32 (from float16 or float32) or float64 matrix, without a copy if it is one already."""
     X = np.asarray(X)
     expected = "p ≥ 1" if width is None else str(width)
     if X.ndim != 2 or X.shape[1] == 0 or (width is not None and X.shape[1] != width):
@@ -58,7 +58,7 @@ def as_rows(X: ArrayLike, width: int | None = None) -> Array:
 
 
 def as_training_rows(X: ArrayLike) -> Array:
-    """Like `as_rows`, of one row or more."""
+    """Return `as_rows(X)`, and raise if it has no rows."""
     X = as_rows(X)
     if X.shape[0] == 0:
         raise ShapeError(f"expected at least one row to fit a feature map on, got X of shape {X.shape}")
@@ -66,20 +66,20 @@ def as_training_rows(X: ArrayLike) -> Array:
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int) -> Float64:
-    """Row weights (n,), largest 1 so that products of two cannot underflow; ones where there are none."""
+    """Return weights (n,) scaled to a largest one of 1, so that products cannot underflow; ones for None."""
     if sample_weight is None:
         return np.ones(n)
     w = np.asarray(sample_weight, dtype=np.float64)
     if w.shape != (n,):
         raise ShapeError(f"expected sample_weight of shape ({n},), one per row of X, got shape {w.shape}")
     if not (np.isfinite(w).all() and (w >= 0).all() and (w > 0).any()):
-        raise ParameterError("sample_weight must be finite, nowhere negative and somewhere positive")
+        raise ParameterError("sample_weight must be finite and ≥ 0, with at least one value > 0")
     scaled: Float64 = w / w.max()
     return scaled
 
 
 def as_rng(random_state: RandomState) -> Rng:
-    """`sklearn.utils.check_random_state` that also takes a numpy Generator."""
+    """Return a random generator: a numpy Generator as it is, anything else by `sklearn.utils.check_random_state`."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     from sklearn.utils import check_random_state
@@ -95,13 +95,13 @@ def as_rng(random_state: RandomState) -> Rng:
 
 
 def check_n_features(n_features: int) -> int:
-    """1 ≤ D ≤ 32,768."""
+    """Return the number of features D as an int, and raise unless 1 ≤ D ≤ 32,768."""
     check_count("n_features", n_features, MAX_FEATURES)
     return int(n_features)
 
 
 def check_map_bytes(n_features: int, width: int) -> None:
-    """Refuse features whose map would take more than 8 GiB, before it is made."""
+    """Raise if the frequencies (`width`, `n_features`) would take more than 8 GiB."""
     if 8 * n_features * width > MAX_MAP_BYTES:
         raise ParameterError(
             f"{n_features:,} features of rows {width:,} wide would take {8 * n_features * width:,} bytes, more than "
@@ -110,7 +110,7 @@ def check_map_bytes(n_features: int, width: int) -> None:
 
 
 def stored_array(arrays: Mapping[str, Array], name: str, ndim: int | None = None) -> Float64:
-    """One array of a saved map, contiguous so that BLAS takes the path it took before the map was saved."""
+    """Return one array of a saved map, contiguous so that BLAS sums in the same order as before saving."""
     if name not in arrays:
         raise ModelFileError(f"the saved feature map has no array {name!r}; it has {sorted(arrays)}")
     array = np.asarray(arrays[name])
@@ -125,7 +125,7 @@ def stored_array(arrays: Mapping[str, Array], name: str, ndim: int | None = None
 
 
 def stored_scalar(arrays: Mapping[str, Array], name: str) -> float:
-    """One positive number of a saved map, from a 0-d or 1-element array."""
+    """Return one positive number of a saved map, from an array with 0 dimensions or with 1 element."""
     value = stored_array(arrays, name).ravel()
     if value.size != 1 or value[0] <= 0:
         raise ModelFileError(

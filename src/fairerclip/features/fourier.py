@@ -29,22 +29,21 @@ from fairerclip.features.feature_map import (
 
 @dataclass(frozen=True, eq=False)
 class FourierFeatures:
-    """φ(x) = sqrt(2/D) cos(xΩ + b), with E φ(x)·φ(x') = exp(−‖x − x'‖² / 2σ²); see docs/math.md#features.
+    """Features φ(x) = sqrt(2/D) cos(xΩ + b), with E φ(x)·φ(x') = exp(−‖x − x'‖² / 2σ²); see docs/math.md#features.
 
-    Time O(n p D); memory that of the output and nothing of its size besides. The error of one kernel
-    value falls as 1/sqrt(D).
+    Time O(n p D); memory that of the output only. The error of a kernel value falls as 1/sqrt(D).
 
     Parameters
     ----------
-    omega : ndarray, shape (p, D)
-        Frequencies Ω, one column each, in law N(0, I/σ²).
-    offset : ndarray, shape (D,)
+    omega : array of shape (p, D)
+        Frequencies Ω, one per column, each distributed as N(0, I/σ²).
+    offset : array of shape (D,)
         Phases b, uniform on [0, 2π).
     bandwidth : float
-        σ, already inside Ω.
+        σ; Ω is already divided by it.
     kernel : {"rbf", "orthogonal"}
-        Independent frequencies, or orthogonal ones within blocks of p: each has the same law, and the
-        kernel values have less variance.
+        Independent frequencies, or frequencies that are orthogonal within blocks of p. Each frequency has
+        the same distribution in both; orthogonal ones give kernel values of less variance.
 
     References
     ----------
@@ -77,10 +76,11 @@ class FourierFeatures:
         sample_weight: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> FourierFeatures:
-        """Draw Ω and b for rows of the width of X (n, p); X itself is read only for a median bandwidth.
+        """Draw Ω and b for rows as wide as those of X (n, p); values of X matter only for a median bandwidth.
 
-        Ω is drawn before the bandwidth is found: for one seed σΩ and b are the same at every bandwidth
-        and for every X of this width, and plain features are those of scikit-learn's ``RBFSampler``.
+        Ω is drawn before the bandwidth is computed. So for one seed, σΩ and b are the same at every bandwidth
+        and for every X of this width, and features with ``orthogonal=False`` equal those of scikit-learn's
+        ``RBFSampler``.
         Time O(p D), or O(p² D) if `orthogonal`.
         """
         X = as_training_rows(X)
@@ -106,7 +106,7 @@ class FourierFeatures:
         return int(self.omega.shape[1])
 
     def transform(self, X: ArrayLike) -> Array:
-        """Φ (n, D) of the rows X (n, p), in the precision of X (float16 in float32)."""
+        """Return Φ (n, D) of the rows X (n, p), in the precision of X (float32 for float16)."""
         X = as_rows(X, self.n_features_in)
         omega, offset = self._single if X.dtype == np.float32 else (self.omega, self.offset)
         Phi: Array = X @ omega
@@ -120,7 +120,7 @@ class FourierFeatures:
         return self.omega.astype(np.float32), self.offset.astype(np.float32)
 
     def to_arrays(self) -> dict[str, Float64]:
-        """Ω, b and σ."""
+        """Return Ω, b and σ."""
         return {"omega": self.omega, "offset": self.offset, "bandwidth": np.array(self.bandwidth)}
 
     @classmethod
@@ -139,12 +139,12 @@ def _gaussian_directions(p: int, D: int, rng: Rng) -> Float64:
 
 
 def _orthogonal_directions(p: int, D: int, rng: Rng) -> Float64:
-    """Columns of Gaussian law, orthogonal within blocks of p (the last block may be narrower)."""
+    """Draw Gaussian columns (p, D) that are orthogonal within blocks of p (the last block may be narrower)."""
     omega = np.empty((p, D))
     for start in range(0, D, p):
         width = min(p, D - start)
         Q, R = np.linalg.qr(rng.normal(size=(p, width)))
-        # QR fixes the signs of Q by its own convention; these make it uniform over orthogonal frames.
+        # The signs of Q follow the convention of the QR routine; these make Q uniformly distributed.
         Q *= np.where(np.diag(R) < 0, -1.0, 1.0)
         omega[:, start : start + width] = Q * np.sqrt(rng.chisquare(p, size=width))
     return omega

@@ -1,4 +1,4 @@
-"""The RBF kernel, and features from its values at landmarks: what Nyström and the exact factor share."""
+"""The RBF kernel, and features from its values at landmarks, shared by Nyström and exact features."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from fairerclip.features.feature_map import (
 )
 
 _RANK = 1e-12
-"""Eigenvalues of K_mm up to this share of the largest are rounding noise."""
+"""Eigenvalues of K_mm up to this share of the largest count as zero."""
 
 _BLOCK = 2**21
-"""Kernel values held at a time (16 MB)."""
+"""Number of kernel values computed at a time (16 MB)."""
 
 
 def rbf_kernel(X: ArrayLike, Y: ArrayLike, bandwidth: float) -> Float64:
-    """k(x_i, y_j) = exp(−‖x_i − y_j‖² / 2σ²), in float64 whatever the dtype of the rows.
+    """Return k(x_i, y_j) = exp(−‖x_i − y_j‖² / 2σ²) in float64, for rows of any dtype.
 
     Time O(n m p), memory O(n m + (n + m) p).
 
     Parameters
     ----------
-    X : array-like, shape (n, p)
+    X : array-like of shape (n, p)
         Rows.
-    Y : array-like, shape (m, p)
-        Rows, one or more.
+    Y : array-like of shape (m, p)
+        At least one row.
     bandwidth : float
         σ > 0.
 
     Returns
     -------
-    ndarray, shape (n, m)
+    array of shape (n, m)
         Kernel values in [0, 1], float64.
 
     Notes
     -----
-    Distances come from one matrix product of rows centred on the mean of Y, in float64: in float32 the
-    distance between near-identical rows would be all cancellation error.
+    Distances come from one float64 matrix product of rows centred on the mean of Y. In float32 the distance
+    between nearly identical rows would be cancellation error only.
 
     Examples
     --------
@@ -61,9 +61,11 @@ def rbf_kernel(X: ArrayLike, Y: ArrayLike, bandwidth: float) -> Float64:
     X = as_rows(X, Y.shape[1])
     sigma, times_median = parse_bandwidth(bandwidth)
     if times_median:
-        raise ParameterError(f"bandwidth must be a number here, got {bandwidth!r}; see resolve_bandwidth")
+        raise ParameterError(
+            f"bandwidth must be a number here, got {bandwidth!r}; use resolve_bandwidth first"
+        )
     centre = Y.mean(axis=0, dtype=np.float64)
-    # Divided before squaring: σ² may underflow where the rows over σ are ordinary numbers.
+    # Divide before squaring: σ² may underflow although rows divided by σ are ordinary numbers.
     unit = math.sqrt(2.0) * sigma
     K = squared_distances((X - centre) / unit, (Y - centre) / unit)
     np.negative(K, out=K)
@@ -72,16 +74,16 @@ def rbf_kernel(X: ArrayLike, Y: ArrayLike, bandwidth: float) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class LandmarkFeatures:
-    """φ(x) = k(x, landmarks) V Λ^(−1/2) with K_mm = V Λ Vᵀ; see docs/math.md#features.
+    """Features φ(x) = k(x, landmarks) V Λ^(−1/2) with K_mm = V Λ Vᵀ; see docs/math.md#features.
 
-    Abstract: `NystroemFeatures` and `ExactFeatures` say which rows are landmarks. Time O(n m (p + D)),
+    Abstract: `NystroemFeatures` and `ExactFeatures` choose the landmarks. Time O(n m (p + D)),
     memory that of the output and 32 MB.
 
     Parameters
     ----------
-    landmarks : ndarray, shape (m, p)
+    landmarks : array of shape (m, p)
         Distinct rows.
-    projection : ndarray, shape (m, D)
+    projection : array of shape (m, D)
         V Λ^(−1/2) over the D ≤ m eigenvalues above 1e-12 of the largest, in falling order.
     bandwidth : float
         σ of the kernel.
@@ -102,7 +104,7 @@ class LandmarkFeatures:
         eigenvalues, V = np.linalg.eigh(K)
         kept = np.flatnonzero(eigenvalues > _RANK * eigenvalues[-1])[::-1]
         V = V[:, kept]
-        # An eigenvector is free in its sign; LAPACK builds differ in the one they give.
+        # The sign of an eigenvector is arbitrary, and LAPACK builds differ in it.
         peak = V[np.abs(V).argmax(axis=0), np.arange(kept.size)]
         projection = np.ascontiguousarray(V * (np.sign(peak) / np.sqrt(eigenvalues[kept])))
         return cls(landmarks, projection, bandwidth)
@@ -118,10 +120,10 @@ class LandmarkFeatures:
         return int(self.projection.shape[1])
 
     def transform(self, X: ArrayLike) -> Array:
-        """Φ (n, D) of the rows X (n, p), float32 for float16 and float32 rows.
+        """Return Φ (n, D) of the rows X (n, p), float32 for float16 and float32 rows.
 
-        Computed in float64 blocks for every input: Λ^(−1/2) spans up to six orders of magnitude, and would
-        raise the rounding of float32 kernel values to the size of the features themselves.
+        Computed in float64 blocks for every dtype: Λ^(−1/2) spans up to six orders of magnitude, and would
+        raise the rounding errors of float32 kernel values to the size of the features.
         """
         X = as_rows(X, self.n_features_in)
         Phi = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
@@ -132,7 +134,7 @@ class LandmarkFeatures:
         return Phi
 
     def to_arrays(self) -> dict[str, Float64]:
-        """Landmarks, V Λ^(−1/2) and σ."""
+        """Return the landmarks, V Λ^(−1/2) and σ."""
         return {
             "landmarks": self.landmarks,
             "projection": self.projection,
@@ -152,9 +154,9 @@ class LandmarkFeatures:
 
 
 def distinct_rows(X: Array, order: Iterable[int], limit: int) -> list[int]:
-    """Return the first `limit` of the row numbers in `order` whose rows differ from all earlier ones.
+    """Return the first `limit` row numbers in `order` whose rows differ from all earlier ones.
 
-    Time O(n p) at most, and O(limit · p) where few rows repeat; memory O(limit · p).
+    Time O(n p) at most, and O(limit · p) if few rows repeat; memory O(limit · p).
     """
     first: dict[bytes, int] = {}
     for i in order:

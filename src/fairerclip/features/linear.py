@@ -1,4 +1,4 @@
-"""The linear kernel, in units of the rows' own size."""
+"""Features of the linear kernel, scaled to a mean squared length of one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from fairerclip.features.feature_map import (
 
 @dataclass(frozen=True, eq=False)
 class LinearFeatures:
-    """φ(x) = x / scale, with mean ‖φ(x)‖² = 1 on the rows it was fitted on; see docs/math.md#features.
+    """Features φ(x) = x / scale, with mean ‖φ(x)‖² = 1 on the training rows; see docs/math.md#features.
 
-    So γ means the same whatever the scale of the embeddings, and the same as with the RBF features, whose
-    rows have ‖φ(x)‖² ≈ 1 too. Time and memory O(n p).
+    So γ has the same meaning at every scale of the embeddings, and the same as with RBF features, which
+    also have ‖φ(x)‖² ≈ 1. Time and memory O(n p).
 
     Parameters
     ----------
     scale : float
-        Root of the weighted mean of ‖x‖²; 1 where all rows are zero.
+        Square root of the weighted mean of ‖x‖²; 1 if all rows are zero.
     n_features_in : int
         Width p of the rows.
 
@@ -49,7 +49,7 @@ class LinearFeatures:
 
     @classmethod
     def fit(cls, X: ArrayLike, *, sample_weight: ArrayLike | None = None) -> LinearFeatures:
-        """Take the scale from the rows X (n, p): time O(n p), summed in float64."""
+        """Compute the scale from the rows X (n, p): time O(n p), summed in float64."""
         X = as_training_rows(X)
         w = as_weights(sample_weight, X.shape[0])
         rows = w > 0
@@ -61,16 +61,16 @@ class LinearFeatures:
 
     @property
     def n_features(self) -> int:
-        """Number of features, D = p."""
+        """Number of features D = p."""
         return self.n_features_in
 
     def transform(self, X: ArrayLike) -> Array:
-        """Φ (n, p) of the rows X (n, p), a new array in the precision of X (float16 in float32)."""
+        """Return Φ (n, p) of the rows X (n, p), a new array in the precision of X (float32 for float16)."""
         Phi: Array = as_rows(X, self.n_features_in) / self.scale
         return Phi
 
     def to_arrays(self) -> dict[str, Float64]:
-        """Scale and width."""
+        """Return the scale and the width."""
         return {"scale": np.array(self.scale), "n_features_in": np.array(float(self.n_features_in))}
 
     @classmethod

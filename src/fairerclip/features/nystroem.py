@@ -21,10 +21,10 @@ from fairerclip.features.landmarks import LandmarkFeatures, distinct_rows
 
 @dataclass(frozen=True, eq=False)
 class NystroemFeatures(LandmarkFeatures):
-    """Nyström features: exact among the landmarks, and an under-estimate of the kernel elsewhere.
+    """Nyström features: exact between landmarks, and K − ΦΦᵀ is positive semi-definite for all rows.
 
-    For one D they are closer to the kernel than `FourierFeatures` where its spectrum falls fast, and
-    dearer to make. Parameters, shapes and cost are those of `LandmarkFeatures`; see docs/math.md#features.
+    At the same D they are closer to the kernel than `FourierFeatures` if its spectrum falls fast, and take
+    longer to compute. Parameters, shapes and cost are those of `LandmarkFeatures`; see docs/math.md#features.
 
     References
     ----------
@@ -53,17 +53,17 @@ class NystroemFeatures(LandmarkFeatures):
         sample_weight: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> NystroemFeatures:
-        """Draw `n_features` distinct rows of X (n, p) as landmarks, among those of positive weight.
+        """Draw `n_features` distinct rows of X (n, p) with positive weight as landmarks.
 
-        Where X has fewer distinct rows, all of them are landmarks and the map is exact on X. D is smaller
-        than `n_features` then, and where K_mm is singular in floating point. Time O(m³ + m² p).
+        If X has fewer distinct rows, all of them are landmarks and the map is exact on X. In this case, and if
+        K_mm is numerically singular, D is smaller than `n_features`. Time O(m³ + m² p).
         """
         X = as_training_rows(X)
         m = check_n_features(n_features)
         parse_bandwidth(bandwidth)
         w = as_weights(sample_weight, X.shape[0])
         rng = as_rng(random_state)
-        # Drawn before the bandwidth is found: for one seed the landmarks are the same at every bandwidth.
+        # Drawn before the bandwidth is computed: for one seed the landmarks are the same at every bandwidth.
         landmarks = distinct_rows(X, rng.permutation(np.flatnonzero(w)), limit=m)
         sigma = resolve_bandwidth(bandwidth, X, w, random_state=rng)
         return cls.from_landmarks(X[landmarks], sigma)

@@ -1,15 +1,17 @@
-"""Row weights that balance classes or groups, and sub-sampling."""
+"""Weights of the training rows: sub-sampling, and balance between classes or groups."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import LARGEST, as_number
 from fairerclip._util.types import F64, Ints
-from fairerclip.errors import ParameterError, ShapeError
+from fairerclip.errors import ParameterError, RenamedWarning, ShapeError
 
 
 def check_weights(sample_weight: Any, n: int) -> F64:
@@ -38,43 +40,69 @@ def balancing_weights(codes: Ints, sample_weight: F64) -> F64:
     return np.asarray(sample_weight * share[codes] * (sample_weight.sum() / np.count_nonzero(totals)))
 
 
-def subsample(codes: Ints, keep: Mapping[int, int], random_state: np.random.RandomState) -> NDArray[np.bool_]:
-    """Keep so many rows of each code, drawn without replacement: (n,) mask."""
+def draw_rows(
+    codes: Ints, sizes: Mapping[int, int], random_state: np.random.RandomState
+) -> NDArray[np.bool_]:
+    """Draw so many rows of each code without replacement: a mask (n,)."""
     mask = np.zeros(len(codes), dtype=bool)
-    for code, size in keep.items():
+    for code, size in sizes.items():
         rows = np.flatnonzero(codes == code)
         mask[random_state.choice(rows, size=min(size, len(rows)), replace=False)] = True
     return mask
 
 
 def row_weights(
-    class_weight: Any,
     y: Ints,
     groups: Ints | None,
     classes: NDArray[Any],
     sample_weight: F64,
+    *,
+    class_weight: Any,
+    subsample: Any,
     random_state: np.random.RandomState,
 ) -> F64:
-    """Resolve ``class_weight`` into one weight per row (n,); rows left out by sub-sampling get zero.
+    """Return one weight per row (n,): rows are drawn by ``subsample``, then weighted by ``class_weight``.
 
-    None, "balanced", "group", "subsample", "subsample:SHARE" (of the class-balanced size), {class: share kept}, or
-    shares kept in the order of the classes.
+    Rows that are not drawn get weight zero. Rows of weight zero are never drawn.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Class codes.
+    groups : array of shape (n,), or None
+        Codes of the sensitive values.
+    classes : array of shape (c,)
+        Class labels.
+    sample_weight : array of shape (n,)
+        Weights of the user.
+    class_weight : None, "balanced", "group" or a mapping
+        As `FairerCLIP` takes it.
+    subsample : None, "balanced", "balanced:SHARE", a mapping or a sequence
+        As `FairerCLIP` takes it.
+    random_state : numpy.random.RandomState
+        Source of the draws.
     """
+    class_weight, subsample = translate_shares(class_weight, subsample)
+    if subsample is not None:
+        drawn = np.where(sample_weight > 0, y, -1)
+        sample_weight = sample_weight * draw_rows(drawn, _sizes(subsample, drawn, classes), random_state)
+    return weigh_classes(class_weight, y, groups, classes, sample_weight)
+
+
+def weigh_classes(
+    class_weight: Any, y: Ints, groups: Ints | None, classes: NDArray[Any], sample_weight: F64
+) -> F64:
+    """Multiply row weights (n,) by what ``class_weight`` gives the rows of each class, or of each class × group."""
     if class_weight is None:
         return sample_weight
-    drawn = np.where(sample_weight > 0, y, -1)  # sub-sampling never draws a row of weight zero
-    if isinstance(class_weight, list | tuple | np.ndarray):
-        if np.ndim(class_weight) != 1 or len(class_weight) != len(classes):
-            raise ParameterError(
-                f"class_weight must be {len(classes)} shares, one per class in the order of classes_ "
-                f"({classes.tolist()[:10]}); got {class_weight!r}"
-            )
-        class_weight = dict(zip(classes.tolist(), class_weight, strict=True))
     if isinstance(class_weight, Mapping):
-        return sample_weight * _kept_shares(class_weight, drawn, classes, random_state)
-    if class_weight == "balanced":
+        weight = sample_weight * _class_factors(class_weight, classes)[y]
+        if not np.any(weight > 0):
+            raise ParameterError(f"class_weight={class_weight!r} leaves no row a weight above zero")
+        return np.asarray(weight)
+    if isinstance(class_weight, str) and class_weight == "balanced":
         return balancing_weights(y, sample_weight)
-    if class_weight == "group":
+    if isinstance(class_weight, str) and class_weight == "group":
         if groups is None:
             raise ParameterError(
                 "class_weight='group' needs a categorical sensitive attribute: give sensitive_features or "
@@ -82,38 +110,100 @@ def row_weights(
             )
         cells = np.unique(np.column_stack([y, groups]), axis=0, return_inverse=True)[1]
         return balancing_weights(np.asarray(cells, dtype=np.int64).reshape(-1), sample_weight)
-    if isinstance(class_weight, str) and class_weight.split(":")[0] == "subsample":
-        share = _share(class_weight.partition(":")[2] or "1", class_weight)
-        counts = np.bincount(drawn[drawn >= 0], minlength=len(classes))
-        size = max(1, round(share * int(counts[counts > 0].min())))
-        kept = {c: size for c in range(len(classes)) if counts[c]}
-        return sample_weight * subsample(drawn, kept, random_state)
     raise ParameterError(
-        "class_weight must be None, 'balanced', 'group', 'subsample', 'subsample:SHARE', a mapping "
-        f"{{class: share kept}} or a share per class; got {class_weight!r}"
+        "class_weight must be None, 'balanced', 'group' or a mapping {class: weight}; got "
+        f"{class_weight!r:.200}"
     )
 
 
-def _kept_shares(
-    shares: Mapping[Any, Any], y: Ints, classes: NDArray[Any], random_state: np.random.RandomState
-) -> F64:
-    place = {c: k for k, c in enumerate(classes.tolist())}
-    unknown = [c for c in shares if c not in place]
+def translate_shares(class_weight: Any, subsample: Any) -> tuple[Any, Any]:
+    """Return ``class_weight`` and ``subsample``, with sub-sampling under its earlier name moved to where it belongs.
+
+    Until 0.1.0 ``class_weight`` was also the share of rows to keep: "subsample", "subsample:SHARE" or a sequence, which
+    are translated, or a mapping, which now has scikit-learn's meaning. Either is a `RenamedWarning`.
+
+    Examples
+    --------
+    >>> translate_shares("balanced", (0.5, 1.0))
+    ('balanced', (0.5, 1.0))
+    """
+    if isinstance(class_weight, Mapping):
+        if class_weight and all(0 < as_number(value) <= 1 for value in class_weight.values()):
+            _warn_renamed(
+                "class_weight={class: weight} now weights the rows of each class, as in scikit-learn; the share of "
+                "rows to keep is subsample={class: share}"
+            )
+        return class_weight, subsample
+    name, _, share = class_weight.partition(":") if isinstance(class_weight, str) else ("", "", "")
+    if name == "subsample":
+        shares: Any = f"balanced:{share}" if share else "balanced"
+    elif isinstance(class_weight, list | tuple | np.ndarray):
+        shares = class_weight
+    else:
+        return class_weight, subsample
+    _warn_renamed(f"class_weight={class_weight!r:.200} is called subsample={shares!r:.200} now")
+    if subsample is not None:
+        raise ParameterError(
+            f"class_weight={class_weight!r:.200} and subsample={subsample!r:.200} both choose rows: give subsample"
+        )
+    return None, shares
+
+
+def _warn_renamed(message: str) -> None:
+    warnings.warn(f"{message}; this warning goes in the next release", RenamedWarning, stacklevel=5)
+
+
+def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]:
+    """Return how many rows of each class code to keep; rows with code -1 cannot be drawn."""
+    counts = np.bincount(drawn[drawn >= 0], minlength=len(classes))
+    if isinstance(subsample, str) and subsample.split(":")[0] == "balanced":
+        share = _share(subsample.partition(":")[2] or "1", f"subsample={subsample!r}")
+        size = max(1, round(share * int(counts[counts > 0].min())))
+        return {c: size for c in range(len(classes)) if counts[c]}
+    if isinstance(subsample, list | tuple | np.ndarray):
+        if np.ndim(subsample) != 1 or len(subsample) != len(classes):
+            raise ParameterError(
+                f"subsample must be {len(classes)} shares, one per class in the order of classes_ "
+                f"({classes.tolist()[:10]}); got {subsample!r:.200}"
+            )
+        subsample = dict(zip(classes.tolist(), subsample, strict=True))
+    if not isinstance(subsample, Mapping):
+        raise ParameterError(
+            "subsample must be None, 'balanced', 'balanced:SHARE', a mapping {class: share kept} or a share per "
+            f"class; got {subsample!r:.200}"
+        )
+    sizes = {k: int(count) for k, count in enumerate(counts)}
+    for k, (label, share) in _by_code(subsample, classes, "subsample").items():
+        sizes[k] = max(1, round(_share(share, f"subsample[{label!r}]") * sizes[k]))
+    return sizes
+
+
+def _class_factors(weights: Mapping[Any, Any], classes: NDArray[Any]) -> F64:
+    """Return the weight of each class (c,); a class that is not named has weight 1."""
+    factors = np.ones(len(classes))
+    for k, (label, weight) in _by_code(weights, classes, "class_weight").items():
+        factors[k] = as_number(weight)
+        if not 0 <= factors[k] <= LARGEST:
+            raise ParameterError(
+                f"class_weight[{label!r}] must be a number in [0, {LARGEST:g}]; got {weight!r:.200}"
+            )
+    return factors
+
+
+def _by_code(values: Mapping[Any, Any], classes: NDArray[Any], parameter: str) -> dict[int, tuple[Any, Any]]:
+    """Return label and value by class code; a label that is no class is an error."""
+    codes = {label: k for k, label in enumerate(classes.tolist())}
+    unknown = [label for label in values if label not in codes]
     if unknown:
-        raise ParameterError(f"class_weight names {unknown}, the classes are {classes.tolist()[:10]}")
-    counts = np.bincount(y[y >= 0], minlength=len(classes))
-    keep = {k: int(counts[k]) for k in range(len(classes))}
-    for label, share in shares.items():
-        k = place[label]
-        keep[k] = max(1, round(_share(share, f"class_weight[{label!r}]") * int(counts[k])))
-    return subsample(y, keep, random_state).astype(np.float64)
+        raise ParameterError(f"{parameter} names {unknown[:10]}, the classes are {classes.tolist()[:10]}")
+    return {codes[label]: (label, value) for label, value in values.items()}
 
 
-def _share(value: Any, what: str) -> float:
+def _share(value: Any, name: str) -> float:
     try:
         share = float(value)
     except (TypeError, ValueError):
         share = -1.0
     if not 0 < share <= 1:
-        raise ParameterError(f"{what}: the share kept must be a number in (0, 1]; got {value!r}")
+        raise ParameterError(f"{name}: the share kept must be a number in (0, 1]; got {value!r:.200}")
     return share

@@ -1,7 +1,7 @@
-"""What a prediction, a ranking or a representation does to groups.
+"""Metrics of predictions, rankings and representations by group.
 
-``groups`` has accuracies per class and sensitive value, ``retrieval`` who is shown at the top of a ranking,
-``dependence`` what a representation holds of an attribute and whether that is more than chance. Names are imported
+``groups`` has accuracies per class and sensitive value, ``retrieval`` the shares of groups at the top of a ranking,
+and ``dependence`` the dependence of a representation on an attribute, with intervals and tests. Names are imported
 when first used.
 """
 

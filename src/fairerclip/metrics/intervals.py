@@ -1,4 +1,4 @@
-"""A figure with its interval, and intervals of proportions and of their sums; see docs/math.md#intervals."""
+"""Estimates with their intervals, and intervals of proportions and of weighted sums; see docs/math.md#intervals."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fairerclip.metrics.label_codes import FloatArray
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """``value`` as JSON knows it: None for NaN and infinity."""
+    """Return ``value`` as a float that JSON can hold: None for NaN and infinity."""
     return float(value) if value is not None and isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval; an end is infinite or NaN where the rows do not bound it.
+    """A value and its interval; an end is infinite or NaN if the rows do not bound it.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class Estimate:
     high: float
 
     def as_dict(self) -> dict[str, float | None]:
-        """JSON-ready copy: what is not finite is None."""
+        """Return a JSON-ready copy; values that are not finite become None."""
         return {name: finite_or_none(value) for name, value in vars(self).items()}
 
 
@@ -54,12 +54,12 @@ class PairedEstimate:
     high: float
 
     def as_dict(self) -> dict[str, float | None]:
-        """JSON-ready copy: what is not finite is None."""
+        """Return a JSON-ready copy; values that are not finite become None."""
         return {name: finite_or_none(value) for name, value in vars(self).items()}
 
 
 def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Exact binomial interval of each of ``correct`` out of ``n`` > 0, arrays of one shape; O(1) each.
+    """Compute the exact binomial interval of each of ``correct`` out of ``n`` > 0, arrays of one shape; O(1) each.
 
     Examples
     --------
@@ -74,17 +74,25 @@ def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray
 
 
 def mover(weights: ArrayLike, k: ArrayLike, n: ArrayLike, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Interval of Σ_j w_j·p_j for independent proportions p_j estimated by k_j/n_j; O(size) time.
+    """Compute the interval of Σ_j w_j·p_j for independent proportions p_j estimated by k_j/n_j; O(size) time.
 
-    The distances from each estimate to its limit add up in squares (Zou and Donner 2008). The limits are the exact
-    ones: Wilson's, with which weights (1, −1) would give Newcombe's interval of a difference (1998, method 10), are
-    far from their level near 0 and 1 at the high confidence that several differences together ask for.
+    The squared distances from each estimate to its limit add up (Zou and Donner 2008). The limits are exact
+    (Clopper-Pearson). Wilson's limits, which with weights (1, −1) give Newcombe's interval of a difference (1998,
+    method 10), are far from their level near 0 and 1 at the high confidence that simultaneous intervals need.
 
     Parameters
     ----------
-    weights : array, shape (…, m)
-    k, n : array, shape (m,) or (…, m)
-        Proportions of weight zero may have n = 0.
+    weights : array of shape (…, m)
+        The weights w_j.
+    k, n : array of shape (m,) or (…, m)
+        Numerators and denominators. Proportions of weight zero may have n = 0.
+    confidence : float
+        Confidence of the interval.
+
+    Returns
+    -------
+    low, high : array of shape (…)
+        Ends of the interval.
 
     Examples
     --------
@@ -103,5 +111,5 @@ def mover(weights: ArrayLike, k: ArrayLike, n: ArrayLike, confidence: float) -> 
 
 
 def per_side(confidence: float, m: int) -> float:
-    """Confidence of each two-sided interval such that m of them hold together on one side (Bonferroni)."""
+    """Return the confidence of each two-sided interval for m of them to hold together on one side (Bonferroni)."""
     return 1 - (1 - confidence) / max(m, 1)

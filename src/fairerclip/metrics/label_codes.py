@@ -1,4 +1,4 @@
-"""Checks and label codes that every metric shares."""
+"""Checks of arrays and integer codes of labels that all metrics share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,16 +14,16 @@ IntArray = NDArray[np.intp]
 Names = Sequence[str] | Mapping[Any, str]
 
 
-def name_rows(mask: NDArray[np.bool_], shown: int = 5) -> str:
-    """Rows where ``mask`` (n,) holds, for an error message: ``rows 3, 8`` or ``rows 0, … and 7 more``."""
+def name_rows(mask: NDArray[np.bool_], most: int = 5) -> str:
+    """Return the rows where ``mask`` (n,) is True as text: ``rows 3, 8`` or ``rows 0, … and 7 more``."""
     rows = np.flatnonzero(mask)
-    text = ", ".join(str(row) for row in rows[:shown])
-    more = f" and {rows.size - shown} more" if rows.size > shown else ""
+    text = ", ".join(str(row) for row in rows[:most])
+    more = f" and {rows.size - most} more" if rows.size > most else ""
     return f"row{'s' if rows.size > 1 else ''} {text}{more}"
 
 
 def matrix(values: Any, name: str) -> FloatArray:
-    """``values`` as a finite float64 array (n, d); a vector becomes one column."""
+    """Return ``values`` as a finite float64 array (n, d); a vector becomes one column."""
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
@@ -42,7 +42,7 @@ def matrix(values: Any, name: str) -> FloatArray:
 
 
 def as_labels(values: Any, name: str) -> NDArray[Any]:
-    """``values`` as an array (n,) or (n, m), of objects where numpy would change a label."""
+    """Return ``values`` as an array (n,) or (n, m), of objects if numpy would change a label."""
     try:
         array = labels.as_labels(values)
     except (TypeError, ValueError) as error:
@@ -57,7 +57,7 @@ def refuse_missing(array: NDArray[Any], name: str) -> None:
     if array.dtype.kind == "f":
         bad = ~np.isfinite(array)
     elif array.dtype.kind in "OM":
-        # NaN and NaT are the labels that differ from themselves.
+        # NaN and NaT are the only labels that differ from themselves.
         flat = [v is None or bool(v != v) for v in array.ravel().tolist()]
         bad = np.array(flat, dtype=bool).reshape(array.shape)
     else:
@@ -68,7 +68,7 @@ def refuse_missing(array: NDArray[Any], name: str) -> None:
 
 
 def encode(values: Any, name: str) -> tuple[IntArray, list[Any]]:
-    """Codes (n,) and the sorted labels they stand for; several columns (n, m) are intersected.
+    """Return codes (n,) and the sorted labels that they stand for; several columns (n, m) are intersected.
 
     O(n log n) time, O(n) memory. The labels of an intersection are tuples, one entry per column.
     """
@@ -88,14 +88,14 @@ def encode(values: Any, name: str) -> tuple[IntArray, list[Any]]:
 
 
 def recode(codes: IntArray, given: Sequence[Any], order: Sequence[Any]) -> IntArray:
-    """``codes`` into ``given`` turned into codes into ``order``, which holds every one of them."""
+    """Convert codes into ``given`` to codes into ``order``, which contains all labels of ``given``."""
     index = {label: code for code, label in enumerate(order)}
     table = np.array([index[label] for label in given], dtype=np.intp)
     return table[codes]
 
 
 def same_length(**arrays: Any) -> int:
-    """Return the common number of rows."""
+    """Return the common number of rows, and raise if the lengths differ."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -104,13 +104,13 @@ def same_length(**arrays: Any) -> int:
 
 
 def check_replicates(n_replicates: int) -> None:
-    """Refuse so few replicates that they give no standard error."""
+    """Raise if there are too few replicates for a standard error."""
     if n_replicates < 100:
         raise ParameterError(f"n_replicates must be at least 100 for standard errors; got {n_replicates}")
 
 
 def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:
-    """Rows (n,) that hold the label ``missing``, in any column; a label of another type never does."""
+    """Return a mask (n,) of rows with the label ``missing`` in any column; labels of another type never match."""
     rows = array[:, None] if array.ndim == 1 else array
     if missing is None:
         return np.zeros(len(array), dtype=bool)
@@ -125,15 +125,15 @@ def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:
 
 
 def name_labels(given: list[Any], names: Names | None, axis: str) -> tuple[list[Any], list[str]]:
-    """All labels of an axis and how to print them; names may add labels that have no row."""
+    """Return all labels of an axis and their names; ``names`` may add labels that have no row."""
     if names is None:
         return given, [v if isinstance(v, str) else f"{axis}={v}" for v in given]
     if isinstance(names, Mapping):
         unknown = [label for label in given if label not in names]
         if unknown:
             raise LabelError(f"no name is given for {axis} label {unknown[0]!r}; names are for {list(names)}")
-        every = labels.sort_labels([*given, *names])
-        return every, [str(names[label]) for label in every]
+        all_labels = labels.sort_labels([*given, *names])
+        return all_labels, [str(names[label]) for label in all_labels]
     if all(isinstance(label, int) for label in given):
         beyond = [label for label in given if not 0 <= label < len(names)]
         if beyond:

@@ -1,7 +1,7 @@
-"""What every figure is called, in which unit it is written, and which way is better: the one table of names.
+"""Names of all figures, their number formats, and whether higher or lower is better.
 
-The page and its script, the terminal, Markdown, CSV, the card, drawings and the tables of comparisons take names
-from here and nowhere else. `Figure.label` is the name; `Figure.short` is for the head of a narrow column or an axis.
+The HTML page and its script, the terminal, Markdown, CSV, the model card, drawings and comparison tables take names
+from here only. `Figure.label` is the name; `Figure.short` is for the head of a narrow column or an axis.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from fairerclip._util.numbers import Kind
 
 
 class Figure(NamedTuple):
-    """How a figure is called and written.
+    """Names and number format of a figure.
 
     Attributes
     ----------
-    label, short : the name, and a shorter one.
-    kind : how `fairerclip._util.numbers.measured` writes it; "percent" for a share, "gap" or "points" for a difference.
-    better : "higher", "lower", or None where 0 is best.
+    label : str
+        The name.
+    short : str
+        A shorter name.
+    kind : Kind
+        Number format of `fairerclip._util.numbers.measured`: "percent" for a share, "gap" or "points" for a difference.
+    better : {"higher", "lower"} or None
+        The better direction; None if 0 is best.
     """
 
     label: str
@@ -28,12 +33,12 @@ class Figure(NamedTuple):
 
     @property
     def change_kind(self) -> Kind:
-        """How a change of it is written; the head says that one of shares is in points."""
+        """Number format of a change; for a change of shares the column head says that the unit is points."""
         return "signed" if self.kind in ("number", "fine") else "change"
 
     @property
     def column(self) -> str:
-        """Head of a narrow column: a difference has its unit there, a share in the cells.
+        """Head of a narrow column; it has the unit of a difference, while a share has its unit in the cells.
 
         Examples
         --------
@@ -44,7 +49,7 @@ class Figure(NamedTuple):
 
     @property
     def column_kind(self) -> Kind:
-        """How the cells of such a column are written."""
+        """Number format of the cells of a narrow column."""
         return "bare" if self.kind == "gap" else self.kind
 
     @property
@@ -86,7 +91,7 @@ DRIFT = {
     ),
     "overlap": Figure("Share of the top k that stays", "Top k kept", "percent", "higher"),
 }
-"""How far a ranking moved."""
+"""Figures of how far a ranking moved."""
 DEPENDENCE = {
     "dep": Figure("Dep", "Dep", "fine", "lower"),
     "hsic": Figure("HSIC", "HSIC", "fine", "lower"),
@@ -99,15 +104,15 @@ REPRESENTATION = {
     "kcc_y": Figure("KCC with Y", "KCC with Y", "fine", "higher"),
     "kcc_s": Figure("KCC with S", "KCC with S", "fine", "lower"),
 }
-"""What a space holds of the class and of the sensitive attribute."""
+"""Dependence of a representation on the class and on the sensitive attribute."""
 PROBE = Figure("Balanced accuracy", "Balanced accuracy", "percent", "lower")
-"""How well a probe reads the sensitive attribute."""
+"""Accuracy of a probe that predicts the sensitive attribute."""
 CHANCE = Figure("Chance", "Chance", "percent", None)
-"""What a probe that knows nothing reaches."""
+"""Accuracy that a probe reaches by guessing."""
 PROBES = {"linear": "linear probe", "kernel": "kernel probe"}
 """Kinds of probe."""
 
 
 def figure_of(name: str, label: str | None = None) -> Figure:
-    """A group figure by its name in the results; one that this version does not know keeps the file's ``label``."""
+    """Return a group figure by its name in the results; a name that is not in `FIGURES` keeps the file's ``label``."""
     return FIGURES[name] if name in FIGURES else Figure(label or name, label or name, "percent", None)

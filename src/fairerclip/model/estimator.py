@@ -1,133 +1,149 @@
-"""`FairerCLIP`: the method behind scikit-learn's face."""
+"""`FairerCLIP`: the method as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fairerclip._util.types import F64, Floats
-from fairerclip.data.embedding_rows import Drift, RowSummary
-from fairerclip.data.stores import EmbeddingStore
-from fairerclip.errors import ParameterError, RenamedWarning, ShapeError, StateError
+from fairerclip.data.embedding_rows import RowSummary
+from fairerclip.errors import ParameterError, StateError
 from fairerclip.inputs.sensitive import resolve_sensitive
 from fairerclip.inputs.target import resolve_target
 from fairerclip.inputs.weights import check_weights
 from fairerclip.model import prepare as fitting
-from fairerclip.model.fitted import FittedModel, Ranking, part
+from fairerclip.model.answers import FittedAnswers
+from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
-from fairerclip.solver.decision import softmax
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
-    Learns an image and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the sensitive
-    attribute S, and keep images aligned with their prompts. Closed form; with or without labels, any number of classes
-    and sensitive values. A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits in a
-    quarter of the free memory).
+    Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
+    sensitive attribute S, and keep images aligned with their prompts. Closed form; with or without labels, any number
+    of classes and sensitive values. A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits
+    in a quarter of the free memory).
+
+    The first six parameters are the ones to try. The other parameters have defaults that rarely need a change.
 
     Parameters
     ----------
-    normalize : bool
-        Bring image and prompt embeddings to unit length, in `fit` and ever after, so that the output of
-        ``encode_image`` and unit rows give the same model and the same answers. False takes them as they come.
-    tau, tau_z : float
-        Strength of the S term and of the image-text alignment on the image side; in [0, 1) for
+    tau : float
+        Strength of the S term on the image side: larger values reduce the dependence on S further. In [0, 1) for
         ``scaling="spectral"``, any non-negative number for ``scaling="paper"``.
-    tau_text, tau_z_text : float or None
-        The same on the text side; None is as strong as on the image side, whatever that is: the paper's one τ.
-    gamma, gamma_text : float
-        Ridge of both sides.
-    n_features : int
-        D, for ``kernel`` "rbf", "orthogonal" and "nystroem".
-    bandwidth : float or str
-        σ of the RBF kernel: a number, "median", or a multiple such as "3*median".
-    kernel : {"rbf", "orthogonal", "nystroem", "exact", "linear"}
-        Feature map of the image side. The text side uses the exact kernel on its few distinct prompts.
-    alignment : {"linear", "rbf"}
-        Kernel of Dep(Z_I, Z_T).
-    n_components : int or None
-        r; None means the number of classes minus one.
     zero_shot : float or None
-        Share of the zero-shot scores in the target, in [0, 1]: 0 knows the labels alone, as the paper does, 1 the
-        prompts alone. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it
-        counts as 0.
-    orthogonal : bool
-        Project the class prompts onto the orthogonal complement of the sensitive prompts before those scores are
-        read; without ``sensitive_text`` it changes nothing.
-    decision : {"target", "prompts"}
-        Predict the class with the largest predicted score, or, as the paper, the one whose prompt is closest in angle.
-    offsets : sequence of c numbers or None
-        Added to the scores of the classes: where the boundaries between them lie. `tune` learns them.
-    sensitive_shifts : c rows of numbers, one per sensitive value, or None
-        Weights of the predicted sensitive values that are subtracted from each class score.
-        ``tune(objective="max_skew")`` learns them.
+        Share of the zero-shot scores in the target, in [0, 1]: 0 uses the labels only, as the paper does, 1 the
+        prompts only. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it is 0.
+        ``zero_shot_`` is the share that was used.
+    gamma : float
+        Ridge of the image side; ``gamma_`` is the value that was used.
+    class_weight : None, "balanced", "group" or {class: weight}
+        Weight of each row by its class, as in scikit-learn ("balanced", a mapping; a class that is not named has
+        weight 1), or so that every class × sensitive value has the same total weight ("group"). Weights of guessed
+        labels are computed once, from the first guesses.
     criterion : {"marginal", "conditional"}
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
+    random_state : int, RandomState or None
+        Seed of features, sub-sampling and samples.
+
+    Other Parameters
+    ----------------
+    tau_z : float
+        Strength of the image-text alignment on the image side; same range as ``tau``.
+    tau_text, tau_z_text : float or None
+        The same strengths on the text side; None uses the values of the image side, as the paper does.
+    gamma_text : float
+        Ridge of the text side.
+    kernel : {"rbf", "orthogonal", "nystroem", "exact", "linear"}
+        Feature map of the image side. The text side uses the exact kernel on its few distinct prompts.
+    n_features : int
+        Number D of features, for ``kernel`` "rbf", "orthogonal" and "nystroem".
+    bandwidth : float or str
+        σ of the RBF kernel: a number, "median", or a multiple such as "3*median".
+    alignment : {"linear", "rbf"}
+        Kernel of the dependence Dep(Z_I, Z_T) between image and text embeddings.
+    n_components : int or None
+        Dimension r of the learned space; None means the number of classes minus one.
+    orthogonal : bool
+        Project the class prompts onto the orthogonal complement of the sensitive prompts before zero-shot scores are
+        computed. Without ``sensitive_text`` it has no effect.
+    decision : {"target", "prompts"}
+        Predict the class with the largest predicted score, or, as in the paper, the class with the closest prompt.
+    decision_zero : {"balanced", "mean", "none"}
+        With ``decision="prompts"``, the point from which angles are measured: the midpoint of the class means, the
+        mean of all rows, or the origin of the features (the paper's formula read literally, and the authors' code;
+        the threshold then contains an offset of the random features).
     scaling : {"spectral", "paper"}
-        Divide each term by its spectral norm and weigh it by τ/(1−τ), or weigh by τ as it is.
-    class_weight : None, "balanced", "group", "subsample", "subsample:SHARE" or shares kept
-        Row weights by class or by class × sensitive value, or sub-sampling; shares are {class: share}, or a sequence
-        in the order of ``classes_``. From pseudo-labels they are computed once and then kept.
+        Divide each term by its spectral norm and weight it by τ/(1−τ), or weight it by τ.
+    subsample : None, "balanced", "balanced:SHARE", {class: share} or sequence of shares
+        Rows to keep, drawn at random: from every class as many rows as the smallest class has ("balanced") or this
+        share of that number, or a share in (0, 1] of the rows of each class, by class or in the order of
+        ``classes_``. Row weights are computed for the rows that are kept.
     solver : {"auto", "cholesky", "cg"}
         How to solve with the regularised covariance.
     max_iter : int
-        Cap on the rounds of Algorithm 1.
+        Largest number of rounds of Algorithm 1.
     refine : bool
-        Replace guessed labels by the model's own predictions in every round, as the paper does, instead of keeping
-        the guesses. A zero-shot share of 0.5 or more keeps it from feeding on its errors; see docs/choosing.md.
-    decision_zero : {"balanced", "mean", "none"}
-        With ``decision="prompts"``, where angles are measured from: the midpoint of the class means, the mean of all
-        rows, or the origin of the features (the paper's formula read literally, and the authors' code; the threshold
-        then carries an offset of the random features). ``decision="target"`` has boundaries of its own.
+        Replace guessed labels by the model's predictions in every round, as the paper does, instead of keeping the
+        first guesses. With a zero-shot share below 0.5 errors can reinforce themselves; see docs/choosing.md.
+    normalize : bool
+        Scale image and prompt embeddings to unit length, in `fit` and for new rows, so that the output of
+        ``encode_image`` and unit rows give the same model and the same answers. False uses them unchanged.
     sensitive_terms : {"each", "intersection"}
-        Several sensitive attributes as several terms, or as one whose values are their combinations.
+        Several sensitive attributes as several terms, or as one term whose values are their combinations.
     sensitive_kind : {"auto", "categorical", "continuous"}
-        What the sensitive attributes are; "auto" takes floats with a fractional part for quantities.
+        Type of the sensitive attributes; "auto" treats floats with a fractional part as continuous.
     missing_label : object
         A value of y or of the sensitive features that means unknown, besides None and NaN.
-    random_state : int, RandomState or None
-        Seed of features, sub-sampling and samples.
     dtype : {"float32", "float64"}
         Working precision of the features during the fit; sums and solves are float64.
 
     Attributes
     ----------
-    fitted_ : `FittedModel`, all that new rows need; the attributes down to ``rows_`` are parts of it.
-    classes_ : (c,) class labels.
-    components_ : (D, r) U of the image side;
-        ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``.
-    mean_ : (D,) weighted mean of the features.
-    intercept_ : (r,) puts the origin of the learned space where inner products (``decision="target"``) or cosines
-        (``decision="prompts"``) with `transform_text` decide as `predict` does.
-    features_, text_features_ : fitted feature maps of both sides.
-    text_components_, text_mean_, text_intercept_ : the text side's.
-    prompts_, prompt_classes_ : (m, p), (m,) the prompts of the fit and the place of their class, or None without text.
-    eigenvalues_ : (r,) of the image side; ``objective_`` is their sum.
-    rows_ : lengths and mean direction of the training rows, for `drift`.
-    seed_ : the number that drew features and samples; ``random_state=seed_`` fits the same model again.
-    n_iter_ : rounds of Algorithm 1 that were run.
-    pseudo_labels_ : (n,) labels, known and guessed (after the last refinement), or None where y was complete.
-    pseudo_sensitive_ : (n,) sensitive values, known and guessed, a mapping of them for several
-        attributes, or None where they were complete.
-    diagnostics_ : residual, condition number, ranks, objective and label changes per round, margins.
+    classes_ : array of shape (c,)
+        Class labels.
+    offsets_ : array of shape (c,)
+        Offsets that were added to the class scores: zeros, unless `FairerCLIPSearch` learned some or `at` set them.
+    sensitive_shifts_ : array of shape (c, q) or None
+        Weights of the predicted sensitive values that were subtracted from each class score, learned by
+        ``FairerCLIPSearch(objective="max_skew")`` for rankings.
+    zero_shot_, gamma_ : float
+        Share of zero-shot scores and ridge that were used.
+    fitted_ : FittedModel
+        All that new rows need; the attributes above, and those down to ``rows_``, are parts of it.
+    features_, mean_, components_, intercept_ : FeatureMap, arrays of shape (D,), (D, r), (r,)
+        The image encoder: ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``. Text
+        encoder: ``text_features_``, ``text_mean_``, ``text_components_``, ``text_intercept_``.
+    prompts_, prompt_classes_ : arrays of shape (m, p) and (m,), or None
+        Prompts of the fit and the index of their class; None without text.
+    eigenvalues_, rows_ : array of shape (r,), RowSummary
+        Eigenvalues of the image side, whose sum is ``objective_``; lengths and mean direction of the training rows.
+    seed_, n_iter_ : int
+        Seed that was used (``random_state=seed_`` fits the same model again); rounds of Algorithm 1.
+    pseudo_labels_, pseudo_sensitive_ : array of shape (n,), mapping or None
+        Labels and sensitive values, known and guessed (labels after the last refinement), a mapping for several
+        attributes; None where all were known.
+    diagnostics_ : dict
+        Residual, condition number, ranks, objective and label changes per round, margins; ``diagnostics_["tuning"]``
+        is the record of the search that chose the model.
+
+    See Also
+    --------
+    fairerclip.FairerCLIPSearch : Choose the parameters on labelled rows.
 
     References
     ----------
-    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in
-    RKHSs", ICLR 2024 (arXiv:2403.15593).
+    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in RKHSs", 2024.
 
     Examples
     --------
@@ -141,81 +157,62 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
     True
     """
 
-    fitted_: FittedModel
     _state: fitting.FitState | None = None
-
-    classes_ = part("classes")
-    features_, text_features_ = part("features"), part("text_features")
-    mean_, components_ = part("encoders.mean"), part("encoders.components")
-    intercept_, text_intercept_ = part("encoders.intercept"), part("encoders.text_intercept")
-    text_mean_, text_components_ = part("encoders.text_mean"), part("encoders.text_components")
-    zero_, directions_ = part("encoders.decision.zero"), part("encoders.decision.directions")
-    score_weights_ = part("encoders.decision.weights")
-    score_constants_ = part("encoders.decision.constants")
-    eigenvalues_, objective_ = part("encoders.eigenvalues"), part("objective")
-    prompts_, prompt_classes_ = part("prompts"), part("prompt_classes")
-    temperature_, rows_ = part("temperature"), part("rows")
-    _n_features_out = part("n_components")
 
     def __init__(
         self,
         *,
-        normalize: bool = True,
         tau: float = 0.8,
+        zero_shot: float | None = None,
+        gamma: float = 1e-3,
+        class_weight: Any = "balanced",
+        criterion: str = "marginal",
+        random_state: Any = None,
         tau_z: float = 0.7,
         tau_text: float | None = 0.1,
         tau_z_text: float | None = 0.1,
-        gamma: float = 1e-3,
         gamma_text: float = 1e-4,
+        kernel: str = "rbf",
         n_features: int = 1000,
         bandwidth: float | str = "3*median",
-        kernel: str = "rbf",
         alignment: str = "linear",
         n_components: int | None = None,
-        zero_shot: float | None = None,
         orthogonal: bool = False,
         decision: str = "target",
-        offsets: Sequence[float] | None = None,
-        sensitive_shifts: Sequence[Sequence[float]] | None = None,
-        criterion: str = "marginal",
+        decision_zero: str = "balanced",
         scaling: str = "spectral",
-        class_weight: Any = "balanced",
+        subsample: Any = None,
         solver: str = "auto",
         max_iter: int = 10,
         refine: bool = False,
-        decision_zero: str = "balanced",
+        normalize: bool = True,
         sensitive_terms: str = "each",
         sensitive_kind: str = "auto",
         missing_label: Any = None,
-        random_state: Any = None,
         dtype: str = "float32",
+        **earlier: Any,
     ) -> None:
-        self.normalize = normalize
-        self.tau, self.tau_z = tau, tau_z
-        self.tau_text, self.tau_z_text = tau_text, tau_z_text
-        self.gamma, self.gamma_text = gamma, gamma_text
-        self.n_features = n_features
-        self.bandwidth, self.kernel = bandwidth, kernel
-        self.alignment = alignment
-        self.n_components = n_components
-        self.zero_shot, self.orthogonal = zero_shot, orthogonal
+        self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
+        self.class_weight, self.criterion, self.random_state = class_weight, criterion, random_state
+        self.tau_z, self.tau_text, self.tau_z_text = tau_z, tau_text, tau_z_text
+        self.gamma_text = gamma_text
+        self.kernel, self.n_features, self.bandwidth = kernel, n_features, bandwidth
+        self.alignment, self.n_components, self.orthogonal = alignment, n_components, orthogonal
         self.decision, self.decision_zero = decision, decision_zero
-        self.offsets, self.sensitive_shifts = offsets, sensitive_shifts
-        self.criterion, self.scaling = criterion, scaling
-        self.class_weight = class_weight
-        self.solver = solver
-        self.max_iter, self.refine = max_iter, refine
+        self.scaling, self.subsample = scaling, subsample
+        self.solver, self.max_iter, self.refine = solver, max_iter, refine
+        self.normalize = normalize
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
-        self.missing_label = missing_label
-        self.random_state = random_state
-        self.dtype = dtype
+        self.missing_label, self.dtype = missing_label, dtype
+        if earlier:
+            self._take_earlier(earlier)
 
     @classmethod
     def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
-        """An unfitted, seeded model with published parameters: ``preset("paper")`` is the published method.
+        """Return an unfitted, seeded model with published parameters.
 
-        Or those of a dataset: "waterbirds", "celeba", "cheekbones", "fairface", "cfd"; source "paper", or "released"
-        (the authors' code). Shares of rows kept are in the order of ``classes_``, the positive class second.
+        ``dataset`` is "paper" (the method as published), "waterbirds", "celeba", "cheekbones", "fairface" or "cfd";
+        ``source`` is "paper", or "released" for the authors' code. The second of two classes is the positive one.
         """
         return cls(**preset(dataset, source, backbone))
 
@@ -235,19 +232,26 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
 
         Parameters
         ----------
-        X : (n, p) image embeddings.
-        y : (n,) labels, with None, NaN or ``missing_label`` where unknown; None for no labels at all.
-            Unknown labels are read from ``text``, and refined with ``refine=True``; known ones stay.
-        sensitive_features : (n,) or (n, a) or mapping name → (n,), categorical or continuous; missing
-            categories are read from ``sensitive_text`` and never refined.
-        text : a mapping class → prompts (p,) or (m, p); or prompts in the order of ``classes``, (c, p) or c arrays
-            (m, p). Without ``classes`` these are taken only for labels 0 … c−1, which are their numbers. None: class
-            means of X stand in. Prompts that contradict known labels are a `PromptError` or a named warning.
-        sensitive_text : prompts of the sensitive values: a mapping value → prompts; or prompts by number, (v, p) or v
-            arrays (m, p), for values 0 … v−1 or unknown ones. For several attributes a mapping name → any of these.
-        sample_weight : (n,) row weights.
-        classes : class labels in the order of ``text``, where y does not show them all.
-        missing_label : overrides the constructor's; what was used is kept as ``missing_label_``.
+        X : array, data frame, tensor or EmbeddingStore of shape (n, p)
+            Image embeddings.
+        y : array of shape (n,), optional
+            Labels, with None, NaN or ``missing_label`` where unknown; None for no labels at all. Unknown labels are
+            predicted from ``text``, and refined with ``refine=True``; known labels stay.
+        sensitive_features : array of shape (n,) or (n, a), or mapping from name to (n,), optional
+            Categorical or continuous; missing categories are predicted from ``sensitive_text`` and never refined.
+        text : mapping from class to prompts (p,) or (m, p), or prompts (c, p), optional
+            Prompts that are not a mapping are in the order of ``classes``; without ``classes`` the labels must be
+            0 … c−1. None: class means of X are used instead. Prompts that contradict known labels are a `PromptError`
+            or a named warning.
+        sensitive_text : mapping from value to prompts, or prompts (v, p), optional
+            Prompts of the sensitive values; without a mapping the values must be 0 … v−1 or unknown. For several
+            attributes a mapping from name to any of these.
+        sample_weight : array of shape (n,), optional
+            Row weights.
+        classes : list, optional
+            Class labels in the order of ``text``, where y does not contain all of them.
+        missing_label : object, optional
+            Replaces the constructor's; ``missing_label_`` is the value that was used.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -267,57 +271,9 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         )
         seed = fitting.draw_seed(self.random_state)
         params["random_state"] = check_random_state(seed)
-        self._solve(fitting.prepare(X, target, sensitive, params, weight), seen)
+        prepared = fitting.prepare(X, target, sensitive, params, weight)
+        self._solve(prepared, seen, prepared.adjustment(**self._earlier))
         self.missing_label_, self.seed_ = missing, seed
-        return self
-
-    def tune(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        validation: Any,
-        objective: Any = "worst_group",
-        accuracy_floor: float | None = None,
-        search: Mapping[str, Any] | None = None,
-        max_seconds: float | None = None,
-        progress: Any = None,
-        **fit_arguments: Any,
-    ) -> FairerCLIP:
-        """Fit with the parameters that do best on labelled validation rows, and learn class offsets.
-
-        Groups are judged by a posterior over their accuracies, since raw shares of a handful of rows are luck;
-        docs/choosing.md. ``diagnostics_["tuning"]`` has the chosen point and its neighbours, each with intervals.
-
-        Parameters
-        ----------
-        X, y, **fit_arguments : as `fit` takes them; y may be None.
-        validation : (X, y, s) rows with labels and sensitive values; (X, y) or s=None where the groups are to be
-            read from ``sensitive_text``; (X, None, s) for ``objective="max_skew"``.
-        objective : "worst_group", "worst_class", "eod" or "equalized_odds" (the smallest difference, best under an
-            ``accuracy_floor``), "average", "max_skew" (rankings by prompt), or a function of (y, predicted, groups)
-            whose largest value wins.
-        accuracy_floor : share of right predictions to reach on the validation rows, in [0, 1]. If no model of the
-            search reaches it, the most accurate one is taken, with an `AccuracyFloorWarning`. None means no floor, or
-            for "eod" and "equalized_odds" what zero-shot reaches there.
-        search : what to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
-            ``taus``, ``zero_shots``, ``criteria`` (free).
-        max_seconds : stop before a fit that would end later; the first is always done.
-        progress : called after each fit with (done, planned).
-        """
-        from fairerclip.tuning.tune import tune
-
-        check_parameters(self.get_params(deep=False))
-        warn_of_idle(self.get_params(deep=False))
-        found = tune(
-            *(self, X, y, validation, objective),
-            accuracy_floor=accuracy_floor,
-            search=search,
-            max_seconds=max_seconds,
-            progress=progress,
-            **fit_arguments,
-        )
-        self.__dict__ = found.__dict__  # whole: nothing of an earlier fit stays
         return self
 
     def path(
@@ -330,26 +286,32 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         refine: bool | None = None,
         progress: Any = None,
     ) -> TauPath:
-        """Every model on a (τ, τ_z) grid from the factorisation of this fit.
+        """Solve every model on a (τ, τ_z) grid from the factorisation of this fit.
 
         Parameters
         ----------
-        taus, tau_zs : strengths of the image side, and of the text side where that has None for its own; None for 20
-            values from 0 to 0.95, and for this model's own ``tau_z``.
-        criterion : "marginal", "conditional" or a list of both; None for this model's own.
-        zero_shots : shares of the zero-shot scores in the target; None for this model's own.
-        refine : refine pseudo-labels anew at every point (one pass over the data per round), or keep the guesses that
-            the prompts give; None for this model's own. The parameters of a point fit the same model again.
-        progress : called after each point with (done, total).
+        taus, tau_zs : float or list of float, optional
+            Strengths of the image side, and of the text side where ``tau_text`` or ``tau_z_text`` is None. Default: 20
+            values of τ from 0 to 0.95, and this model's ``tau_z``.
+        criterion, zero_shots : str or list of str, float or list of float, optional
+            Criteria, and shares of the zero-shot scores in the target. Default: this model's.
+        refine : bool, optional
+            Refine pseudo-labels at every point (one pass over the data per round), or keep the first guesses. Default:
+            this model's.
+        progress : callable, optional
+            Called after each point with (done, total).
         """
         prepared, setting = self.state.prepared, self.state.setting
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
-        return TauPath(self, solve_path(prepared, grid, refine=refined, progress=progress), refined)
+        points = solve_path(
+            prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
+        )
+        return TauPath(self, points, refined)
 
     @property
     def state(self) -> fitting.FitState:
-        """What the fit left in memory; a model that was loaded or unpickled has nothing of it."""
+        """Data that a fit keeps in memory; a model that was loaded or unpickled has none."""
         check_is_fitted(self)
         if self._state is None:
             raise StateError(
@@ -357,94 +319,38 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
             )
         return self._state
 
-    def at(self, **parameters: Any) -> FairerCLIP:
-        """Return a fitted copy with other values of those parameters that need no new factorisation.
+    def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
+        """Return a fitted copy with other values of parameters that need no new factorisation.
 
-        The parameters of the copy, its seed among them, fit the same model again.
+        The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts.
+
+        Parameters
+        ----------
+        offsets : sequence of c numbers, optional
+            Added to the class scores, in the order of ``classes_``. Default: ``offsets_``.
+        sensitive_shifts : c sequences of one number per sensitive value, optional
+            Weights of the predicted sensitive values to subtract from each class score. Default: ``sensitive_shifts_``.
+        **parameters
+            Parameters of the constructor to change.
         """
-        prepared = self.state.prepared
+        state = self.state
         costly = [name for name in parameters if name not in FREE]
         if costly:
-            raise ParameterError(f"{costly[0]} needs a new fit; free to change are {', '.join(FREE)}")
+            raise ParameterError(
+                f"{costly[0]} needs a new fit; free to change are {', '.join(FREE)}, offsets and sensitive_shifts"
+            )
+        own = state.adjustment
+        adjustment = state.prepared.adjustment(
+            own.offsets if offsets is None else offsets,
+            own.sensitive_shifts if sensitive_shifts is None else sensitive_shifts,
+        )
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
         other.set_params(**parameters, random_state=self.seed_)
+        if not parameters:
+            return other._adjust(adjustment)
         check_parameters(other.get_params(deep=False))
-        return other._solve(prepared, self.fitted_.rows)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
-        return self.decide(self.transform(X))["prediction"]
-
-    def decision_function(self, X: Any) -> F64:
-        """Signed margin (n,) for two classes, scores (n, c) for more; inner products, not cosines."""
-        return self.decide(self.transform(X))["score"]
-
-    def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
-        """What `predict` and `decision_function` give, from rows that `transform` gave (n, r)."""
-        check_is_fitted(self)
-        return self.fitted_.decide(Z)
-
-    def scores(self, X: Any) -> F64:
-        """Scores of the classes (n, c): `predict` takes the largest of a row, `rank` sorts the rows by one."""
-        Z = self.transform(X)
-        return self.fitted_.scores(Z)
-
-    def predict_proba(self, X: Any) -> F64:
-        """Softmax of the scores (n, c) at the temperature that fits the training labels best."""
-        return softmax(self.scores(X) * self.temperature_)
-
-    def cosines(self, X: Any) -> F64:
-        """Return the paper's cosines with each class's text vector (n, c); ±1 where r = 1.
-
-        They are no scores: with ``decision="target"`` or with offsets their largest need not be the predicted class.
-        """
-        Z = self.transform(X)
-        return self.fitted_.cosines(Z)
-
-    def similarity(self, X: Any) -> F64:
-        """Return `cosines`, under its earlier name."""
-        warnings.warn(
-            "similarity is called cosines now; it goes in the next release", RenamedWarning, stacklevel=2
-        )
-        return self.cosines(X)
-
-    def transform(self, X: Any) -> Floats:
-        """Image embeddings in the learned space (n, r); O(n·p·D) time, by blocks.
-
-        Where r < c − 1 dimensions cannot hold the boundaries between c classes there is one more column, of ones.
-        """
-        X = self._validated(X)
-        return self.fitted_.transform(X)
-
-    def transform_text(self, T: Any) -> F64:
-        """Prompt embeddings (m, p) in the learned space (m, r), to be compared with what `transform` gives.
-
-        With ``decision="prompts"`` this is the learned text encoder, for any prompt, and cosines classify as `predict`
-        does (offsets aside). With ``decision="target"`` a fitted prompt gives the weights of its class, so that
-        ``transform(X) @ transform_text(T).T`` ranks and classifies as `rank` and `predict` do; the learned space holds
-        the target alone, so another prompt is a `FreeQueryError`.
-        """
-        check_is_fitted(self)
-        return self.fitted_.transform_text(T)
-
-    def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
-        """Rows of X that match a prompt the model was fitted on, best first, by inner product.
-
-        ``prompt`` is one of ``classes_``: the learned space holds the target alone, so a free query has no meaning.
-        """
-        X = self._validated(X)
-        return self.fitted_.rank(prompt, X, k)
-
-    def drift(self, X: Any) -> Drift:
-        """Compare new rows with those of the fit: lengths before normalising, and mean direction. O(n·p)."""
-        X = self._validated(X)
-        return self.fitted_.drift(X)
-
-    def embeddings(self, X: Any) -> Any:
-        """Rows (n, p) as the encoder takes them: of the fitted width, finite, and at unit length with ``normalize``."""
-        X = self._validated(X)
-        return self.fitted_.embeddings(X)
+        return other._solve(state.prepared, self.fitted_.rows, adjustment)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
@@ -461,27 +367,11 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         state.pop("_state", None)  # the training data is not part of the model
         return state
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "fitted_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def _validated(self, X: Any, *, reset: bool = False) -> Any:
-        if not reset:
-            check_is_fitted(self)
-        try:  # finiteness is checked by check_rows, which names the rows
-            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
-                return validate_data(self, X, reset=reset, skip_check_array=True)
-            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
-        except ValueError as error:
-            raise ShapeError(str(error)) from None
-
-    def _solve(self, prepared: fitting.Prepared, seen: RowSummary | None) -> FairerCLIP:
-        """Solve a problem with the present parameters, and become the model of the solution."""
-        state, result = fitting.solve(prepared, self.get_params(deep=False))
+    def _solve(
+        self, prepared: fitting.Prepared, seen: RowSummary | None, adjustment: Adjustment
+    ) -> FairerCLIP:
+        """Solve a problem with the present parameters, and take over the solution."""
+        state, result = fitting.solve(prepared, self.get_params(deep=False), adjustment)
         fitted, notes = state.model(seen, normalize=self.normalize)
         # Only now that there is a solution: a fit that fails leaves the model as it was.
         self._state, self.fitted_ = state, fitted
@@ -491,5 +381,16 @@ class FairerCLIP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMi
         values = prepared.sensitive.values
         self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
         for kind, message in (*result.notes, *notes):
+            warnings.warn(message, kind, stacklevel=3)
+        return self
+
+    def _adjust(self, adjustment: Adjustment) -> FairerCLIP:
+        """Replace the learned corrections of the class scores; the solution stays."""
+        state = self.state.adjusted(adjustment)
+        fitted, notes = state.model(self.fitted_.rows, normalize=self.normalize)
+        self._state, self.fitted_ = state, fitted
+        # The record of a search describes the model that it chose, with the corrections that it learned.
+        self.diagnostics_ = {name: value for name, value in self.diagnostics_.items() if name != "tuning"}
+        for kind, message in notes:
             warnings.warn(message, kind, stacklevel=3)
         return self

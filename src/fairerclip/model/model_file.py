@@ -1,6 +1,6 @@
-"""A fitted model as a folder: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
+"""Files of a fitted `FairerCLIP`: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
 
-See `fairerclip.model.archive` for what such a folder promises.
+`fairerclip.model.archive` has the format that all models share.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from fairerclip.model.archive import (
     plain_value,
 )
 from fairerclip.model.fitted import FittedModel
+from fairerclip.model.parameters import LEARNED, check_offsets, check_shifts
 from fairerclip.solver.alternation import Encoders
-from fairerclip.solver.decision import Decision
+from fairerclip.solver.decision import Adjustment, Decision
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -52,7 +53,7 @@ OPTIONAL = ("prompts_",)
 ARCHIVE = Archive(
     noun="model",
     format="fairerclip-model",
-    version=4,
+    version=5,
     first=2,
     tensors=TENSORS,
     manifest=MANIFEST,
@@ -60,9 +61,14 @@ ARCHIVE = Archive(
     keys=(
         *("format", "format_version", "fairerclip_version", "parameters", "classes"),
         *("n_features_in", "feature_names_in", "n_iter", "n_rows", "prompt_classes", "seed", "temperature"),
+        "learned",
         *("features", "text_features", "diagnostics", "tensor_bytes", "sha256"),
     ),
-    added={3: frozenset({"n_rows", "prompt_classes", "seed"}), 4: frozenset({"tensor_bytes"})},
+    added={
+        3: frozenset({"n_rows", "prompt_classes", "seed"}),
+        4: frozenset({"tensor_bytes"}),
+        5: frozenset({"learned"}),
+    },
 )
 PARAMETERS_SINCE_3 = {"normalize": False}
 """Parameters that version 2 did not have, with the values that it worked with."""
@@ -70,39 +76,48 @@ M = TypeVar("M", bound="FairerCLIP")
 
 
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
+    """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs."""
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name == "class_weight" and isinstance(value, Mapping):
-            params[name] = [
-                [plain_value(k, "class_weight"), plain_value(v, "class_weight")] for k, v in value.items()
-            ]
-        elif name == "class_weight" and isinstance(value, list | tuple | np.ndarray):
-            params[name] = [plain_value(share, "class_weight") for share in value]
+        if name in ("class_weight", "subsample") and isinstance(value, Mapping):
+            params[name] = [[plain_value(k, name), plain_value(v, name)] for k, v in value.items()]
+        elif name in ("class_weight", "subsample") and isinstance(value, list | tuple | np.ndarray):
+            params[name] = [plain_value(share, name) for share in value]
         elif name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = None  # a generator's state is not part of the model
-        elif name == "offsets" and value is not None:
-            params[name] = [plain_value(v, "offsets") for v in value]
-        elif name == "sensitive_shifts" and value is not None:
-            params[name] = [[plain_value(v, "sensitive_shifts") for v in row] for row in value]
         else:
             params[name] = plain_value(value, f"parameter {name}")
     return params
 
 
-def _kept_shares(listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any] | tuple[Any, ...]:
-    """Shares by class from [class, share] pairs, or in the order of the classes from a number each."""
+def _translated(params: Manifest, manifest: Manifest) -> Manifest:
+    """Return the parameters of a file of version 2 to 4 as they are called now.
+
+    What is learned was a parameter there, and moves to the manifest.
+    """
+    learned = {name: params.pop(name, None) for name in LEARNED}
+    manifest["learned"] = {**learned, "zero_shot": params.get("zero_shot"), "gamma": params.get("gamma")}
+    weight = params.get("class_weight")
+    if isinstance(weight, list):
+        return {**params, "class_weight": None, "subsample": weight}
+    if isinstance(weight, str) and weight.startswith("subsample"):
+        return {**params, "class_weight": None, "subsample": weight.replace("subsample", "balanced", 1)}
+    return {**params, "subsample": None}
+
+
+def _by_class(name: str, listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any] | tuple[Any, ...]:
+    """Return numbers by class from [class, number] pairs, or, for ``subsample``, in the order of the classes."""
     if all(isinstance(pair, list) for pair in listed):
         return dict(listed)
     numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in listed)
-    if numbers and len(listed) == n_classes:
+    if name == "subsample" and numbers and len(listed) == n_classes:
         return tuple(listed)
-    raise ModelFileError(
-        f"{path / MANIFEST}: class_weight must be a list of [class, share], or a share per class"
-    )
+    expected = "[class, share], or a share per class" if name == "subsample" else "[class, weight]"
+    raise ModelFileError(f"{path / MANIFEST}: {name} must be a list of {expected}")
 
 
 def check_class_names(names: Sequence[str]) -> None:
-    """Refuse names that would take more room than a manifest has: it holds each up to four times."""
+    """Raise if class names are too long for a manifest, which holds each of them up to four times."""
     room = MAX_MANIFEST_BYTES // 4
     size = len(json.dumps(list(names)))
     if size > room:
@@ -113,7 +128,7 @@ def check_class_names(names: Sequence[str]) -> None:
 
 
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
-    """Write a fitted model; the folder appears whole or not at all."""
+    """Write a fitted model as a folder, atomically."""
     tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
@@ -126,15 +141,21 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         prompt_classes=None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
         seed=model.seed_,
         temperature=model.temperature_,
+        learned={
+            "offsets": model.offsets_.tolist(),
+            "sensitive_shifts": None if model.sensitive_shifts_ is None else model.sensitive_shifts_.tolist(),
+            "zero_shot": model.zero_shot_,
+            "gamma": model.gamma_,
+        },
         features=model.features_.kernel,
         text_features=model.text_features_.kernel,
     )
 
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
-    """Every array of a model but those of its feature maps, by name."""
+    """Return the arrays of a model by name, without those of its feature maps."""
     arrays = {name: getattr(model, name) for name in ARRAYS}
-    if model.rows_ is None:  # read from version 2, whose models have none of the rest
+    if model.rows_ is None:  # read from a file of version 2, which has none of the following
         return arrays
     arrays |= {"intercept_": model.intercept_, "text_intercept_": model.text_intercept_}
     arrays |= {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
@@ -142,7 +163,7 @@ def _arrays(model: FairerCLIP) -> dict[str, Any]:
 
 
 def read_model(path: Path, cls: type[M]) -> M:
-    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
+    """Read and check a model folder; return a fitted estimator of class ``cls``."""
     return ARCHIVE.load(path, partial(_build, cls))
 
 
@@ -155,12 +176,14 @@ def _check_values(path: Path, manifest: Manifest) -> None:
         "prompt_classes": _are_places(manifest["prompt_classes"], manifest["classes"]),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(manifest["diagnostics"], dict),
+        "learned": isinstance(manifest["learned"], dict)
+        and set(manifest["learned"]) == {*LEARNED, "zero_shot", "gamma"},
     }
     ARCHIVE.refuse(path, valid)
 
 
 def _are_places(places: Any, classes: Any) -> bool:
-    """Whether these are places among the classes, or None."""
+    """Return whether these are indices of classes, or None."""
     return places is None or (
         isinstance(places, list) and all(type(k) is int and 0 <= k < len(classes) for k in places)
     )
@@ -171,10 +194,13 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     if manifest["format_version"] == ARCHIVE.first:
         manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
         params = PARAMETERS_SINCE_3 | params
+    if manifest["format_version"] < ARCHIVE.version:
+        params = _translated(params, manifest)
     _check_values(path, manifest)
     _check_names(path, manifest, tensors)
-    if isinstance(params.get("class_weight"), list):
-        params["class_weight"] = _kept_shares(params["class_weight"], len(manifest["classes"]), path)
+    for name in ("class_weight", "subsample"):
+        if isinstance(params.get(name), list):
+            params[name] = _by_class(name, params[name], len(manifest["classes"]), path)
     model = ARCHIVE.make(path, cls, params)
     model.fitted_ = _fitted_model(path, manifest, tensors, model)
     model.n_features_in_ = int(manifest["n_features_in"])
@@ -186,7 +212,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
 
 
 def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
-    """Refuse tensors that are missing, or that no model has."""
+    """Raise for missing or unknown tensors."""
     needed = {*ARRAYS, *(SINCE_3 if manifest["n_rows"] is not None else ())}
     missing = sorted(needed.difference(tensors))
     if missing:
@@ -199,9 +225,11 @@ def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
 
 
 def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: FairerCLIP) -> FittedModel:
-    """Everything that new rows need; what files have since version 3 a model of version 2 does without."""
+    """Return the part that new rows need; files of version 2 lack the arrays that version 3 added."""
     none = np.zeros(tensors["components_"].shape[-1])
     places, n_rows = manifest["prompt_classes"], manifest["n_rows"]
+    learned = manifest["learned"]
+    adjustment = _adjustment(learned, len(manifest["classes"]))
     return FittedModel(
         classes=class_array(manifest["classes"]),
         features=_features(path, manifest, tensors, "features"),
@@ -226,8 +254,24 @@ def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: Faire
         prompt_classes=None if places is None else np.array(places, dtype=np.int64),
         rows=None if n_rows is None else RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"]),
         normalize=model.normalize,
-        weighs_classes=model.decision == "target" or model.sensitive_shifts is not None,
+        weighs_classes=model.decision == "target" or adjustment.sensitive_shifts is not None,
+        adjustment=adjustment,
+        zero_shot=None if learned["zero_shot"] is None else _number("zero_shot", learned["zero_shot"]),
+        gamma=_number("gamma", learned["gamma"]),
     )
+
+
+def _adjustment(learned: Manifest, n_classes: int) -> Adjustment:
+    """Return the learned corrections of the class scores; the encoders of the file contain them already."""
+    shifts = learned["sensitive_shifts"]
+    width = len(shifts[0]) if isinstance(shifts, list) and shifts and isinstance(shifts[0], list) else 0
+    return Adjustment(check_offsets(learned["offsets"], n_classes), check_shifts(shifts, n_classes, width))
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ModelFileError(f"{name} must be a number; got {value!r:.50}")
+    return float(value)
 
 
 def _features(path: Path, manifest: Manifest, tensors: Tensors, prefix: str) -> FeatureMap:

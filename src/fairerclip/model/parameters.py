@@ -1,10 +1,12 @@
-"""The estimator's parameters: their ranges in one place, and the published presets."""
+"""Ranges of the estimator's parameters, and checks of them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from fairerclip._util.checks import (
     LARGEST,
@@ -14,6 +16,7 @@ from fairerclip._util.checks import (
     check_interval,
     check_within,
 )
+from fairerclip._util.types import F64
 from fairerclip.errors import IdleParameterWarning, ParameterError
 from fairerclip.features import KERNELS
 from fairerclip.features.bandwidth import parse_bandwidth
@@ -33,21 +36,23 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
 SMALLEST_RIDGE = 1e-30
-"""Its inverse, squared, is finite."""
+"""The square of its inverse is finite."""
 FREE = (
     *STRENGTHS,
     *("criterion", "scaling", "alignment", "zero_shot", "decision", "decision_zero"),
-    *("offsets", "sensitive_shifts", "max_iter", "refine"),
+    *("max_iter", "refine"),
 )
-"""Parameters that may change once a model is fitted, without a new factorisation."""
+"""Parameters that can change after a fit without a new factorisation."""
+LEARNED = ("offsets", "sensitive_shifts")
+"""Corrections of the class scores that a search learns; `FairerCLIP.at` sets them."""
 FOLLOWING = ("tau_text", "tau_z_text")
-"""Strengths that may be None: as strong as on the image side."""
+"""Strengths that may be None, which means the value of the image side."""
 
 
-def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
-    """The offsets as one finite number per class, or None."""
+def check_offsets(offsets: Any, n_classes: int) -> F64:
+    """Return offsets of the class scores (c,), checked; zeros for None."""
     if offsets is None:
-        return None
+        return np.zeros(n_classes)
     try:
         values = () if isinstance(offsets, str) else tuple(map(as_number, offsets))
     except (TypeError, ValueError):
@@ -57,34 +62,34 @@ def check_offsets(offsets: Any, n_classes: int) -> tuple[float, ...] | None:
             f"offsets must be {n_classes} numbers of at most {LARGEST:g} in size, one per class in the order of "
             f"classes_; got {offsets!r:.200}"
         )
-    return values
+    return np.array(values, dtype=np.float64)
 
 
-def check_shifts(shifts: Any, n_classes: int, n_values: int) -> tuple[tuple[float, ...], ...] | None:
-    """The sensitive shifts as finite numbers, one per class and sensitive value, or None."""
+def check_shifts(shifts: Any, n_classes: int, n_values: int) -> F64 | None:
+    """Return sensitive shifts (c, q), checked, or None."""
     if shifts is None:
         return None
     try:
-        rows = tuple(tuple(map(as_number, row)) for row in shifts)
+        rows = [[as_number(value) for value in row] for row in shifts]
     except (TypeError, ValueError):
-        rows = ()
+        rows = []
     fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
     if not fits or not all(abs(value) <= LARGEST for row in rows for value in row):
         raise ParameterError(
             f"sensitive_shifts must be {n_classes} rows of {n_values} numbers of at most {LARGEST:g} in size, "
             f"one per class and sensitive value; got {shifts!r:.200}"
         )
-    return rows
+    return np.array(rows, dtype=np.float64).reshape(n_classes, n_values)
 
 
 def check_strength(name: str, value: Any, scaling: str) -> None:
-    """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
+    """Raise for a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
     high, ends = (1, "[)") if scaling == "spectral" else (LARGEST, "[]")
     check_interval(name, value, 0, high, ends, where=f" with scaling={scaling!r}")
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
-    """Refuse the first parameter that is out of range, saying what is accepted."""
+    """Raise for the first parameter that is out of range."""
     for name, accepted in CHOICES.items():
         check_choice(name, params[name], accepted)
     for name in STRENGTHS:

@@ -66,25 +66,25 @@ def _released(
 
 
 PAPER = "paper"
-"""The preset that is of no dataset, and the source that it is from."""
+"""Name of the preset without a dataset, and of its source."""
 # (dataset, source, backbone); None stands for every backbone.
 PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
     # No dataset: the row of the paper's table that balances nothing and has the size that two of its four datasets
     # have, rather than a mean of rows that nobody ran.
     (PAPER, PAPER, None): _paper(3000, 0.7, 0.7),
     ("waterbirds", "paper", None): _paper(3000, 0.7, 0.7),
-    ("celeba", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
-    ("cheekbones", "paper", None): _paper(8000, 0.8, 0.5, class_weight="subsample"),
+    ("celeba", "paper", None): _paper(8000, 0.8, 0.5, subsample="balanced"),
+    ("cheekbones", "paper", None): _paper(8000, 0.8, 0.5, subsample="balanced"),
     ("fairface", "paper", None): _paper(3000, 0.8, 0.8),
     ("cfd", "paper", None): _paper(1000, 0.6, 0.3),
     ("waterbirds", "released", "ViT-L/14"): _released(3000, (3e-4, 2e-4), (0.7, 0.7), 2),
-    ("waterbirds", "released", "RN50"): _released(3000, (6e-4, 1e-5), (0.7, 0.3), 4, class_weight=(0.9, 0.4)),
+    ("waterbirds", "released", "RN50"): _released(3000, (6e-4, 1e-5), (0.7, 0.3), 4, subsample=(0.9, 0.4)),
     ("celeba", "released", "ViT-L/14"): _released(
-        4000, (3e-5, 3e-4), (0.7, 0.3), 3, class_weight="subsample:0.8"
+        4000, (3e-5, 3e-4), (0.7, 0.3), 3, subsample="balanced:0.8"
     ),
-    ("celeba", "released", "RN50"): _released(4000, (1e-4, 2e-4), (0.5, 0.25), 1, class_weight=(0.06, 1.0)),
+    ("celeba", "released", "RN50"): _released(4000, (1e-4, 2e-4), (0.5, 0.25), 1, subsample=(0.06, 1.0)),
     ("cheekbones", "released", "ViT-L/14"): _released(
-        4000, (2e-5, 3e-4), (0.8, 0.7), 1, class_weight=(0.3, 0.3)
+        4000, (2e-5, 3e-4), (0.8, 0.7), 1, subsample=(0.3, 0.3)
     ),
     ("cfd", "released", "ViT-L/14"): _released(
         1000, (4e-5, 2e-4), (0.6, 0.3), 2, tau_text=0.0, tau_z_text=0.0
@@ -93,12 +93,12 @@ PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
 
 
 def preset_name(dataset: str, source: str, backbone: str | None) -> str:
-    """What a preset is called on the command line and in tables."""
+    """Return the name of a preset on the command line and in tables."""
     return PAPER if dataset == source == PAPER else "/".join(filter(None, (dataset, source, backbone)))
 
 
 def preset(dataset: str, source: str, backbone: str | None) -> dict[str, Any]:
-    """Parameters published for a dataset, or the paper's; an unknown combination is an error that lists all known."""
+    """Return the parameters published for a dataset, or the paper's; raise for an unknown combination."""
     for key in ((dataset, source, backbone), (dataset, source, None)):
         if key in PRESETS:
             return copy.deepcopy(PRESETS[key])

@@ -1,4 +1,4 @@
-"""Reports made from the results of an audit: the page, and what else is written from the same results."""
+"""Reports of the results of an audit: the HTML page, Markdown, CSV tables, the model card and figures."""
 
 from fairerclip._util.lazy import lazy
 

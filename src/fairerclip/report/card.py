@@ -1,4 +1,4 @@
-"""The results of an audit as a model card in the form of the Hugging Face Hub."""
+"""Functions that write the results of an audit as a model card of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -48,26 +48,25 @@ model = FairerCLIP.load("MODEL")  # the folder that `fairerclip fit` wrote
 labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each
 embeddings = model.transform(X)"""
 INTENDED = (
-    "To tell its classes apart, or to search by its prompts, on images like those it was evaluated on, by people "
-    "who have looked at the figures of every group below."
+    "To predict its classes, or to search by its prompts, on images like those it was evaluated on, by people who have "
+    "read the figures of every group below."
 )
 METRIC_TYPES = {"average": "accuracy", "train_weighted_average": "accuracy", "worst_group": "accuracy"}
 LATEST_FIRST: tuple[Stage, ...] = ("after", "before")
-"""Who takes the first value of a kind for that of the model shall have the right one."""
+"""Readers that take the first value of a metric for the value of the model then take the right one."""
 _BARE_EXPONENT = re.compile(r"(?<![\d.])(\d+)(?=e[-+]\d+,?$)", re.MULTILINE)
 """A number such as 1e-07 at the end of a line; a text ends with a quote."""
 
 
 def render_card(results: AuditResults, *, license_id: str | None = None) -> str:
-    """A model card: metadata with the figures before and after, then the card's sections as Markdown.
+    """Render a model card: metadata with the figures before and after, then the card's sections as Markdown.
 
     Parameters
     ----------
     results : AuditResults
-        Sections that are None are left out. Without a model the card is that of the zero-shot classifier.
+        Sections that are None are left out. Without a model the card describes the zero-shot classifier.
     license_id : str, optional
-        The license of the model, as the Hub names it (``apache-2.0``). Left out unless given, as only you
-        know it.
+        License of the model, as the Hub names it (``apache-2.0``). By default the card names none.
     """
     front = front_matter(metadata(results, license_id=license_id))
     results = presentable(results)
@@ -78,10 +77,10 @@ def render_card(results: AuditResults, *, license_id: str | None = None) -> str:
 
 
 def front_matter(data: Mapping[str, Any]) -> str:
-    """Write plain data as JSON that a reader of YAML 1.1, as the Hub's, takes for the same data.
+    """Return plain data as JSON that a YAML 1.1 parser, such as the Hub's, reads as the same data.
 
-    YAML 1.1 takes 1e-07 for a text, breaks lines at U+0085 and U+2028 and refuses controls: such numbers get a point,
-    and such characters are escaped. ASCII alone would not do, as YAML does not join the two halves of an emoji.
+    YAML 1.1 reads 1e-07 as text, breaks lines at U+0085 and U+2028 and rejects control characters: such numbers get a
+    point, and such characters are escaped. Plain ASCII would not do, because YAML does not join surrogate pairs.
     """
     text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
     escaped = (c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -89,37 +88,38 @@ def front_matter(data: Mapping[str, Any]) -> str:
 
 
 def metadata(results: AuditResults, *, license_id: str | None = None) -> dict[str, Any]:
-    """What stands between the dashes at the top of the card, as plain data."""
+    """Return the metadata at the top of the card as plain data."""
     tags = ["fairness", "bias-mitigation", "spurious-correlation", "clip", "fairerclip"]
-    known: dict[str, Any] = {"language": "en"}
+    data: dict[str, Any] = {"language": "en"}
     if license_id is not None:
-        known["license"] = clean(license_id)
-    known |= {"library_name": "fairerclip", "pipeline_tag": "zero-shot-image-classification", "tags": tags}
+        data["license"] = clean(license_id)
+    data |= {"library_name": "fairerclip", "pipeline_tag": "zero-shot-image-classification", "tags": tags}
     parts = [_classification(results)]
     parts += [_search(results, results.retrieval)] if results.retrieval else []
-    found = [part for part in parts if part["metrics"]]
-    if found:
-        known |= {"metrics": ["accuracy"]} if results.groups else {}
-        known["model-index"] = [{"name": clean(_name(results)), "results": found}]
-    return known
+    measured = [part for part in parts if part["metrics"]]
+    if measured:
+        data |= {"metrics": ["accuracy"]} if results.groups else {}
+        data["model-index"] = [{"name": clean(_name(results)), "results": measured}]
+    return data
 
 
 def _name(results: AuditResults) -> str:
-    what, method = "FairerCLIP" if is_learned(results) else "zero-shot CLIP", subject(results.model)
+    """Return the name of the model: method and task."""
+    name, method = "FairerCLIP" if is_learned(results) else "zero-shot CLIP", subject(results.model)
     if results.model is not None and method.startswith(ZERO_SHOT):
-        what += method.removeprefix(ZERO_SHOT)
-    return f"{what} on {results.task.name}"
+        name += method.removeprefix(ZERO_SHOT)
+    return f"{name} on {results.task.name}"
 
 
 def _classification(results: AuditResults) -> dict[str, Any]:
     reports, names = present_stages(results.groups), stage_names(results)
     metrics = []
     for name, figure in FIGURES.items():
-        for stage in LATEST_FIRST if figure.better else ():  # of a signed one neither more nor less is better
+        for stage in LATEST_FIRST if figure.better else ():  # signed figures have no better direction
             if stage in reports:
                 label = f"{figure.label}, {names[stage]}"
-                found = reports[stage].estimate(name)
-                metrics += _metric(results, METRIC_TYPES.get(name, name), figure, label, found)
+                estimate = reports[stage].estimate(name)
+                metrics += _metric(results, METRIC_TYPES.get(name, name), figure, label, estimate)
     task = {"type": "zero-shot-image-classification", "name": "Zero-Shot Image Classification"}
     return {"task": task, "dataset": _dataset(results, results.settings.split), "metrics": metrics}
 
@@ -142,15 +142,15 @@ def _dataset(results: AuditResults, split: str | None) -> dict[str, str]:
 
 
 def _metric(
-    results: AuditResults, kind: str, figure: Figure, name: str, found: Measured | None
+    results: AuditResults, metric_type: str, figure: Figure, name: str, estimate: Measured | None
 ) -> list[dict[str, Any]]:
-    """One entry of the metadata; its value is the number of the results, its name holds the interval as text."""
-    if found is None or found.value is None:
+    """Return an entry of the metadata, with the interval as text in its name; none without a value."""
+    if estimate is None or estimate.value is None:
         return []
-    if found.low is not None and found.high is not None:
+    if estimate.low is not None and estimate.high is not None:
         unit = {"percent": " %", "gap": " points"}.get(figure.kind, "")
-        name += f", {confidence(results)} interval {interval(found.low, found.high, figure.kind)}{unit}"
-    return [{"type": kind, "name": name, "value": found.value}]
+        name += f", {confidence(results)} interval {interval(estimate.low, estimate.high, figure.kind)}{unit}"
+    return [{"type": metric_type, "name": name, "value": estimate.value}]
 
 
 def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
@@ -181,7 +181,7 @@ def _details(results: AuditResults) -> list[str]:
     elif is_learned(results):
         lines += [
             "A pair of encoders over the embeddings of a CLIP model, fitted in closed form to depend on the target and "
-            "less on the sensitive attribute. How far they do, and for which groups, is told under Evaluation.",
+            "less on the sensitive attribute. The section Evaluation shows how far they do, by group.",
             "",
             f"- Method: [FairerCLIP (Dehdashtian, Wang and Boddeti, ICLR 2024)]({PAPER})",
             f"- Strength: τ {setting(model.tau)}, τ_z {setting(model.tau_z)}, {escape(model.criterion)}",
@@ -209,7 +209,7 @@ def _out_of_scope(results: AuditResults) -> list[str]:
         "- Groups, images and prompts that were not evaluated.",
     ]
     if results.model is not None:
-        lines.append("- Free text queries: the learned space holds the target alone.")
+        lines.append("- Free text queries: the learned space represents the target only.")
     return [*lines, ""]
 
 
@@ -233,7 +233,7 @@ def _evaluation(results: AuditResults) -> list[str]:
 
 
 def _limitations(results: AuditResults) -> list[str]:
-    advice = "Measure on your own groups before you use it; look at the groups with few rows."
+    advice = "Measure it on your own groups before you use it, and check the groups with few rows."
     lines = [*findings(results, "problem", "caution"), *bullets([*results.limits, advice])]
     return [*lines, *tables_with_notes(probe_tables(results))]
 
@@ -244,4 +244,7 @@ def _compute(results: AuditResults) -> list[str]:
         return []
     took = "not measured" if model.seconds is None else f"{number(model.seconds, 1)} s"
     audit = "" if seconds is None else f" The audit took {number(seconds, 1)} s."
-    return [f"Fitting: {took}; closed form, without a GPU, beside the embedding of the images.{audit}", ""]
+    return [
+        f"Fitting: {took}, in closed form and without a GPU; embedding the images is not included.{audit}",
+        "",
+    ]

@@ -1,4 +1,4 @@
-"""Words from a file, made fit to be shown: no hidden characters, no name longer than a line or two."""
+"""Functions that prepare foreign text for display: they replace hidden characters and shorten long names."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 LONGEST = 120
-"""Characters of a name that are shown; the whole of it stays in the results."""
+"""Characters of a name that are shown; the results keep the whole name."""
 REPLACED = "\N{REPLACEMENT CHARACTER}"
-_JOINERS = {"\u200c", "\u200d"}  # words of several scripts, and many emoji, need them
+_JOINERS = {"\u200c", "\u200d"}  # several scripts and many emoji need them
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 SENTENCES = {"verdict", "text", "limits", "failure", "note"}
-"""Keys whose text is a sentence: names inside it are shortened, the sentence is not."""
+"""Keys whose text is a sentence: long names in it are shortened, the sentence itself is not."""
 VERBATIM = {"command", "digest"}
 
 
 def clean(text: str) -> str:
-    r"""Text without control, direction or lone surrogate characters: what is read is what is there.
+    r"""Replace control, direction and lone surrogate characters, so that no character of a text is hidden.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def _clean_character(mark: str) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """A copy of a JSON value with every text and key clean; O(size)."""
+    """Return a copy of a JSON value with every text and key cleaned; O(size)."""
     if isinstance(value, Mapping):
         return {clean(str(key)): cleaned(item) for key, item in value.items()}
     if isinstance(value, str):
@@ -45,7 +45,7 @@ def cleaned(value: Any) -> Any:
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
-    """The beginning and the end of a long text, with an ellipsis between.
+    """Shorten a long text to its beginning and its end, with an ellipsis between.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def shorten(text: str, most: int = LONGEST) -> str:
 
 
 def with_short_names(results: Any) -> Any:
-    """A copy of results for display, with every long name shortened, also inside sentences.
+    """Return a copy of results for display, with every long name shortened, also inside sentences.
 
-    Different names stay different, so that what belongs together by name still does. O(size of the results).
+    Different names stay different, so that parts which refer to each other by name still match. O(size of the results).
     """
     names: dict[str, str] = {}
     taken: set[str] = set()

@@ -1,4 +1,4 @@
-"""Commands from a file, which people copy into a shell: shown only where they can be nothing but a fit."""
+"""Functions that check commands from a results file: people copy them, so only ``fairerclip fit`` is shown."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from fairerclip._util.numbers import typed
 from fairerclip.auditing.group_results import PlanePoint
 from fairerclip.report.clean_text import clean
 
-MISSING = "The command is missing: what the results hold in its place is not a fairerclip command."
+MISSING = "The command is not shown: the text in the results is not a fairerclip command."
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
-# Quoted words first, so that a placeholder inside one is left alone.
+# Quoted words first, so that a placeholder inside one is not replaced.
 _PLACE = re.compile(r"""'[^']*'|"[^"]*"|(?<![^ ])\{(tau|tau_z|criterion)\}(?![^ ])""")
 
 
 def known_command(command: str | None) -> str | None:
-    """The command if it is plain words of ``fairerclip fit``, else None.
+    """Return the command if it is a plain ``fairerclip fit`` command, else None.
 
-    Written back word by word it must be the same text, so that nothing in it is an operator, an expansion or
-    a comment of the shell; and it holds no control or direction characters.
+    Split into words and quoted again it must be the same text, so that it holds no operator, expansion or comment of
+    the shell; and it may hold no control or direction characters.
 
     Examples
     --------
@@ -34,12 +34,12 @@ def known_command(command: str | None) -> str | None:
         words = shlex.split(command)
     except ValueError:
         return None
-    again = " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
-    return command if again == command else None
+    requoted = " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
+    return command if requoted == command else None
 
 
 def filled(command: str, point: PlanePoint) -> str:
-    """A command with a point's τ, τ_z and criterion in place of the words that stand for them.
+    """Return a command with its placeholders replaced by τ, τ_z and criterion of a point.
 
     Examples
     --------
@@ -52,4 +52,4 @@ def filled(command: str, point: PlanePoint) -> str:
         "tau_z": typed(point.tau_z),
         "criterion": shlex.quote(point.criterion),
     }
-    return _PLACE.sub(lambda found: values[found[1]] if found[1] else found[0], command)
+    return _PLACE.sub(lambda match: values[match[1]] if match[1] else match[0], command)

@@ -1,4 +1,4 @@
-"""The results of an audit as tidy tables: one number per row, with its interval."""
+"""Functions that turn the results of an audit into tidy CSV tables: one number per row, with its interval."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MEASURED = "average worst_group gap eod"
 
 
 def csv_rows(results: AuditResults) -> dict[str, list[Row]]:
-    """Name → rows, all with the same columns; a section that is None has no table. Shares stay fractions."""
-    made = {name: list(make(results)) for name, make in TABLES.items()}
-    return {name: rows for name, rows in made.items() if rows}
+    """Return the rows of each table by its name; sections that are None have no table. Shares are fractions."""
+    tables = {name: list(make(results)) for name, make in TABLES.items()}
+    return {name: rows for name, rows in tables.items() if rows}
 
 
 def write_csv(results: AuditResults, folder: str | Path, overwrite: bool = False) -> list[Path]:
-    """Write each table as ``NAME.csv`` into a folder, which appears whole; returns the files.
+    """Write each table as ``NAME.csv`` into a folder, all or none, and return the files.
 
-    Tables of an earlier call go, so that old and new are never taken for one; other files there stay.
+    Tables of an earlier call are deleted, so that old and new ones are not mixed; other files in the folder stay.
     Text that a spreadsheet would run as a formula gets an apostrophe in front (`fairerclip.data.io.csv_table.defused`).
     """
     contents = {f"{name}.csv": csv_bytes(rows) for name, rows in csv_rows(results).items()}
@@ -44,6 +44,7 @@ def write_csv(results: AuditResults, folder: str | Path, overwrite: bool = False
 
 
 def _of(part: Part, columns: str) -> Row:
+    """Return the named fields of a part of the results as columns."""
     return {name: getattr(part, name) for name in columns.split()}
 
 
@@ -158,11 +159,11 @@ def _measures(
     about: Row, part: RankedStage | SkewFigures | SkewChanges | DriftFigures | None
 ) -> Iterable[Row]:
     for name, figure in (RETRIEVAL | DRIFT).items():
-        found = getattr(part, name, None)
-        if found is not None:
-            value = found.value if isinstance(found, Measured) else found.difference
+        measure = getattr(part, name, None)
+        if measure is not None:
+            value = measure.value if isinstance(measure, Measured) else measure.difference
             row: Row = {**about, "measure": name, "label": figure.label}
-            yield {**row, "value": value, "low": found.low, "high": found.high}
+            yield {**row, "value": value, "low": measure.low, "high": measure.high}
 
 
 def _retrieval_groups(results: AuditResults) -> Iterable[Row]:
@@ -201,18 +202,18 @@ def _wording(results: AuditResults) -> Iterable[Row]:
             "used": i == section.used,
             "worst_name": row.worst_name,
         }
-        for name, found in (("average", row.average), ("worst_group", row.worst_group), ("eod", row.eod)):
+        for name, estimate in (("average", row.average), ("worst_group", row.worst_group), ("eod", row.eod)):
             label = FIGURES[name].label
-            yield {**about, "measure": name, "label": label, **_of(found or Measured(), ESTIMATE)}
+            yield {**about, "measure": name, "label": label, **_of(estimate or Measured(), ESTIMATE)}
 
 
 def _representation(results: AuditResults) -> Iterable[Row]:
     for row in results.representation or ():
         for name, figure in REPRESENTATION.items():
-            found = getattr(row, name)
-            if found is not None:
+            tested = getattr(row, name)
+            if tested is not None:
                 about: Row = {**_of(row, "stage space"), "measure": name[:-2], "with": name[-1]}
-                yield {**about, "label": figure.label, **_of(found, "value p_value low high")}
+                yield {**about, "label": figure.label, **_of(tested, "value p_value low high")}
 
 
 TABLES: dict[str, Callable[[AuditResults], Iterable[Row]]] = {
@@ -234,4 +235,4 @@ TABLES: dict[str, Callable[[AuditResults], Iterable[Row]]] = {
     "wording": _wording,
     "representation": _representation,
 }
-"""Every table, in the order of the results."""
+"""Function that makes the rows of each table, in the order of the results."""

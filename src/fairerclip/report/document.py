@@ -1,6 +1,6 @@
-"""A page of tables and simple charts, as Markdown, as HTML and as JSON; it knows nothing of what they are about.
+"""A general page of tables and simple charts, which is written as Markdown, HTML or JSON.
 
-All text is taken to be hostile: it is stripped of hidden characters and escaped. Charts are drawn from numbers alone.
+All text is treated as hostile: hidden characters are replaced, and it is escaped. Charts are drawn from numbers alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ from fairerclip.report.result_table import ResultTable, to_html, to_markdown
 
 @dataclass(frozen=True)
 class Document:
-    """A page; pydantic writes it as JSON, with the cells of its tables as text, and reads it.
+    """A page of tables and charts; pydantic reads and writes it as JSON, with the cells of its tables as text.
 
     Attributes
     ----------
     title : str
-    source : what the figures rest on, in a sentence; the first line of every form.
-    notes : sentences above the tables.
-    tables, heatmaps, curves : what there is, in order.
+        Heading of the page.
+    source : str
+        Sentence that says which data the figures come from; the first line of every form.
+    notes : sequence of str
+        Sentences above the tables.
+    tables, heatmaps, curves : sequence of ResultTable, of Heatmap, of Curves
+        Contents of the page, in order.
 
     Examples
     --------
@@ -46,7 +50,7 @@ class Document:
     curves: Sequence[Curves] = ()
 
     def to_markdown(self) -> str:
-        """Markdown; charts are left to the page, their numbers are in the tables."""
+        """Return the page as Markdown, without the charts: their numbers are in the tables."""
         lines = [f"**{escape(self.source)}**", "", f"# {escape(self.title)}", ""]
         lines += [f"- {escape(note)}" for note in self.notes]
         lines += [""] if self.notes else []
@@ -56,10 +60,10 @@ class Document:
         return "\n".join(lines).rstrip() + "\n"
 
     def to_html(self) -> str:
-        """One self-contained page: no script, no request; its policy names the one style it holds."""
+        """Return one self-contained HTML page without scripts or requests; its policy allows only its own style."""
         style = asset("document.css")
-        every: list[Heatmap | Curves] = [*self.heatmaps, *self.curves]
-        charts = [chart for chart in every if not chart.is_empty]
+        drawn: list[Heatmap | Curves] = [*self.heatmaps, *self.curves]
+        charts = [chart for chart in drawn if not chart.is_empty]
         environment = template_environment("document.html.j2")
         return environment.get_template("document.html.j2").render(
             title=clean(self.title),

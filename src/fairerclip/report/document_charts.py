@@ -1,4 +1,4 @@
-"""Heat maps and curves as SVG: shapes from numbers, every word cleaned and escaped; no styles of their own."""
+"""Heat maps and curves, drawn as SVG from numbers; all text in them is cleaned and escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKS = 8
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Numbers (rows, columns) as shades, with what the axes stand for; None is left blank."""
+    """Heat map of values of shape (len(y), len(x)), with titles of both axes; None leaves a cell blank."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     title: str
@@ -36,11 +36,11 @@ class Heatmap:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
+        """True if there is nothing to draw."""
         return all(value is None for row in self.values for value in row)
 
     def to_svg(self) -> Markup:
-        """Cells shaded from the smallest to the largest value, each with its number."""
+        """Return the SVG: cells shaded from the smallest to the largest value, each with its number."""
         known = [value for row in self.values for value in row if value is not None]
         low, high = min(known), max(known)
         width, height = LEFT + CELL_W * len(self.x) + 10, TOP + CELL_H * len(self.y) + 46
@@ -69,7 +69,7 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines through points (x, y) by name, or points alone."""
+    """Named series of points (x, y), each drawn as a line; a series of one point is drawn as a dot."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     title: str
@@ -79,11 +79,11 @@ class Curves:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw."""
+        """True if there is nothing to draw."""
         return not any(self.series.values())
 
     def to_svg(self) -> Markup:
-        """A line with points for every series, and its name at the side."""
+        """Return the SVG: a line with dots for every series, and a legend at the side."""
         points = [point for series in self.series.values() for point in series]
         (x_low, x_high), (y_low, y_high) = (_span([p[axis] for p in points]) for axis in (0, 1))
 
@@ -114,6 +114,7 @@ class Curves:
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of the values with a margin of 5 %, or of 1 where all are equal."""
     low, high = min(values), max(values)
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
@@ -124,7 +125,5 @@ def _open(width: float, height: float, title: str) -> str:
     return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" aria-label="{label}">'
 
 
-def _text(x: float, y: float, words: str, anchor: str, kind: str = "label") -> str:
-    return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(words))}</text>'
-    )
+def _text(x: float, y: float, words: str, anchor: str, css_class: str = "label") -> str:
+    return f'<text class="{css_class}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(clean(words))}</text>'

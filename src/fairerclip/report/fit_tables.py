@@ -1,4 +1,4 @@
-"""What `fairerclip fit` shows of a model, as tables: skews before and after, and the search that chose it."""
+"""Tables that `fairerclip fit` prints: skews before and after, and the points of the search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairerclip.report.result_table import Cell, Content, ResultTable
 
 
 def skew_table(title: str, rows: Sequence[PromptSkew], after: str) -> ResultTable:
-    """MaxSkew of each prompt before, and after by what has a name."""
+    """Return a table of the MaxSkew of each prompt before and after; ``after`` is the name of the model."""
     title = f"{title}: {RETRIEVAL['max_skew'].label}@{rows[0].k}"
     cells: list[list[Content]] = [
         [row.prompt, Cell(row.before, "number"), Cell(row.after, "number")] for row in rows
@@ -21,19 +21,20 @@ def skew_table(title: str, rows: Sequence[PromptSkew], after: str) -> ResultTabl
 
 
 def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:
-    """The chosen point of a search and its neighbours, from what ``diagnostics_["tuning"]`` keeps of it."""
+    """Return a table of the chosen point of a search and its neighbours, from ``diagnostics_["tuning"]``."""
     points = [tuning["chosen"], *tuning["neighbours"]]
     if tuning["objective"] == "max_skew":
         title = (
-            f"Rankings tuned on {tuning['rows']} validation rows, the figures of which flatter; chosen first"
+            f"Rankings tuned on {tuning['rows']} validation rows, where figures are optimistic; chosen first"
         )
-        shown = [(setting(p["strength"]), p["max_skew"], p["rank_correlation"]) for p in points]
         rows: list[list[Content]] = [
-            [s, Cell(skew, "number"), Cell(kept, "number")] for s, skew, kept in shown
+            [setting(p["strength"]), Cell(p["max_skew"], "number"), Cell(p["rank_correlation"], "number")]
+            for p in points
         ]
-        return ResultTable(title, ["strength", RETRIEVAL["max_skew"].label, "order kept inside groups"], rows)
+        columns = ["strength", RETRIEVAL["max_skew"].label, "rank correlation inside groups"]
+        return ResultTable(title, columns, rows)
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
-    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}), whose figures flatter"
+    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}); figures are optimistic"
     names = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
     columns = ["weights", "τ", "criterion", "zero-shot share", *(FIGURES[name].short for name in names)]
     rows = []

@@ -1,4 +1,4 @@
-"""The results of an audit as Markdown: what was found first, then every section in tables."""
+"""Functions that write the results of an audit as Markdown: findings first, then a section of tables each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fairerclip.report.result_table import ResultTable, to_markdown
 
 
 def render_markdown(results: AuditResults) -> str:
-    """The whole of the results as one GitHub-flavoured Markdown document; sections that are None are left out."""
+    """Return all results as one GitHub-flavoured Markdown document; sections that are None are left out."""
     results = presentable(results)
     lines = [f"# Audit of {escape(results.task.name)}", "", *_opening(results)]
     groups = [*tables.accuracy_tables(results), *tables.error_tables(results)]
@@ -33,7 +33,7 @@ def render_markdown(results: AuditResults) -> str:
         "Picture": _picture(results),
         "Trade-off": trade_off(results),
         "Retrieval": retrieval(results),
-        "What can be read from the embeddings": tables_with_notes(tables.probe_tables(results)),
+        "Predicting the sensitive attribute": tables_with_notes(tables.probe_tables(results)),
         "Dependence": tables_with_notes(tables.dependence_tables(results)),
         "Wording of the prompts": tables_with_notes(tables.wording_tables(results)),
         "Representation": tables_with_notes(tables.representation_tables(results)),
@@ -45,22 +45,22 @@ def render_markdown(results: AuditResults) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def tables_with_notes(found: Sequence[ResultTable]) -> list[str]:
-    """Tables, each with its note, and under its title where there are several."""
+def tables_with_notes(shown: Sequence[ResultTable]) -> list[str]:
+    """Return the lines of tables with their notes, and with their titles if there are several."""
     lines = []
-    for table in found:
-        lines += [f"### {escape(table.title)}", ""] if len(found) > 1 else []
+    for table in shown:
+        lines += [f"### {escape(table.title)}", ""] if len(shown) > 1 else []
         lines += [*to_markdown(table), *([escape(table.note), ""] if table.note else [])]
     return lines
 
 
 def bullets(sentences: Sequence[str]) -> list[str]:
-    """A list of sentences; nothing where there are none."""
+    """Return the lines of a list of sentences; none for no sentences."""
     return [*(f"- {escape(sentence)}" for sentence in sentences), ""] if sentences else []
 
 
 def findings(results: AuditResults, *levels: str) -> list[str]:
-    """Lines of a list of the findings of some levels."""
+    """Return the lines of a list of the findings with these levels."""
     return [
         f"- **{finding.level.capitalize()}:** {escape(finding.text)}"
         for finding in results.findings
@@ -77,8 +77,8 @@ def _opening(results: AuditResults) -> list[str]:
     lines += [f"{'; '.join(about)}. Brackets hold {confidence(results)} intervals.", ""]
     for sentence in results.verdict:
         lines += [escape(sentence), ""]
-    found = findings(results, "problem", "good", "caution", "note")
-    return [*lines, *found, ""] if found else lines
+    listed = findings(results, "problem", "good", "caution", "note")
+    return [*lines, *listed, ""] if listed else lines
 
 
 def _picture(results: AuditResults) -> list[str]:
@@ -87,11 +87,13 @@ def _picture(results: AuditResults) -> list[str]:
         + (f" ({part.note})" if part.note else "")
         for stage, part in present_stages(results.picture).items()
     ]
-    return [*bullets(sentences), "The page and the figures show it.", ""] if sentences else []
+    return (
+        [*bullets(sentences), "The HTML page and the figures show it as a picture.", ""] if sentences else []
+    )
 
 
 def trade_off(results: AuditResults) -> list[str]:
-    """The chosen point, zero-shot and the front of the (τ, τ_z) plane, and the command that fits the point."""
+    """Return lines with the table of the (τ, τ_z) plane and the command that fits the chosen point."""
     plane = results.plane
     if plane is None:
         return []
@@ -101,14 +103,14 @@ def trade_off(results: AuditResults) -> list[str]:
 
 
 def retrieval(results: AuditResults) -> list[str]:
-    """Who is shown for each prompt, before and after."""
+    """Return lines with the prompts and the tables of the first results of each."""
     queries = results.retrieval.queries if results.retrieval else ()
-    found = [*tables.ranking_tables(results), *tables.composition_tables(results)]
-    return [*bullets([f"{query.name}: {query.prompt}" for query in queries]), *tables_with_notes(found)]
+    shown = [*tables.ranking_tables(results), *tables.composition_tables(results)]
+    return [*bullets([f"{query.name}: {query.prompt}" for query in queries]), *tables_with_notes(shown)]
 
 
 def how_made(results: AuditResults) -> list[str]:
-    """Versions, seed, digest, settings and the command that fits the same again."""
+    """Return lines with versions, seed, digest, settings and the command that fits the same model again."""
     made, settings, model = results.made, results.settings, results.model
     took = "" if made.seconds is None else f" in {number(made.seconds, 1)} s"
     permuted = "" if settings.permutations is None else f"; {settings.permutations} permutations"

@@ -1,4 +1,4 @@
-"""Text as Markdown: escaped, so that words from a file stay words."""
+"""Functions that escape foreign text for Markdown, and write code, blocks and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORD_JOINER = "&#8288;"
 
 
 def clean(text: str) -> str:
-    r"""One line of visible characters: breaks are spaces, controls and bidirectional marks are replaced.
+    r"""Return one line of visible characters: line breaks become spaces, control and direction characters are replaced.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def clean(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    r"""Text that Markdown shows as it is, inside a table or a paragraph; it makes no link and calls nobody.
+    r"""Escape text so that Markdown shows it literally in a table or paragraph, without links or @mentions.
 
     Examples
     --------
@@ -43,15 +43,15 @@ def _escaped_start(start: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as inline code, its pipes escaped for tables."""
-    shown = clean(text) or " "
-    fence = "`" * (_longest_run(shown) + 1)
-    space = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{space}{shown}{space}{fence}".replace("|", "\\|")
+    """Return text as inline code, with pipes escaped for tables."""
+    content = clean(text) or " "
+    fence = "`" * (_longest_run(content) + 1)
+    space = " " if content.startswith("`") or content.endswith("`") else ""
+    return f"{fence}{space}{content}{space}{fence}".replace("|", "\\|")
 
 
 def block(text: str, language: str = "") -> list[str]:
-    """Lines of a fenced block; the fence is longer than any in the text."""
+    """Return the lines of a fenced block; the fence is longer than any in the text."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return [f"{fence}{language}", *map(words.clean, text.split("\n")), fence, ""]
 
@@ -61,7 +61,7 @@ def _longest_run(text: str) -> int:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table whose cells are escaped already; the first ``left`` columns are flushed left.
+    """Return the lines of a table whose cells are already escaped; the first ``left`` columns are flushed left.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""One self-contained HTML page from the results of an audit: a product owner can read it, an engineer can check it.
+"""The self-contained HTML page that shows the results of an audit.
 
-The page makes no request, and its content security policy names the one script and the one style it holds by
-their hashes. All text in the results is taken to be hostile: it is stripped of control and direction characters
-here, escaped by the template, and set as text by the script.
+The page makes no request; its content security policy allows only its own script and style, by their hashes. All text
+in the results is treated as hostile: control and direction characters are replaced here, the template escapes it, and
+the script sets it as text.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from fairerclip.report import page_parts, phrases
 from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.clean_text import clean, cleaned, shorten
 from fairerclip.report.command import MISSING, filled, known_command
-from fairerclip.report.tables import figure_rows, group_rows
+from fairerclip.report.stage_rows import figure_rows, group_rows
 
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def render_page(results: AuditResults, *, title: str | None = None) -> str:
-    """HTML of the report on the results of an audit (see docs/report.md); O(size of the results).
+    """Render the results of an audit as one HTML page (see docs/report.md); O(size of the results).
 
     Parameters
     ----------
     results : AuditResults
-        What an audit found. Sections that are None are left out.
+        Results of an audit. Sections that are None are left out.
     title : str, optional
-        Heading of the page; made from the task's name unless given.
+        Heading of the page; by default made from the task's name.
 
     Returns
     -------
     str
-        A whole document that needs no other file and no network.
+        A complete document that needs no other file and no network.
     """
-    whole = cleaned(results.model_dump(by_alias=True))
-    brief = phrases.presentable(results)
+    all_results = cleaned(results.model_dump(by_alias=True))
+    display = phrases.presentable(results)
     style, script = asset("page.css"), asset("page.js")
     template = _environment().get_template("page.html.j2")
     page = template.render(
-        r=brief,
-        title=clean(title) if title else f"{brief.task.name}: how each group fares",
+        r=display,
+        title=clean(title) if title else f"{display.task.name}: audit by group",
         policy=_policy(style, script),
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
-        data=Markup(_embedded(whole)),  # noqa: S704 - escaped for a script element there
+        data=Markup(_embedded(all_results)),  # noqa: S704 - escaped for a script element by _embedded
         shown_figures=SCRIPTED,
-        names=Markup(_embedded(_script_names())),  # noqa: S704 - likewise
-        **_parts(brief),
+        names=Markup(_embedded(_script_names())),  # noqa: S704 - escaped for a script element by _embedded
+        **_parts(display),
     )
     return page.lstrip()
 
 
 def _parts(results: AuditResults) -> dict[str, Any]:
-    """What the template shows beside the results themselves; commands that may not be copied are None."""
+    """Return the variables of the template besides the results; commands that are not safe to copy are None."""
     cards, plane, model = page_parts.cards(results), results.plane, results.model
     point = plane.points[plane.chosen] if plane else None
     command = known_command(plane.command) if plane else None
@@ -94,6 +94,7 @@ SCRIPTED = ("average", "worst_group", "eod", "gap")
 
 
 def _environment() -> Environment:
+    """Return the template environment with our number filters and names of figures."""
     environment = template_environment("page.html.j2")
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
@@ -106,7 +107,7 @@ def _environment() -> Environment:
 
 
 def _policy(style: str, script: str) -> str:
-    """Content security policy that allows these two texts and nothing else."""
+    """Return a content security policy that allows these two texts and nothing else."""
     return (
         f"default-src 'none'; script-src '{asset_hash(script)}'; style-src '{asset_hash(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -114,7 +115,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _script_names() -> dict[str, Any]:
-    """What the script calls figures and probes."""
+    """Return the names of figures and probes that the script needs."""
     figures = {name: names.FIGURES[name] for name in SCRIPTED}
     return {
         "figures": {
@@ -128,6 +129,6 @@ def _script_names() -> dict[str, Any]:
 
 
 def _embedded(value: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)

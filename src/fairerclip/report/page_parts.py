@@ -1,4 +1,4 @@
-"""What the page is made of: its sections, headline, and what was paid and gained."""
+"""Functions that compute the parts of the page: sections, headline figures, costs and gains, confusion counts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from fairerclip.auditing.group_results import (
 )
 from fairerclip.auditing.results import AuditResults, RetrievalSection
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure, figure_of
-from fairerclip.report.tables import SKEWS, Change, figure_rows
+from fairerclip.report.stage_rows import Change, figure_rows
+from fairerclip.report.tables import SKEWS
 
 MOST_NAMED = 6
-"""Groups and prompts that are listed by name under what was paid and what was gained."""
+"""Groups and prompts that are listed by name under costs and gains."""
 Tone = Literal["better", "worse", "unclear"]
 _HEADLINE = ("average", "worst_group", "eod")
 _EXPLAINED = {
     "average": "Share of all rows that are classified right.",
     "worst_group": "The same share in the group where it is lowest.",
-    "eod": "How far the groups are apart in being recognised; 0 is equal.",
+    "eod": "Largest difference between groups in the share of a class that is recognised; 0 is equal.",
     "max_skew": "How over-represented the most favoured group is among the first hits; 0 is proportional.",
-    "ndkl": "How far the order of the hits is from the population; 0 is proportional.",
+    "ndkl": "Distance of the order of the hits from a proportional order; 0 is proportional.",
 }
 
 
 class Moved(NamedTuple):
-    """Something that changed, and whether for the better."""
+    """A figure or group that changed, and whether it became better."""
 
     label: str
     change: Change
@@ -41,7 +42,7 @@ class Moved(NamedTuple):
 
 
 class HeadlineCard(NamedTuple):
-    """A headline figure at each stage, its change, and the name of the group that it is of, by stage."""
+    """A headline figure at each stage, its change, and, for the worst group, the name of the group at each stage."""
 
     name: str
     figure: Figure
@@ -54,7 +55,7 @@ class HeadlineCard(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Rows of a class that were taken for one class, and which share of the class they are."""
+    """Number of rows of a class with one predicted class, and their share of the class."""
 
     n: int
     share: float | None
@@ -63,7 +64,7 @@ class Counted(NamedTuple):
 
 
 class CountedClass(NamedTuple):
-    """Rows of a class, by what they were taken for."""
+    """Rows of a true class by predicted class."""
 
     name: str
     n: int
@@ -71,7 +72,7 @@ class CountedClass(NamedTuple):
 
 
 class ConfusionPart(NamedTuple):
-    """What the rows with one sensitive value were taken for, at each stage."""
+    """Confusion counts of the rows with one sensitive value, at each stage."""
 
     name: str
     classes: Sequence[str]
@@ -79,33 +80,34 @@ class ConfusionPart(NamedTuple):
 
 
 def _present(results: AuditResults) -> list[tuple[str, str, bool]]:
+    """Return id and heading of each optional section, and whether these results have it."""
     compared, reports = results.model is not None, bool(present_stages(results.groups))
     reading = (results.probes, results.dependence, results.representation, results.wording)
     return [
         ("groups", "Before and after, by group" if compared else "Accuracy by group", reports),
         ("explorer", "Trade-off explorer", results.plane is not None),
-        ("confusion", "Which mistakes, in which group", reports),
+        ("confusion", "Mistakes by group", reports),
         ("scores", "Scores by group", results.scores is not None),
         ("picture", "The embedding in two dimensions", results.picture is not None),
-        ("retrieval", "Who is found first", results.retrieval is not None),
-        ("reading", "What can still be read of S" if compared else "What can be read of S", any(reading)),
+        ("retrieval", "Groups among the first hits", results.retrieval is not None),
+        ("reading", "What embeddings and predictions reveal about S", any(reading)),
     ]
 
 
 def sections(results: AuditResults) -> list[tuple[str, str]]:
-    """Id and heading of each section of this page, in order."""
-    found = [(key, label) for key, label, there in _present(results) if there]
+    """Return id and heading of each section of this page, in order."""
+    optional = [(key, label) for key, label, is_present in _present(results) if is_present]
     ends = [("method", "Method, data and versions"), ("limits", "What this does not show")]
-    return [("summary", "Summary"), *found, *ends]
+    return [("summary", "Summary"), *optional, *ends]
 
 
 def absent(results: AuditResults) -> list[str]:
-    """Headings of the sections that these results do not have."""
-    return [label for _, label, there in _present(results) if not there]
+    """Return the headings of the sections that these results do not have."""
+    return [label for _, label, is_present in _present(results) if not is_present]
 
 
 def _tone(better: str | None, change: Change | None) -> Tone | None:
-    """Whether a change is for the better, beyond its interval."""
+    """Return whether a change is better or worse, or unclear because its interval holds 0."""
     if change is None or change.difference is None or better is None:
         return None
     if change.low is None or change.high is None or change.low <= 0 <= change.high:
@@ -114,7 +116,7 @@ def _tone(better: str | None, change: Change | None) -> Tone | None:
 
 
 def cards(results: AuditResults) -> list[HeadlineCard]:
-    """The headline: average, worst group and EOD, or what retrieval has instead."""
+    """Return the headline figures: average, worst group and EOD, or the skews of retrieval without groups."""
     if results.groups is not None and present_stages(results.groups):
         return _group_cards(results.groups)
     return [] if results.retrieval is None else _retrieval_cards(results.retrieval)
@@ -122,41 +124,41 @@ def cards(results: AuditResults) -> list[HeadlineCard]:
 
 def _group_cards(groups: GroupsSection) -> list[HeadlineCard]:
     reports = present_stages(groups)
-    found = []
+    cards = []
     for row in figure_rows(groups):
         if row.name in _HEADLINE and row.stages:
             label, tone = row.figure.label, _tone(row.figure.better, row.change)
             worst = {s: reports[s].worst.name for s in row.stages} if row.name == "worst_group" else {}
             explained = _explained(row.name, next(iter(reports.values())))
-            found.append(
+            cards.append(
                 HeadlineCard(row.name, row.figure, label, explained, row.stages, worst, row.change, tone)
             )
-    return found
+    return cards
 
 
 def _explained(figure: str, report: StageReport) -> str:
-    """What a figure is, with the class that EOD is about where there is one."""
+    """Return a sentence that explains a figure; that of EOD names the class it is of, if there is one."""
     if figure == "eod" and report.positive is not None:
-        return f"How far the groups are apart in “{report.positive}” being recognised; 0 is equal."
+        return f"Largest difference between groups in the share of “{report.positive}” that is recognised; 0 is equal."
     return _EXPLAINED[figure]
 
 
 def _retrieval_cards(retrieval: RetrievalSection) -> list[HeadlineCard]:
-    means, found = present_stages(retrieval.mean), []
+    means, cards = present_stages(retrieval.mean), []
     for name in SKEWS:
         figure, change = RETRIEVAL[name], getattr(retrieval.mean.changes, name, None)
         stages = {stage: getattr(mean, name) for stage, mean in means.items() if getattr(mean, name)}
         if stages:
             label, tone = f"{figure.label}, mean over prompts", _tone(figure.better, change)
-            found.append(HeadlineCard(name, figure, label, _EXPLAINED[name], stages, {}, change, tone))
-    return found
+            cards.append(HeadlineCard(name, figure, label, _EXPLAINED[name], stages, {}, change, tone))
+    return cards
 
 
 def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple[str, list[Moved], int]]:
-    """What was paid and what was gained: (word, items, items left out); empty where nothing was compared.
+    """Return costs and gains of the mitigation as (word, items, items left out); empty where nothing was compared.
 
-    More than headline figures: the average as training weighs it, and every group and every prompt that is worse or
-    better off beyond doubt, all groups and all prompts taken together.
+    Items are the headline figures, the train-weighted average, and each group and each prompt whose change is clear
+    after correction for the number of groups or prompts.
     """
     items = [
         Moved(card.label, card.change, card.figure.change_kind, card.tone)
@@ -183,31 +185,31 @@ def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple
             moved, label = query.changes.max_skew, f"{skew.label} for “{query.name}”"
             clear.append(Moved(label, moved, skew.change_kind, _tone(skew.better, moved)))
     clear.sort(key=lambda item: -abs(item.change.difference or 0.0))
-    found = []
+    parts = []
     for word, tone in (("Paid", "worse"), ("Gained", "better")):
+        figures = [item for item in items if item.tone == tone]
         named = [item for item in clear if item.tone == tone]
-        told = [item for item in items if item.tone == tone]
-        found.append((word, [*told, *named[:MOST_NAMED]], max(0, len(named) - MOST_NAMED)))
-    return found
+        parts.append((word, [*figures, *named[:MOST_NAMED]], max(0, len(named) - MOST_NAMED)))
+    return parts
 
 
 def seed_rows(results: AuditResults) -> list[tuple[SeedFigure, Figure]]:
-    """The spread of each figure over seeds, and what the figure is."""
+    """Return the spread over seeds of each figure, with the figure's description."""
     seeds = results.groups.seeds if results.groups else None
     return [(row, figure_of(row.figure, row.label)) for row in (seeds.figures if seeds else ())]
 
 
 def count_rows(results: AuditResults) -> list[tuple[str, str, list[int | None]]]:
-    """Split and class, and the rows with each sensitive value."""
+    """Return, for each split and class, the number of rows with each sensitive value."""
     task, rows = results.task, []
     for split, cells in task.counts.items():
-        found = {(cell.y, cell.s): cell.n for cell in cells}
-        rows += [(split, y, [found.get((y, s)) for s in task.groups]) for y in task.classes]
+        counts = {(cell.y, cell.s): cell.n for cell in cells}
+        rows += [(split, y, [counts.get((y, s)) for s in task.groups]) for y in task.classes]
     return rows
 
 
 def plane_order(results: AuditResults) -> list[int]:
-    """Groups of the plane in the order in which the table of groups has them."""
+    """Return the indices of the groups of the plane in the order of the table of groups."""
     groups = results.plane.groups if results.plane else ()
     report = next(iter(present_stages(results.groups).values()), None)
     places = {(group.y, group.s): i for i, group in enumerate(report.groups if report else ())}
@@ -215,7 +217,7 @@ def plane_order(results: AuditResults) -> list[int]:
 
 
 def confusion(results: AuditResults) -> list[ConfusionPart]:
-    """Per sensitive value, the table before and the table after."""
+    """Return the confusion counts of each sensitive value, before and after."""
     parts: dict[str, ConfusionPart] = {}
     for stage, report in present_stages(results.groups).items():
         for name, counts in zip(report.sensitive, report.confusion, strict=True):

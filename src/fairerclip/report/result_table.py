@@ -1,7 +1,7 @@
-"""Tables whose cells hold values with a kind, and the forms that they are shown in.
+"""Tables of results, and functions that write them as Markdown, HTML or text of a terminal.
 
-A table is made once from results. Markdown, pages and the terminal each take it as it is: text is escaped and
-numbers are formatted here, through `fairerclip._util.numbers`, and nowhere before.
+Cells hold numbers and unescaped text. Only these functions format numbers, through `fairerclip._util.numbers`, and
+escape text.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from fairerclip.report.markdown_text import table as markdown_table
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, how it is written, and what is known of its accuracy.
+    """A number with its interval and its spread over seeds.
 
     Attributes
     ----------
     value : float or None
         None is shown as a dash.
-    kind : how `fairerclip._util.numbers.measured` writes it.
-    low, high : ends of its interval; both None where there is none.
-    sd : standard deviation over seeds.
+    kind : Kind
+        How `fairerclip._util.numbers.measured` formats it.
+    low, high : float or None
+        Ends of its interval; both None where there is none.
+    sd : float or None
+        Standard deviation over seeds.
 
     Examples
     --------
@@ -59,7 +62,7 @@ class Cell:
 
     @property
     def text(self) -> str | None:
-        """All of it in one line; None where there is no value."""
+        """The value with spread and interval in one line; None where there is no value."""
         return None if self.value is None else " ".join(self.lines)
 
 
@@ -67,7 +70,7 @@ Content = Annotated[
     SkipJsonSchema[InstanceOf[Cell]] | str | int | float | None,
     PlainSerializer(lambda content: content.text if isinstance(content, Cell) else content),
 ]
-"""Of a place in a table: a figure (in JSON as text), text, a number with four significant digits, or nothing."""
+"""Content of a table cell: a `Cell` (text in JSON), text, a number with four significant digits, or nothing."""
 _FIGURE = re.compile(r"(?:[0-9 \u00a0.,+−–±∞%\[\]]|points|e-)*")
 
 
@@ -77,11 +80,16 @@ class ResultTable:
 
     Attributes
     ----------
-    title, note : str
-        Above and below it; the note may be left out.
+    title : str
+        Line above the table.
     columns : sequence of str
+        Heads of the columns.
     rows : sequence of sequences of `Content`
-    left : how many of the first columns are flushed left; the rest are numbers.
+        Cells of each row.
+    note : str or None
+        Line below the table.
+    left : int
+        Number of first columns that are flushed left; the others hold numbers.
 
     Examples
     --------
@@ -106,7 +114,7 @@ class ResultTable:
 
 
 def text_of(content: Content) -> str:
-    """A place in a table as one line.
+    """Return the content of a table cell as one line.
 
     Examples
     --------
@@ -120,22 +128,23 @@ def text_of(content: Content) -> str:
 
 
 def to_markdown(table: ResultTable) -> list[str]:
-    """Lines of the table alone, with an empty one at the end; nothing in a figure needs to be escaped."""
+    """Return the Markdown lines of a table without title and note, with an empty line at the end."""
     texts = [[text_of(content) for content in row] for row in table.rows]
+    # Figures hold no sign that Markdown would read as markup.
     rows = [[text if _FIGURE.fullmatch(text) else escape(text) for text in row] for row in texts]
     return markdown_table([escape(column) for column in table.columns], rows, table.left)
 
 
 def to_html(table: ResultTable) -> Markup:
-    """The ``table`` element: the first cell of a row is its head, numbers have the class ``n``."""
+    """Return the ``table`` element; the first cell of a row is its head, and numbers have the class ``n``."""
 
-    def element(place: int, text: str, scope: str | None = None) -> str:
+    def element(column: int, text: str, scope: str | None = None) -> str:
         tag, head = ("td", "") if scope is None else ("th", f' scope="{scope}"')
-        number = ' class="n"' if place >= table.left else ""
+        number = ' class="n"' if column >= table.left else ""
         return f"<{tag}{head}{number}>{escape_html(clean(text))}</{tag}>"
 
     lines = ["<table>", "<thead><tr>"]
-    lines += [element(place, column, "col") for place, column in enumerate(table.columns)]
+    lines += [element(k, name, "col") for k, name in enumerate(table.columns)]
     lines += ["</tr></thead>", "<tbody>"]
     for row in table.rows:
         cells = [element(k, text_of(content), None if k else "row") for k, content in enumerate(row)]
@@ -144,5 +153,5 @@ def to_html(table: ResultTable) -> Markup:
 
 
 def to_terminal(table: ResultTable) -> list[list[tuple[str, ...]]]:
-    """Rows of cells in lines, a figure above its interval: what `fairerclip.cli.show.plain_table` takes."""
+    """Return rows for `fairerclip.cli.show.plain_table`: a cell is a tuple of lines, a number above its interval."""
     return [[c.lines if isinstance(c, Cell) else (text_of(c),) for c in row] for row in table.rows]

@@ -1,21 +1,17 @@
-"""The results of an audit as tables, made once: Markdown, the card and the terminal show these."""
+"""Functions that turn the results of an audit into tables, which Markdown, the card and the terminal show."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from fairerclip._util.numbers import NOTHING, Kind
 from fairerclip.auditing.group_results import (
-    FigureChange,
-    GroupAccuracyChange,
-    GroupsSection,
     Measured,
     PlaneBaseline,
     PlanePoint,
     PlaneSection,
-    RecallGap,
     ScoreHistogram,
     SeedsSection,
     Stage,
@@ -25,7 +21,6 @@ from fairerclip.auditing.group_results import (
 from fairerclip.auditing.results import (
     AuditResults,
     DependenceRow,
-    MeasuredChange,
     ProbeRow,
     RankedStage,
     RetrievalMean,
@@ -42,91 +37,35 @@ from fairerclip.metrics.names import (
     PROBES,
     REPRESENTATION,
     RETRIEVAL,
-    Figure,
     figure_of,
 )
 from fairerclip.report.phrases import EMBEDDINGS, fewest_rows, how_chosen, stage_names
 from fairerclip.report.result_table import Cell, Content, ResultTable
+from fairerclip.report.stage_rows import Change, figure_rows, group_rows, worst_at
 
-Change = FigureChange | GroupAccuracyChange | MeasuredChange | RecallGap
 SKEWS = ("max_skew", "ndkl")
-"""Figures of rankings that an overview has room for."""
+"""Figures of rankings that an overview shows."""
 T = TypeVar("T")
 Tables = list[ResultTable]
 
 
-class GroupRow(NamedTuple):
-    """A group, matched by class and sensitive value: its accuracy at each stage, and its change."""
-
-    name: str
-    n: int
-    small: bool
-    stages: dict[Stage, Measured]
-    change: GroupAccuracyChange | None
+def _cell(estimate: Measured | Tested | ProbeRow | DependenceRow | None, kind: Kind) -> Content:
+    return None if estimate is None else Cell(estimate.value, kind, estimate.low, estimate.high)
 
 
-class FigureRow(NamedTuple):
-    """A figure of all groups at each stage that has it, and its change."""
-
-    name: str
-    figure: Figure
-    stages: dict[Stage, Measured]
-    change: FigureChange | None
-
-
-def group_rows(groups: GroupsSection | None) -> list[GroupRow]:
-    """Return each group that there is before or after, with the name that it has before."""
-    changes = {(change.y, change.s): change for change in (groups and groups.group_changes) or ()}
-    rows: dict[tuple[str, str], GroupRow] = {}
-    for stage, report in present_stages(groups).items():
-        for group in report.groups:
-            key = group.y, group.s
-            row = rows.setdefault(key, GroupRow(group.name, group.n, group.small, {}, changes.get(key)))
-            row.stages[stage] = Measured(value=group.accuracy, low=group.low, high=group.high)
-    return list(rows.values())
-
-
-def figure_rows(groups: GroupsSection | None) -> list[FigureRow]:
-    """Return every figure that there is before or after, with its change where that was measured."""
-    changes = {change.figure: change for change in (groups and groups.changes) or ()}
-    reports = present_stages(groups)
-    rows = []
-    for name, figure in FIGURES.items():
-        found = {stage: report.estimate(name) for stage, report in reports.items()}
-        known = {stage: estimate for stage, estimate in found.items() if estimate.value is not None}
-        if reports and (known or name in changes):
-            rows.append(FigureRow(name, figure, known, changes.get(name)))
-    return rows
-
-
-def worst_at(plane: PlaneSection, point: PlanePoint | PlaneBaseline) -> tuple[str | None, Measured]:
-    """Return the group with the lowest accuracy at a point, and its accuracy with the interval of its binomial."""
-    counted = list(zip(point.correct or (), plane.groups, plane.intervals, strict=False))
-    shares = [(correct / group.n, i) for i, (correct, group, _) in enumerate(counted) if group.n]
-    if not shares:
-        return None, Measured(value=point.worst_group)
-    correct, group, intervals = counted[min(shares)[1]]
-    low, high = intervals[str(correct)]
-    return group.name, Measured(value=point.worst_group, low=low, high=high)
-
-
-def _cell(found: Measured | Tested | ProbeRow | DependenceRow | None, kind: Kind) -> Content:
-    return None if found is None else Cell(found.value, kind, found.low, found.high)
-
-
-def _change(found: Change | None, kind: Kind = "change") -> Content:
-    return None if found is None else Cell(found.difference, kind, found.low, found.high)
+def _change(change: Change | None, kind: Kind = "change") -> Content:
+    return None if change is None else Cell(change.difference, kind, change.low, change.high)
 
 
 def accuracy_tables(results: AuditResults) -> Tables:
-    """Accuracy of each group, and the figures of all groups, before and after with paired changes."""
+    """Return tables of the accuracy of each group and of the figures over all groups, with paired changes."""
     section = results.groups
     reports = present_stages(section)
     if section is None or not reports:
         return []
     heads = [stage_names(results)[stage] for stage in reports]
     groups, figures = group_rows(section), figure_rows(section)
-    small = f"Small: fewer than {results.settings.small} rows; its interval says little."
+    small = f"Small: fewer than {results.settings.small} rows, so that its interval is wide."
     positive = [report.positive for report in reports.values()][-1]
     return [
         ResultTable(
@@ -154,17 +93,17 @@ def accuracy_tables(results: AuditResults) -> Tables:
                 ]
                 for row in figures
             ],
-            None if positive is None else f"Equal opportunity is about {positive}.",
+            None if positive is None else f"Equal opportunity compares recalls of the class {positive}.",
         ),
     ]
 
 
-def _if(there: object, content: T) -> list[T]:
-    return [content] if there else []
+def _if(condition: object, content: T) -> list[T]:
+    return [content] if condition else []
 
 
 def error_tables(results: AuditResults) -> Tables:
-    """Differences in recall and counts of predictions at each stage, and the spread over seeds."""
+    """Return tables of differences in recall and counts of predictions at each stage, and of the spread over seeds."""
     reports, names = present_stages(results.groups), stage_names(results)
     tables = [_recalls(report, names[stage]) for stage, report in reports.items() if report.differences]
     tables += [_confusion(report, names[stage]) for stage, report in reports.items()]
@@ -184,7 +123,7 @@ def _confusion(report: StageReport, stage: str) -> ResultTable:
         for true, counts in zip(report.classes, by_class, strict=True)
     ]
     columns = ["value", "true class", *(f"as {name}" for name in report.classes)]
-    return ResultTable(f"Predictions counted, {stage}", columns, rows, left=2)
+    return ResultTable(f"Counts of predictions, {stage}", columns, rows, left=2)
 
 
 def _seeds(seeds: SeedsSection) -> ResultTable:
@@ -195,14 +134,12 @@ def _seeds(seeds: SeedsSection) -> ResultTable:
         ends = [Cell(end, figure.kind) for end in (row.smallest, row.largest)]
         rows.append([figure.label, Cell(row.mean, figure.kind), spread, *ends, error])
     columns = ["figure", "mean", "standard deviation", "smallest", "largest", "sampling error"]
-    note = (
-        f"Fitted with {seeds.n} seeds; the sampling error is that of the test rows and is not part of this."
-    )
+    note = f"Fitted with {seeds.n} seeds. The sampling error is that of the test rows; the spread does not include it."
     return ResultTable("Spread over seeds", columns, rows, note)
 
 
 def score_tables(results: AuditResults) -> Tables:
-    """Where each group's scores lie, before and after."""
+    """Return a table of the quantiles of each group's scores, before and after."""
     section = results.scores
     rows: list[list[Content]] = [
         [
@@ -210,27 +147,28 @@ def score_tables(results: AuditResults) -> Tables:
             stage_names(results)[stage],
             group.n,
             *(Cell(_quantile(histogram, group.counts, q), "number") for q in (0.1, 0.5, 0.9)),
-            Cell(_right_of(histogram, group.counts), "percent"),
+            Cell(_share_above(histogram, group.counts), "percent"),
         ]
         for stage, histogram in present_stages(section).items()
         for group in histogram.groups
     ]
     if section is None or not rows:
         return []
-    columns = ["group", "of", "n", "10 %", "median", "90 %", "right of the threshold"]
-    note = f"{section.label}; read from a histogram, so to within the width of a bin."
+    columns = ["group", "stage", "n", "10 %", "median", "90 %", "above the threshold"]
+    note = f"{section.label}; taken from a histogram, so exact to the width of a bin."
     return [ResultTable("Scores by group", columns, rows, note, left=2)]
 
 
 def _quantile(histogram: ScoreHistogram, counts: Sequence[int], q: float) -> float | None:
-    """Return the middle of the bin in which the quantile lies."""
+    """Return the centre of the bin that holds the quantile."""
     for ends, reached in zip(pairwise(histogram.edges), accumulate(counts), strict=True):
         if reached and reached >= q * sum(counts):
             return sum(ends) / 2
     return None
 
 
-def _right_of(histogram: ScoreHistogram, counts: Sequence[int]) -> float | None:
+def _share_above(histogram: ScoreHistogram, counts: Sequence[int]) -> float | None:
+    """Return the share of rows in bins above the threshold; None without a threshold."""
     threshold, total = histogram.threshold, sum(counts)
     if threshold is None or not total:
         return None
@@ -239,7 +177,7 @@ def _right_of(histogram: ScoreHistogram, counts: Sequence[int]) -> float | None:
 
 
 def trade_off_tables(results: AuditResults) -> Tables:
-    """The chosen point, zero-shot and the front of the (τ, τ_z) plane."""
+    """Return a table of the chosen point, zero-shot and the front of the (τ, τ_z) plane."""
     plane = results.plane
     if plane is None:
         return []
@@ -263,7 +201,7 @@ def trade_off_tables(results: AuditResults) -> Tables:
             if how
             else "The point with → was not chosen on validation rows: these are the parameters as given."
         )
-        + " The other points are those that none beats on both counts."
+        + " The other points are the front: no point is better in both average and worst group."
     )
     if fewest is not None:
         note += f" The smallest group has {fewest} rows: a point chosen on so few rows is uncertain."
@@ -280,32 +218,32 @@ def _at_point(plane: PlaneSection, point: PlanePoint | PlaneBaseline) -> list[Co
 
 
 def ranking_tables(results: AuditResults, figures: Collection[str] = tuple(RETRIEVAL)) -> Tables:
-    """Figures of the top of each prompt's ranking, before and after, and how far the order changed."""
+    """Return tables of figures of the first results of each prompt, and of the change in their order."""
     section = results.retrieval
     if section is None:
         return []
     parts: list[tuple[str, RetrievalQuery | RetrievalMean]] = [(q.name, q) for q in section.queries]
     parts += [("mean over prompts", section.mean)] if parts else []
-    there = [stage for stage in EMBEDDINGS if any(stage in _ranked(part) for _, part in parts)]
+    present = [stage for stage in EMBEDDINGS if any(stage in _ranked(part) for _, part in parts)]
     compared = any(part.changes for _, part in parts)
     rows: list[list[Content]] = []
     for name, part in parts:
         for figure in figures:
             kind, stages = RETRIEVAL[figure].kind, _ranked(part)
-            found = [getattr(stages.get(stage), figure, None) for stage in there]
+            estimates = [getattr(stages.get(stage), figure, None) for stage in present]
             change = getattr(part.changes, figure, None)
-            if any(found):
-                row = [name, RETRIEVAL[figure].label, *(_cell(estimate, kind) for estimate in found)]
+            if any(estimates):
+                row = [name, RETRIEVAL[figure].label, *(_cell(estimate, kind) for estimate in estimates)]
                 rows.append([*row, *_if(compared, _change(change, RETRIEVAL[figure].change_kind))])
     columns = [
         "prompt",
         "figure",
-        *(stage_names(results)[stage] for stage in there),
+        *(stage_names(results)[stage] for stage in present),
         *_if(compared, "change"),
     ]
     title = f"Top {section.k} of {section.n} rows, reference {section.reference}, ties {section.ties}"
     note = (
-        f"Rows of the {section.split} split. A MinSkew of {NOTHING} means that a group is not shown at all. Changes of "
+        f"Rows of the {section.split} split. A MinSkew of {NOTHING} means that a group is not among them. Changes of "
         "precision and recall are in points."
     )
     moved = [
@@ -320,29 +258,30 @@ def ranking_tables(results: AuditResults, figures: Collection[str] = tuple(RETRI
 
 
 def _ranked(part: RetrievalQuery | RetrievalMean) -> dict[Stage, RankedStage | SkewFigures]:
-    found: dict[Stage, RankedStage | SkewFigures | None] = {"before": part.before, "after": part.after}
-    return {stage: ranked for stage, ranked in found.items() if ranked is not None}
+    stages: dict[Stage, RankedStage | SkewFigures | None] = {"before": part.before, "after": part.after}
+    return {stage: ranked for stage, ranked in stages.items() if ranked is not None}
 
 
 def composition_tables(results: AuditResults) -> Tables:
-    """How many rows of each group are among the first for each prompt."""
+    """Return a table of the number of rows of each group among the first results of each prompt."""
     section = results.retrieval
     if section is None:
         return []
-    there = [stage for stage in EMBEDDINGS if any(stage in present_stages(q) for q in section.queries)]
+    present = [stage for stage in EMBEDDINGS if any(stage in present_stages(q) for q in section.queries)]
     rows: list[list[Content]] = []
     for query in section.queries:
         stages = present_stages(query)
         for g, (group, share) in enumerate(zip(section.groups, section.shares, strict=True)):
-            shown = [Cell(stages[s].counts[g], "count") if s in stages else None for s in there]
-            rows.append([query.name, group, Cell(share, "percent"), *shown])
-    heads = [f"shown, {stage_names(results)[stage]}" for stage in there]
-    table = ResultTable("Who is shown", ["prompt", "group", "of all", *heads], rows, left=2)
-    return [table] if there and rows else []
+            counts = [Cell(stages[s].counts[g], "count") if s in stages else None for s in present]
+            rows.append([query.name, group, Cell(share, "percent"), *counts])
+    heads = [f"first {section.k}, {stage_names(results)[stage]}" for stage in present]
+    title = f"Groups among the first {section.k} rows"
+    table = ResultTable(title, ["prompt", "group", "of all rows", *heads], rows, left=2)
+    return [table] if present and rows else []
 
 
 def probe_tables(results: AuditResults) -> Tables:
-    """How well the attribute can be read from the embeddings."""
+    """Return a table of how well classifiers predict the sensitive attribute from the embeddings."""
     rows: list[list[Content]] = [
         [
             *(p.attribute, PROBES[p.probe], EMBEDDINGS[p.stage]),
@@ -351,13 +290,13 @@ def probe_tables(results: AuditResults) -> Tables:
         for p in results.probes or ()
     ]
     columns = ["attribute", "probe", "embeddings", PROBE.label, CHANCE.label, "n"]
-    title = "How well the sensitive attribute can be read, out of fold [interval]"
-    note = "How well a classifier reads the attribute from the embeddings, on rows it was not fitted on."
+    title = "How well the sensitive attribute can be predicted, out of fold [interval]"
+    note = "A classifier predicts the attribute from the embeddings of rows that it was not fitted on."
     return [ResultTable(title, columns, rows, note, left=3)] if rows else []
 
 
 def dependence_tables(results: AuditResults) -> Tables:
-    """How far predictions and embeddings depend on the attribute."""
+    """Return a table of the dependence of predictions and embeddings on the sensitive attribute."""
     rows: list[list[Content]] = [
         [
             f"{stage_names(results)[d.stage]} predictions" if d.of == "predictions" else EMBEDDINGS[d.stage],
@@ -367,29 +306,27 @@ def dependence_tables(results: AuditResults) -> Tables:
         for d in results.dependence or ()
     ]
     columns = ["of", "on", "class", "measure", "value [interval]", "p", "n"]
-    note = f"p-values are of {results.settings.permutations} permutations."
-    known = None if results.settings.permutations is None else note
-    return (
-        [ResultTable("Dependence on the sensitive attribute", columns, rows, known, left=4)] if rows else []
-    )
+    permutations = results.settings.permutations
+    note = None if permutations is None else f"p-values come from {permutations} permutations."
+    return [ResultTable("Dependence on the sensitive attribute", columns, rows, note, left=4)] if rows else []
 
 
 def representation_tables(results: AuditResults) -> Tables:
-    """HSIC and KCC of each space with the target and the sensitive attribute."""
+    """Return a table of HSIC and KCC of each space with the target and the sensitive attribute."""
     rows: list[list[Content]] = []
     for row in results.representation or ():
         for name, figure in REPRESENTATION.items():
-            found: Tested | None = getattr(row, name)
-            if found is not None:
-                p_value = Cell(found.p_value, "significant")
+            tested: Tested | None = getattr(row, name)
+            if tested is not None:
+                p_value = Cell(tested.p_value, "significant")
                 space = [EMBEDDINGS[row.stage], row.space]
-                rows.append([*space, figure.label, _cell(found, figure.kind), p_value])
+                rows.append([*space, figure.label, _cell(tested, figure.kind), p_value])
     columns = ["embeddings", "space", "measure", "value [interval]", "p"]
     return [ResultTable("Representation quality", columns, rows, left=3)] if rows else []
 
 
 def wording_tables(results: AuditResults) -> Tables:
-    """What other words for the prompts would do."""
+    """Return a table of zero-shot figures for other wordings of the prompts."""
     section = results.wording
     if section is None or not section.templates:
         return []
@@ -403,12 +340,12 @@ def wording_tables(results: AuditResults) -> Tables:
         for i, template in enumerate(section.templates)
     ]
     columns = ["template", average.column, worst.column, "in", eod.column]
-    note = f"Zero-shot with other words, on the {section.split} split."
+    note = f"Zero-shot with the prompts worded by each template, on the {section.split} split."
     return [ResultTable("Zero-shot over wordings of the prompts [interval]", columns, rows, note)]
 
 
 def overview(results: AuditResults) -> Tables:
-    """The tables that a terminal has room for."""
+    """Return the tables that are printed on a terminal."""
     return [
         *accuracy_tables(results),
         *ranking_tables(results, SKEWS),

@@ -1,4 +1,4 @@
-"""Results written in the form that is asked for."""
+"""Functions that write results in the form that is asked for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDINGS = {".html": ("html",), ".md": ("md", "card"), ".json": ("json",), ".csv"
 
 
 def choose_kind(kind: str | None, path: str | Path | None) -> str:
-    """The form that is asked for, or that the ending of the output says; a page where neither is given.
+    """Return the form that is asked for, else the one of the output's ending, else html.
 
     Examples
     --------
@@ -44,7 +44,7 @@ _EXPECTED = "a report ends in .html, .md or .json; csv is a folder: --format csv
 
 
 def check_output(kind: str, path: str | Path, *, overwrite: bool) -> None:
-    """Refuse a form that there is not, and a path that could not be written, before the work is done."""
+    """Raise before any work if the form does not exist or the path cannot be written."""
     choose_kind(kind, path)
     (check_folder if kind == "csv" else check_free)(Path(path), overwrite)
 
@@ -64,13 +64,13 @@ def write_report(
     results : AuditResults
         From `fairerclip.auditing.run.audit_task` or `fairerclip.auditing.results.read_results`.
     path : str or Path
-        The file, or for CSV the folder; it appears whole or not at all.
+        The file, or for CSV the folder; it is written completely or not at all.
     kind : "html", "md", "json", "csv" or "card", optional
-        As the path ends unless given.
+        Form of the report; by default that of the path's ending.
     title : str, optional
-        Of the page.
+        Title of the page.
     overwrite : bool
-        Replace what is there.
+        Replace existing output.
     """
     path, kind = Path(path), choose_kind(kind, path)
     check_output(kind, path, overwrite=overwrite)

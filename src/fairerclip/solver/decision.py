@@ -1,4 +1,4 @@
-"""From two encoders to a class: the paper's cosine rule, with its zero made explicit, and probabilities."""
+"""Decision rule from the representation Z to a class: scores, cosines and the temperature of probabilities."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import unit_rows
 
 HOMOGENEOUS = 1e-9
-"""Boundaries that a move of the origin leaves off by less than this, relative to their size, are held by it."""
+"""Largest relative error of the class boundaries after a step of the origin that counts as exact."""
 SMALLEST_DIRECTION = 1e-6
-"""Directions of the weights below this share of the largest hold no boundary."""
+"""Singular values of the class weights below this share of the largest count as zero."""
 LARGEST_STEP = 1e3
-"""A farther origin would cost single precision the differences between rows."""
+"""Longest step of the origin: a longer one would lose the differences between rows in single precision."""
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """Corrections of the class scores that are learned on labelled rows after a fit."""
+
+    offsets: F64
+    """(c,) added to the class scores; zeros change nothing."""
+    sensitive_shifts: F64 | None = None
+    """(c, q) weights of the predicted sensitive values that are subtracted from each class score, or None."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """From Z to classes: a score per class, affine in Z, and the paper's cosines beside it.
+    """Rule from Z to classes: a score per class that is affine in Z, and the cosines of the paper.
 
-    The zero is the point from which angles are measured: the midpoint of the class means, the weighted mean of the
-    training rows, or the origin of the features. The difference can decide more than τ does; see docs/math.md#zero.
+    The zero is the point from which angles are measured: the mean of the class means, the weighted mean of the
+    training rows, or the origin of the features. This choice can matter more than τ; see docs/math.md#zero.
     """
 
     zero: F64
@@ -38,9 +48,9 @@ class Decision:
 
     @classmethod
     def of(cls, text_means: F64, present: NDArray[np.bool_], zeros: tuple[F64, F64]) -> Decision:
-        """argmax over classes of cos(z_I − zero, z_T(class) − zero_T): the paper's rule.
+        """Build the paper's rule: argmax over classes of cos(z_I − zero, z_T(class) − zero_T).
 
-        Built from the class means of the text side (c, r) and the ``zeros`` of both sides (r,).
+        ``text_means`` (c, r) are the class means of the text side, ``zeros`` the zeros of both sides (r,).
         """
         zero, text_zero = zeros
         directions = np.asarray(unit_rows(text_means - text_zero), dtype=np.float64)
@@ -54,10 +64,11 @@ class Decision:
         zero_shot: float,
         predicted: tuple[F64, F64] | None,
     ) -> Decision:
-        """The class whose target Z predicts to be largest; docs/math.md#decision.
+        """Return the rule that takes the class with the largest predicted target; docs/math.md#decision.
 
-        The labels' part is the nearest class mean (c, r), the zero-shot part the scores that Z predicts, (c, r) and
-        constants (c,). A class that no row has is known by its prompt alone.
+        The part of the labels is the nearest class mean, from ``image_means`` (c, r). The part of the zero-shot scores
+        is their prediction from Z, with the weights (c, r) and constants (c,) in ``predicted``. A class without
+        rows has the second part only.
         """
         share = np.where(present, zero_shot, 1.0)[:, None] if predicted is not None else np.zeros((1, 1))
         c = max(int(present.sum()), 1)
@@ -69,7 +80,7 @@ class Decision:
         return replace(self, weights=weights, constants=constants)
 
     def by_scores(self) -> Decision:
-        """The same rule where Z has become the scores without their constants: (n, c) instead of (n, r)."""
+        """Return the same rule for scores without constants (n, c) in place of Z (n, r)."""
         W = self.weights
         return Decision(
             W @ self.zero,
@@ -79,30 +90,32 @@ class Decision:
         )
 
     def with_offsets(self, offsets: F64) -> Decision:
-        """The same with offsets (c,) added to the scores."""
+        """Return the rule with offsets (c,) added to the scores."""
         return replace(self, constants=self.constants + offsets)
 
     def moved(self, step: F64) -> Decision:
-        """The same rule for Z + step instead of Z; step (r,)."""
+        """Return the same rule for Z + step in place of Z; step (r,)."""
         return replace(self, zero=self.zero + step, constants=self.constants - self.weights @ step)
 
     def origin_step(self) -> F64 | None:
-        """The step (r,) of the origin after which inner products with the weights alone decide as the scores do.
+        """Return the step (r,) of the origin that makes the constants of all classes equal, or None.
 
-        Then the constants of all classes are equal. None where r is too small for that: c − 1 boundaries need c − 1
-        dimensions.
+        After it, inner products with the weights alone decide as the scores do. None if r is too small, since c − 1
+        boundaries need c − 1 dimensions, or if the step would be too long.
         """
         c = len(self.constants)
-        centre = np.eye(c) - 1 / c  # what all classes have in common decides nothing
+        centre = np.eye(c) - 1 / c  # what all classes share does not affect the decision
         W, b = centre @ self.weights, centre @ self.constants
         step = np.linalg.lstsq(W, b, rcond=SMALLEST_DIRECTION)[0]
         if np.abs(step).max() > LARGEST_STEP:
             return None
-        held = np.abs(W @ step - b).max() <= HOMOGENEOUS * max(float(np.abs(b).max()), float(np.abs(W).max()))
-        return np.asarray(step) if held else None
+        exact = np.abs(W @ step - b).max() <= HOMOGENEOUS * max(
+            float(np.abs(b).max()), float(np.abs(W).max())
+        )
+        return np.asarray(step) if exact else None
 
     def with_constant_coordinate(self) -> Decision:
-        """The same rule for Z with one more coordinate, which is 1 for every row and carries the constants."""
+        """Return the same rule for Z with one more coordinate, 1 for every row, whose weights are the constants."""
         column = np.zeros((len(self.constants), 1))
         return Decision(
             zero=np.append(self.zero, 1.0),
@@ -112,33 +125,33 @@ class Decision:
         )
 
     def scores(self, Z: Floats) -> F64:
-        """Scores of each class (n, c); the largest wins."""
+        """Return the class scores (n, c); the largest one decides."""
         return np.asarray(Z @ self.weights.T + self.constants, dtype=np.float64)
 
     def cosines(self, Z: Floats) -> F64:
-        """The paper's cosines (n, c), in [-1, 1]."""
+        """Return the cosines (n, c) of the paper, in [-1, 1]."""
         return np.asarray(unit_rows(np.asarray(Z - self.zero, dtype=np.float64)) @ self.directions.T)
 
 
 def softmax(logits: F64) -> F64:
-    """Row-wise softmax (n, c)."""
+    """Compute the softmax of each row (n, c)."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
 def fit_temperature(scores: F64, y: NDArray[np.int64], weight: F64) -> float:
-    """The factor β > 0 for which softmax(β·scores) gives the labels the largest likelihood.
+    """Return the factor β > 0 that maximises the likelihood of the labels under softmax(β·scores).
 
-    The likelihood is concave in β, so its derivative has one root at most; β is kept within two
-    decades of the scores' own scale, so that separable training rows do not send it to infinity.
+    The log-likelihood is concave in β, so its derivative has at most one root. β times the root mean square
+    of the scores is kept within [0.01, 100], so that separable training rows do not send it to infinity.
     """
     w = weight / weight.sum()
     spread = float(np.sqrt(w @ np.mean(scores**2, axis=1))) or 1.0
-    own = scores[np.arange(len(y)), y]
+    label_score = scores[np.arange(len(y)), y]
 
     def slope(log_beta: float) -> float:
         p = softmax(scores * (np.exp(log_beta) / spread))
-        return float(w @ ((p * scores).sum(axis=1) - own))
+        return float(w @ ((p * scores).sum(axis=1) - label_score))
 
     low, high = np.log(1e-2), np.log(1e2)
     if slope(low) >= 0:

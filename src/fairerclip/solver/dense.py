@@ -1,4 +1,4 @@
-"""The D×D generalized eigenproblem as the paper states it: slow, obvious, the reference for tests."""
+"""Reference solver for tests: the D×D generalized eigenproblem as the paper states it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from fairerclip._util.types import F64
 
 
 def solve_dense(Phi: F64, weight: F64, terms: Sequence[tuple[float, F64]], gamma: float) -> tuple[F64, F64]:
-    """Eq. (8): B u = λ C u with B and C formed and handed to ``scipy.linalg.eigh``. O(D³).
+    """Solve Eq. (8), B u = λ C u, with B and C formed and passed to ``scipy.linalg.eigh``. O(D³).
 
     Parameters
     ----------
-    Phi : (n, D) features.
-    weight : (n,) row weights.
-    terms : pairs of a signed weight σ_j and a label factor L_j (n, k_j).
-    gamma : ridge of C.
+    Phi : array of shape (n, D)
+        Features.
+    weight : array of shape (n,)
+        Row weights.
+    terms : sequence of (float, array of shape (n, k_j))
+        Signed weight σ_j and label factor L_j of each term.
+    gamma : float
+        Ridge of C.
 
     Returns
     -------
-    eigenvalues (D,) in falling order, and eigenvectors (D, D) with UᵀCU = I.
+    eigenvalues : array of shape (D,)
+        In falling order.
+    eigenvectors : array of shape (D, D)
+        In columns, with UᵀCU = I.
     """
     w = weight / weight.sum()
     centred = Phi - w @ Phi

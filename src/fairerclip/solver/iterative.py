@@ -1,4 +1,4 @@
-"""Conjugate gradients for when n·D² dominates: C is applied, never formed from all rows."""
+"""Conjugate gradients for large n·D²: C is applied to vectors and never formed from all rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fairerclip.solver.lowrank import RANK_TOLERANCE, CholeskyFactor, Reduced
 from fairerclip.solver.rows import FeatureRows
 
 SAMPLED_ROWS_PER_FEATURE = 2
-"""Rows of the preconditioner per feature: enough for about ten iterations at γ ≈ 3e-5."""
+"""Sampled rows of the preconditioner per feature; 2 give about ten iterations at γ ≈ 3e-5."""
 MAX_STEPS = 200
 CHECK_EVERY = 10
-"""Steps between residuals computed from their definition, which rounding drifts away from."""
+"""Steps after which the residual is computed from its definition, because its updates collect rounding errors."""
 
 
 class ConjugateGradientFactor:
-    """Solve with C = Φ_cᵀWΦ_c + γI through passes over the rows.
+    """Solve linear systems with C = Φ_cᵀWΦ_c + γI by passes over the rows.
 
     Preconditioned by the Cholesky factor of the same matrix on 2D sampled rows. Each step is one
     pass, O(n·D·K); a reduction to 1e-6 takes about ten. Differs from ``scipy.sparse.linalg.cg`` in
@@ -38,14 +38,14 @@ class ConjugateGradientFactor:
     ) -> None:
         self._rows, self._mean, self._gamma = rows, mean, gamma
         self._weight = weight / weight.sum()
-        # float32 features cannot be asked for more than they hold.
+        # float32 features do not have the digits for a smaller residual.
         self._tolerance = tolerance or (1e-6 if rows.dtype == np.float32 else 1e-12)
         self._preconditioner = self._sampled(random_state)
         self.steps = 0
 
     @property
     def condition(self) -> float:
-        """Estimated condition number of the sampled C, since the whole is never formed."""
+        """Estimated condition number of C on the sampled rows, since C of all rows is never formed."""
         return self._preconditioner.condition
 
     def _sampled(self, random_state: np.random.RandomState) -> CholeskyFactor:
@@ -58,20 +58,20 @@ class ConjugateGradientFactor:
         return CholeskyFactor((Phi.T @ Phi).astype(np.float64), self._gamma)
 
     def apply(self, V: F64) -> F64:
-        """C V in one pass over the rows."""
+        """Return C V (D, k), in one pass over the rows."""
         out = self._gamma * V
         mean_V = self._mean @ V  # (k,)
         total = np.zeros(V.shape[1])
-        small = V.astype(self._rows.dtype)
+        V_cast = V.astype(self._rows.dtype)
         for block, Phi in self._rows.blocks():
-            wZ = self._weight[block, None] * (Phi @ small - mean_V)  # (b, k)
+            wZ = self._weight[block, None] * (Phi @ V_cast - mean_V)  # (b, k)
             out += Phi.T @ wZ.astype(Phi.dtype)
             total += wZ.sum(axis=0)
         out -= np.outer(self._mean, total)
         return out
 
     def solve(self, M: F64) -> F64:
-        """C⁻¹ M by preconditioned conjugate gradients on all columns at once: (D, K)."""
+        """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once."""
         scale = np.linalg.norm(M, axis=0)
         wanted = self._tolerance * np.where(scale > 0, scale, 1.0)
         X = np.zeros_like(M)
@@ -99,15 +99,16 @@ class ConjugateGradientFactor:
         )
 
     def reduce(self, cross: F64) -> Reduced:
-        """With A = [√W Φ_c; √γ I], C = AᵀA: the SVD of A C⁻¹cross gives the same E and R as L⁻¹cross.
+        """Return the same E and R as the Cholesky factor, from an SVD of A C⁻¹cross with AᵀA = C.
 
-        A G is (n + D)×K, so its SVD goes through a QR; nothing is squared. docs/math.md#cg.
+        A = [√W Φ_c; √γ I] and G = C⁻¹cross. A G has n + D rows, so its SVD is taken through a QR, which does
+        not square the condition number; docs/math.md#cg.
         """
         G = self.solve(cross)  # (D, K)
         rows = self._rows.project(self._mean, G) * np.sqrt(self._weight)[:, None]
         triangle = np.linalg.qr(np.concatenate([rows, np.sqrt(self._gamma) * G]), mode="r")
         _, S, Vt = linalg.svd(triangle, full_matrices=False)
-        # G is known to the tolerance of the iteration only; directions below it are noise.
+        # G is accurate only to the tolerance of the iteration; directions below it are noise.
         keep = S > max(RANK_TOLERANCE, 10 * self._tolerance) * S[0] if S[0] > 0 else S > 0
         basis = G @ (Vt[keep].T / S[keep])
         return Reduced(basis=basis, coordinates=basis.T @ cross)

@@ -1,4 +1,4 @@
-"""The closed form of Theorem 2 in k×k: one Cholesky factor of C serves every set of terms."""
+"""Closed form of Theorem 2, reduced to k×k: one Cholesky factor of C serves every set of terms."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class Solution:
     eigenvalues: F64
     """(r,)"""
     n_positive: int
-    """How many positive eigenvalues there are; fewer than asked for is the rank of the problem."""
+    """Number of positive eigenvalues, kept or not; r is at most this."""
 
 
 class Factor(Protocol):
-    """Whatever can solve with C = Φ_cᵀWΦ_c + γI."""
+    """Interface of objects that solve linear systems with C = Φ_cᵀWΦ_c + γI."""
 
     steps: int
-    """Iterations of the latest solve; 0 for a direct one."""
+    """Iterations of the latest solve; 0 for a direct solver."""
 
     @property
     def condition(self) -> float:
-        """An estimate of the condition number of C."""
+        """Estimated condition number of C."""
         ...
 
     def reduce(self, cross: F64) -> Reduced:
@@ -56,21 +56,21 @@ class Factor(Protocol):
         ...
 
     def apply(self, V: F64) -> F64:
-        """C V, (D, k)."""
+        """Return C V (D, k)."""
         ...
 
 
 class CholeskyFactor:
-    """C = L Lᵀ, factored once. O(D³/3) time; C is overwritten, so D² float64 in all.
+    """Cholesky factor C = L Lᵀ. O(D³/3) time; it overwrites C, so the memory is D² float64 in all.
 
-    Equal to ``scipy.linalg.eigh(B, C)`` on the span of B (see `fairerclip.solver.dense`).
+    The solution equals ``scipy.linalg.eigh(B, C)`` on the span of B (see `fairerclip.solver.dense`).
     """
 
     steps = 0
 
     def __init__(self, covariance: F64, gamma: float) -> None:
-        # LAPACK reads and writes one triangle only: the other keeps C, which prices residuals
-        # against C itself and not against its factor.
+        # LAPACK reads and writes one triangle only. The other keeps C, so that `apply` can compute
+        # residuals with C itself and not with its factor.
         C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
         C[np.diag_indices_from(C)] += gamma
         self._diagonal = C.diagonal().copy()
@@ -85,9 +85,9 @@ class CholeskyFactor:
 
     @cached_property
     def condition(self) -> float:
-        """Estimated condition number of C in the 1-norm, to three digits; infinity where it is beyond floats.
+        """Estimated condition number of C in the 1-norm, to three digits; infinity if it overflows.
 
-        An estimate is no better known, and the digits beyond depend on where in memory LAPACK works.
+        Further digits of the estimate mean nothing and depend on the memory address that LAPACK works at.
         """
         reciprocal, _ = lapack.dpocon(self._factor, self._norm, uplo="L")
         if not reciprocal > 0:
@@ -96,10 +96,10 @@ class CholeskyFactor:
         return round(condition, 2 - math.floor(math.log10(condition)))
 
     def reduce(self, cross: F64) -> Reduced:
-        """P = L⁻¹ cross = Q S Vᵀ; E = L⁻ᵀQ, R = S Vᵀ. O(D²K) time.
+        """Return E = L⁻ᵀQ and R = S Vᵀ from the SVD L⁻¹ cross = Q S Vᵀ. O(D²K) time.
 
-        The SVD, and not an eigendecomposition of crossᵀC⁻¹cross, because the latter squares the
-        condition number and collinear columns are the normal case; docs/math.md#low-rank.
+        An eigendecomposition of crossᵀC⁻¹cross would square the condition number, and collinear columns
+        are the normal case; docs/math.md#low-rank.
         """
         P = linalg.solve_triangular(self._factor, cross, lower=True, check_finite=False)
         Q, S, Vt = linalg.svd(P, full_matrices=False, check_finite=False)
@@ -108,20 +108,20 @@ class CholeskyFactor:
         return Reduced(basis=np.ascontiguousarray(basis), coordinates=S[keep, None] * Vt[keep])
 
     def solve(self, M: F64) -> F64:
-        """C⁻¹ M, (D, K)."""
+        """Return C⁻¹ M (D, K)."""
         return np.asarray(linalg.cho_solve((self._factor, True), M, check_finite=False))
 
     def apply(self, V: F64) -> F64:
-        """C V from the triangle that still holds C."""
+        """Return C V (D, k), from the triangle that still holds C."""
         upper: F64 = blas.dsymm(1.0, self._factor, np.asfortranarray(V), lower=0)
         return np.asarray(upper + (self._diagonal - self._factor.diagonal())[:, None] * V)
 
 
 def solve_reduced(T: F64, r: int) -> Solution:
-    """Eq. (8) of Dehdashtian et al. 2024 (arXiv:2403.15593), reduced to q×q; docs/math.md#low-rank.
+    """Solve Eq. (8) of Dehdashtian et al. 2024 (arXiv:2403.15593), reduced to q×q; docs/math.md#low-rank.
 
-    T (q, q) is the signed sum of the terms in reduced coordinates. Positive eigenvalues only: in
-    the D×D problem everything beyond them is zero, and a zero is worth more than a negative.
+    T (q, q) is the signed sum of the terms in reduced coordinates. Only eigenvectors with a positive eigenvalue
+    are kept: the D×D problem has D − q further eigenvalues of zero, which are larger than the negative ones.
     """
     if T.shape[0] == 0:
         return Solution(np.zeros((0, 0)), np.zeros(0), 0)

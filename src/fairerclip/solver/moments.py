@@ -1,4 +1,4 @@
-"""Sums over rows: the weighted mean, C and the label cross-moments, as mergeable accumulators."""
+"""Accumulator of sums over rows: the weighted mean, the covariance and the label cross-moments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class MomentResult:
     """Finalised moments; weights are normalised to sum to one."""
 
     weight: float
-    """Total weight of the rows seen."""
+    """Total weight of all rows."""
     mean: F64
     """(D,) weighted mean of Φ."""
     covariance: F64 | None
-    """(D, D) Φ_cᵀ W Φ_c, or None when only cross-moments were asked for."""
+    """(D, D) Φ_cᵀ W Φ_c, or None if only cross-moments were computed."""
     cross: F64
     """(D, K) Φ_cᵀ W J."""
     trace: float
@@ -30,8 +30,8 @@ class MomentResult:
 class Moments:
     """Accumulate weighted first and second moments of features Φ and label columns J.
 
-    Rows may come in any order and in blocks of any size; accumulators of different machines merge.
-    Memory is D² + D·K float64 (D·K without the covariance) whatever the number of rows.
+    Rows may come in any order and in blocks of any size, and accumulators of different machines can be merged.
+    Memory is D² + D·K float64 (D·K without the covariance) for any number of rows.
 
     Sums are taken about a fixed point (the mean of the first block) and corrected at the end, so a
     large common offset in the features does not cancel; see docs/math.md#moments.
@@ -73,9 +73,9 @@ class Moments:
         offset = Phi - self._shift.astype(Phi.dtype)  # (b, D)
         w = np.asarray(weight, dtype=np.float64)
         wJ = J * w[:, None]  # (b, K) float64
-        both = offset.T @ np.column_stack([w, wJ]).astype(Phi.dtype)  # (D, 1 + K)
-        self._first += both[:, 0]
-        self._cross += both[:, 1:]
+        sums = offset.T @ np.column_stack([w, wJ]).astype(Phi.dtype)  # (D, 1 + K)
+        self._first += sums[:, 0]
+        self._cross += sums[:, 1:]
         self._weight += float(w.sum())
         self._label_sum += wJ.sum(axis=0)
         offset *= np.sqrt(w)[:, None].astype(Phi.dtype)
@@ -94,7 +94,7 @@ class Moments:
             self._second += product
 
     def merge(self, other: Moments) -> Moments:
-        """Add the rows that another accumulator has seen; the result is as if seen here."""
+        """Add the sums of another accumulator, as if its rows had been added here."""
         if other._shift is None:
             return self
         if self._shift is None:
@@ -114,16 +114,16 @@ class Moments:
         return self
 
     def finalise(self) -> MomentResult:
-        """Centre and normalise. The accumulator's covariance buffer is consumed."""
+        """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
-            raise ShapeError("no row with a positive weight was seen")
+            raise ShapeError("no row with a positive weight was added")
         total = self._weight
         d = self._first / total  # (D,) mean about the shift
         covariance = self._second
         if covariance is not None:
-            self._second = None  # consumed: C is D×D and one copy is enough
+            self._second = None  # released: C is D×D and one copy is enough
             covariance /= total
-            # In place and in one pass; dger wants Fortran order, and the matrix is symmetric.
+            # In place and in one pass; dger needs Fortran order, and the matrix is symmetric.
             blas.dger(-1.0, d, d, a=covariance.T, overwrite_a=1)
         cross = self._cross / total - np.outer(d, self._label_sum / total)
         return MomentResult(

@@ -1,6 +1,6 @@
-"""One fit's data: everything that depends neither on τ nor on the criterion.
+"""Data of one fit: everything that depends neither on τ nor on the criterion.
 
-C depends on the features and the row weights alone, so it is factored once; a new set of labels is
+C depends on the features and the row weights alone, so it is factored once. A new set of labels needs
 one pass for the cross-moments and a few triangular solves.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
-"""``solver="auto"`` turns to conjugate gradients from this size on, if the features stay in memory."""
+"""``solver="auto"`` uses conjugate gradients from this size on, if the features fit in memory."""
 LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
-"""Label columns of a block are made for so many values at a time (64 MB), and for so many rows at least."""
+"""Most values of label columns that are made at a time (64 MB), and the least number of rows for it."""
 
 
 def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
-    """Resolve ``"auto"``: forming C wins until n·D² dominates; iterating needs Φ kept in memory."""
+    """Resolve ``"auto"``: "cg" if n and D are large and Φ fits in memory, else "cholesky"."""
     if solver != "auto":
         return solver
     large = n_features >= CG_MIN_FEATURES and n_rows >= CG_MIN_ROWS_PER_FEATURE * n_features
@@ -40,7 +40,7 @@ def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> s
 
 @dataclass(frozen=True)
 class Prompts:
-    """The text side's distinct rows: every prompt once, with its class."""
+    """Distinct rows of the text side: every prompt once, with its class."""
 
     features: FeatureMap
     Phi: F64
@@ -51,7 +51,7 @@ class Prompts:
 
     @cached_property
     def share(self) -> F64:
-        """(c, m) a class's images are paired with its prompts in equal parts."""
+        """(c, m) share of each prompt in its class; the prompts of a class have equal shares."""
         A = np.zeros((self.n_classes, len(self.class_of)))
         A[self.class_of, np.arange(len(self.class_of))] = 1.0
         return np.asarray(A / A.sum(axis=1, keepdims=True))
@@ -71,16 +71,16 @@ class Sides:
 
     @cached_property
     def image_rows(self) -> F64:
-        """Training rows in the reduced basis (n, q): Z = image_rows @ coefficients."""
+        """(n, q) training rows in the reduced basis: Z = image_rows @ coefficients."""
         return self.rows.project(self.image.mean, self.image.reduced.basis)
 
     @cached_property
     def text_rows(self) -> F64:
-        """Prompts in the reduced basis (m, q_T)."""
+        """(m, q_T) prompts in the reduced basis."""
         return (self.prompts.Phi - self.text.mean) @ self.text.reduced.basis
 
     def text_vectors(self, coefficients: F64) -> F64:
-        """z_T of each class (c, r): the mean over its prompts; defined without rows too."""
+        """Return z_T (c, r), the mean over the prompts of each class, also for a class without rows."""
         return self.prompts.share @ (self.text_rows @ coefficients)
 
 
@@ -89,15 +89,24 @@ class Problem:
 
     Parameters
     ----------
-    rows : features of the n training rows.
-    weight : (n,) non-negative row weights.
-    attributes : sensitive attributes as feature columns.
-    prompts : the text side.
-    y : (n,) initial class codes.
-    gamma, gamma_text : ridges of both sides.
-    solver : "cholesky" or "cg".
-    random_state : picks the rows of the preconditioner for "cg".
-    scores : (n, c) zero-shot scores of the rows, or None.
+    rows : FeatureRows
+        Features of the n training rows.
+    weight : array of shape (n,)
+        Non-negative row weights.
+    attributes : tuple of Attribute
+        Sensitive attributes as feature columns.
+    prompts : Prompts
+        The text side.
+    y : array of shape (n,)
+        Initial class codes.
+    gamma, gamma_text : float
+        Ridges of both sides.
+    solver : {"cholesky", "cg"}
+        Direct or iterative solution.
+    random_state : RandomState
+        Draws the rows of the preconditioner of "cg".
+    scores : array of shape (n, c) or None
+        Zero-shot scores of the rows.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class Problem:
         self._latest = self._sides(y, moments)
 
     def sides(self, y: Ints) -> Sides:
-        """Both sides for the labels y; the latest set is kept, as every τ of a path asks for it."""
+        """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
             self._latest = self._sides(y, self._pass(y, covariance=False))
         return self._latest
@@ -155,10 +164,10 @@ class Problem:
 
 
 def text_side(prompts: Prompts, table: LabelMoments, gamma: float) -> Side:
-    """The text side on distinct prompts with weights, never on n repeated rows.
+    """Return the text side of the distinct prompts with weights, in place of n repeated rows.
 
-    A prompt of class y stands for the images of that class: its weight is their share, its labels
-    are their mean (1, ψ). The moments are those of the n repeated rows; docs/math.md#text.
+    The weight of a class is divided equally among its prompts, and the labels of a prompt are the mean
+    (1, ψ) of the images of its class. The moments equal those of the n repeated rows; docs/math.md#text.
     """
     weight = prompts.share.T @ table.class_share  # (m,)
     J = np.zeros((len(weight), table.n_classes, table.width))

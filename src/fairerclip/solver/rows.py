@@ -1,4 +1,4 @@
-"""The features of the training rows, block by block, kept in memory only where they fit."""
+"""Features of the training rows, computed in blocks and cached if they fit in memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 CACHE_SHARE = 0.25
-"""Share of the machine's free memory that kept features may take."""
+"""Share of the free memory that cached features may take."""
 CACHE_FALLBACK_BYTES = 1 << 30
-"""What kept features may take where the free memory cannot be asked for."""
+"""Bytes that cached features may take on systems that do not report their free memory."""
 
 
 def cache_budget() -> int:
-    """Bytes that kept features may take on this machine now."""
+    """Return the number of bytes that cached features may take on this machine now."""
     try:
         return int(CACHE_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
@@ -31,16 +31,24 @@ def cache_budget() -> int:
 
 
 class FeatureRows:
-    """Φ(X) for the rows of X, computed per block; the n×D matrix need not exist.
+    """Features Φ(X) of the rows of X, computed in blocks; the whole n×D matrix need not be in memory.
 
-    Whether blocks are kept changes the time of later passes and never the result.
+    Whether blocks are cached changes the time of later passes and never the result.
 
     Parameters
     ----------
-    features : feature map.
-    X : (n, p) array, memory map, or anything with ``shape`` that gives rows for a slice.
-    rows : (m,) sorted row numbers to use, or None for all.
-    dtype : working precision.
+    features : FeatureMap
+        The fitted feature map.
+    X : array of shape (n, p)
+        An array, a memory map, or any object with ``shape`` that returns rows for a slice.
+    rows : int array of shape (m,) or None
+        Sorted numbers of the rows to use; None for all.
+    dtype : str
+        Working precision.
+    block_rows : int
+        Rows per block.
+    budget : int or None
+        Bytes that cached features may take; None for `cache_budget`.
     """
 
     def __init__(
@@ -65,29 +73,29 @@ class FeatureRows:
 
     @property
     def n_features(self) -> int:
-        """D."""
+        """Number of features D."""
         return self.features.n_features
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield (which rows, Φ of those rows), in order. Blocks must not be written to."""
+        """Yield pairs (slice of rows, Φ of those rows) in order. Blocks must not be written to."""
         for start in range(0, self.n_rows, self._block_rows):
             block = slice(start, min(start + self._block_rows, self.n_rows))
             yield block, self._block(block)
 
     def take(self, rows: NDArray[np.int64]) -> Floats:
-        """Φ of the given rows (m, D)."""
+        """Return Φ (m, D) of the given training rows."""
         return self.raw(rows if self._rows is None else self._rows[rows])
 
     def raw(self, rows: NDArray[np.int64]) -> Floats:
-        """Φ of rows of X by their number in X, whether they take part or not."""
+        """Return Φ (m, D) of rows given by their number in X, training rows or not."""
         return self.features.transform(np.asarray(self._X[rows], dtype=self.dtype))
 
     def project(self, mean: F64, basis: F64) -> F64:
-        """(Φ − mean) @ basis for every row: (n, q), in one pass."""
-        small = basis.astype(self.dtype)
+        """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
+        basis_cast = basis.astype(self.dtype)
         out = np.empty((self.n_rows, basis.shape[1]))
         for block, Phi in self.blocks():
-            out[block] = Phi @ small
+            out[block] = Phi @ basis_cast
         out -= mean @ basis
         return out
 

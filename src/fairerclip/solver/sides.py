@@ -1,7 +1,7 @@
-"""One modality with its labels: the terms in reduced coordinates, and their solution.
+"""One side, image or text, with its labels: the terms in reduced coordinates, and their solution.
 
-The image side and the text side are the same object. A side knows its features' second moments
-through a factor of C, and its labels through cross-moments; everything else is small.
+Both sides are instances of one class. A side holds the second moments of its features in a factor of C,
+and its labels in cross-moments; everything else is small.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fairerclip.solver.lowrank import Factor, Reduced, solve_reduced
 from fairerclip.solver.terms import LabelMoments, alignment_map, scores_map, sensitive_maps, target_map
 
 VANISHED = 1e-12
-"""A term whose squared norm is below this share of its Cauchy-Schwarz bound is noise."""
+"""A term whose squared norm is at most this share of its Cauchy-Schwarz bound counts as zero."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """σ-free Dep term: its k×k form, its spectral norm, and whether it is more than rounding."""
+    """One Dep term without its weight σ: the reduced matrix, the spectral norm, and whether it vanished."""
 
     name: str
     B: F64
@@ -31,24 +31,25 @@ class Term:
     norm: float
     """‖M Mᵀ‖₂ = ‖M‖₂², by which ``scaling="spectral"`` divides."""
     vanished: bool
+    """Whether the term is zero up to rounding."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Signed weight of the S and alignment terms on one side, before spectral scaling."""
+    """Weights of the S and alignment terms on one side, before spectral scaling."""
 
     sensitive: float
     alignment: float
 
 
 def term_weight(tau: float, scaling: str) -> float:
-    """τ as the paper has it, or τ/(1−τ) as the authors' code has it (``scaling="spectral"``)."""
+    """Return τ as in the paper, or τ/(1−τ) as in the authors' code (``scaling="spectral"``)."""
     return tau / (1.0 - tau) if scaling == "spectral" else tau
 
 
 @dataclass(frozen=True)
 class SideSolution:
-    """A solved side: U = E @ coefficients and what the labels say about Z = Φ_c U."""
+    """Solution of one side, U = E @ coefficients, with the class means of Z = Φ_c U."""
 
     coefficients: F64
     """(q, r)"""
@@ -57,13 +58,13 @@ class SideSolution:
     class_means: F64
     """(c, r) mean of Z inside each class, about the weighted mean of all rows."""
     dropped: tuple[str, ...]
-    """Terms that vanished and were left out."""
+    """Names of the terms that vanished and were left out."""
     terms: tuple[tuple[float, Term], ...]
-    """What was summed: B = Σ σ M Mᵀ."""
+    """Pairs (σ, term) of the sum B = Σ σ M Mᵀ."""
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """Each term's signed contribution to the objective; they sum to the sum of eigenvalues."""
+        """Signed contribution of each term to the objective; together they equal the sum of the eigenvalues."""
         a = self.coefficients
         return {term.name: float(sigma * np.sum(a * (term.B @ a))) for sigma, term in self.terms}
 
@@ -74,11 +75,16 @@ class Side:
 
     Parameters
     ----------
-    mean : (D,) weighted mean of the features.
-    cross : (D, K) Φ_cᵀ W J.
-    trace : total variance of the features.
-    factor : a factor of C.
-    table : the label counts.
+    mean : array of shape (D,)
+        Weighted mean of the features.
+    cross : array of shape (D, K)
+        Φ_cᵀ W J.
+    trace : float
+        Total variance of the features.
+    factor : Factor
+        Factor of C.
+    table : LabelMoments
+        Moments of the labels.
     """
 
     mean: F64
@@ -90,19 +96,19 @@ class Side:
 
     @cached_property
     def reduced(self) -> Reduced:
-        """The span of C⁻¹ cross; every term of every criterion lives in it."""
+        """Basis of the span of C⁻¹ cross, which contains the solutions for all terms and criteria."""
         return self.factor.reduce(self.cross)
 
     @cached_property
     def _root(self) -> F64:
-        """R (min(D, K), K) with RᵀR = crossᵀ cross: prices spectral norms without touching D again, where K < D."""
+        """R (min(D, K), K) with RᵀR = crossᵀ cross; gives spectral norms at a cost that does not depend on D."""
         D, K = self.cross.shape
         return self.cross if K >= D else np.asarray(np.linalg.qr(self.cross, mode="r"))
 
     def term(self, name: str, A: F64) -> Term:
-        """Turn a label map A (K, k) into a reduced term."""
+        """Return the reduced term of a label map A (K, k)."""
         RA = self.reduced.coordinates @ A  # (q, k)
-        M = self._root @ A  # as long as M_j itself
+        M = self._root @ A  # has the singular values of M_j
         small = M.T @ M if M.shape[0] > M.shape[1] else M @ M.T
         norm = float(np.linalg.eigvalsh(small)[-1]) if A.shape[1] else 0.0
         variance = self.table.variance(A)
@@ -111,14 +117,14 @@ class Side:
         return Term(name, RA @ RA.T, A, norm, vanished)
 
     def target_term(self, zero_shot: float) -> Term:
-        """Dep(Z, Y); kept per share of zero-shot scores."""
+        """Return the term Dep(Z, Y), cached by the share of zero-shot scores."""
         key = f"y:{zero_shot}"
         if key not in self._terms:
             self._terms[key] = [self.term("y", target_map(self.table, zero_shot))]
         return self._terms[key][0]
 
     def sensitive_terms(self, criterion: str) -> list[Term]:
-        """One term per sensitive attribute; kept per criterion."""
+        """Return one term per sensitive attribute, cached by criterion."""
         if criterion not in self._terms:
             self._terms[criterion] = [self.term(n, A) for n, A in sensitive_maps(self.table, criterion)]
         return self._terms[criterion]
@@ -133,7 +139,7 @@ class Side:
         scaling: str,
         zero_shot: float = 0.0,
     ) -> SideSolution:
-        """Eq. (7): maximise over one encoder with the other one fixed at class means ``other`` (c, r)."""
+        """Solve Eq. (7): maximise over one encoder, with the other one fixed at class means ``other`` (c, r)."""
         target, sensitive = self.target_term(zero_shot), self.sensitive_terms(criterion)
         signed = [(1.0, target), *((-weights.sensitive, term) for term in sensitive)]
         if other is not None:
@@ -157,7 +163,7 @@ class Side:
         )
 
     def class_means(self, a: F64) -> F64:
-        """Mean of Z = Φ_c E a inside each class: (c, r); zero for a class without rows."""
+        """Return the mean of Z = Φ_c E a inside each class (c, r); zero for a class without rows."""
         return self._class_coordinates @ a
 
     @cached_property
@@ -167,18 +173,18 @@ class Side:
         return np.divide(sums, share, out=np.zeros_like(sums), where=share > 0)
 
     def predicted_scores(self, a: F64) -> tuple[F64, F64]:
-        """Least squares of the zero-shot scores on Z = Φ_c E a, scaled as the target: (c, r) and constants (c,)."""
+        """Return weights (c, r) and constants (c,) that predict the scaled zero-shot scores from Z = Φ_c E a."""
         A = scores_map(self.table)
         return (self.reduced.coordinates @ A).T @ a, self.table.means @ A
 
     def explained(self) -> F64:
-        """Ridge regression of ψ(s) on the features, in reduced coordinates (q, k): what rows say of S."""
+        """Return the ridge regression of ψ(s) on the features, in reduced coordinates (q, k)."""
         maps = [term.A for term in self.sensitive_terms("marginal")]
         A = np.concatenate([self.table.blank(0), *maps], axis=1)
         return np.asarray(self.reduced.coordinates @ A)
 
     def residual(self, solution: SideSolution) -> float:
-        """‖B U − C U Λ‖ / ‖C U Λ‖ in feature space, against C itself: how well Eq. (8) holds."""
+        """Return ‖B U − C U Λ‖ / ‖C U Λ‖ in feature space, the relative residual of Eq. (8)."""
         U = self.reduced.basis @ solution.coefficients  # (D, r)
         inner = self.cross.T @ U  # (K, r)
         BU = self.cross @ sum(
@@ -189,8 +195,8 @@ class Side:
         return float(np.linalg.norm(BU - CU) / np.linalg.norm(CU))
 
     def _with_sign(self, a: F64) -> tuple[F64, F64]:
-        # An eigenvector's sign is arbitrary; the last class with rows is made positive, so that a
-        # refit, another machine or a neighbouring τ gives the same encoder.
+        # The sign of an eigenvector is arbitrary. The mean of the last class with rows is made positive,
+        # so that a refit, another machine or a neighbouring τ gives the same encoder.
         means = self.class_means(a)
         if means.size == 0:
             return a, means

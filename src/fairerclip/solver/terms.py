@@ -20,9 +20,9 @@ import numpy as np
 from fairerclip._util.types import F64, Floats, Ints
 
 ROUNDING = 1e-12
-"""A variance below this share of the second moment is what rounding leaves of a constant."""
+"""A variance up to this share of the second moment is rounding error of a constant."""
 TABLE_ROWS = 8192
-"""Rows of a class that are summed at a time."""
+"""Number of rows of a class that are summed at a time."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class LabelDesign:
-    """The label columns J, made block by block so that (n, K) never exists."""
+    """Label columns J, made in blocks of rows so that the (n, K) matrix is never in memory."""
 
     y: Ints
     """(n,) class codes 0 … c-1."""
@@ -47,24 +47,24 @@ class LabelDesign:
 
     @property
     def width(self) -> int:
-        """1 + q: the constant and the features of every attribute."""
+        """Number 1 + q of columns per class: the constant and the features of all attributes."""
         return 1 + sum(int(a.psi.shape[1]) for a in self.attributes)
 
     @property
     def n_columns(self) -> int:
-        """K."""
+        """Number K of label columns."""
         return self.n_classes * self.width + (0 if self.scores is None else self.n_classes)
 
     def rows(self, block: slice) -> F64:
-        """J for a block of rows: (b, K)."""
+        """Return J (b, K) for a block of rows."""
         y = self.y[block]
         J = np.zeros((len(y), self.n_classes, self.width))
-        here = np.arange(len(y))
-        J[here, y, 0] = 1.0
+        row = np.arange(len(y))
+        J[row, y, 0] = 1.0
         start = 1
         for attribute in self.attributes:
             stop = start + attribute.psi.shape[1]
-            J[here, y, start:stop] = attribute.psi[block]
+            J[row, y, start:stop] = attribute.psi[block]
             start = stop
         flat = J.reshape(len(y), -1)
         return flat if self.scores is None else np.concatenate([flat, self.scores[block]], axis=1)
@@ -72,24 +72,24 @@ class LabelDesign:
 
 @dataclass(frozen=True)
 class LabelMoments:
-    """What the terms need to know of the labels: second moments Jᵀ W J of the label columns, not centred.
+    """Second moments Jᵀ W J of the label columns, not centred.
 
-    Those of the labels are block diagonal in y, so that memory is O(c·(1+q)²), and O(c²·(1+q)) with zero-shot scores.
+    The part of the labels is block diagonal in y, so memory is O(c·(1+q)²), and O(c²·(1+q)) with zero-shot scores.
     """
 
     gram: F64
     """(c, 1+q, 1+q) Σ w (1, ψ)(1, ψ)ᵀ inside each class; weights sum to one."""
     mixed: F64
-    """(c·(1+q), v) of labels with zero-shot scores: v is c, or 0 without scores."""
+    """(c·(1+q), v) moments of labels with zero-shot scores; v is c, or 0 without scores."""
     scores: F64
-    """(v, v) of the scores with each other."""
+    """(v, v) moments of the scores."""
     names: tuple[str, ...]
     slices: tuple[slice, ...]
     """Columns of each attribute within 1+q."""
 
     @classmethod
     def of(cls, design: LabelDesign, weight: F64) -> LabelMoments:
-        """Sum over rows of weight (n,), class after class. O(n·(1+q)·(1+q+v) + n·v²) time."""
+        """Compute the moments of rows with weights (n,). O(n·(1+q)·(1+q+v) + n·v²) time."""
         slices, start = [], 1
         for attribute in design.attributes:
             slices.append(slice(start, start + attribute.psi.shape[1]))
@@ -120,12 +120,12 @@ class LabelMoments:
 
     @property
     def width(self) -> int:
-        """1 + q."""
+        """Number 1 + q of columns per class."""
         return int(self.gram.shape[1])
 
     @property
     def n_label_columns(self) -> int:
-        """How many of the K columns are labels; the rest are zero-shot scores."""
+        """Number of the K columns that are labels; the rest are zero-shot scores."""
         return self.n_classes * self.width
 
     @property
@@ -134,7 +134,7 @@ class LabelMoments:
         return len(self.scores) > 0
 
     def without_scores(self) -> LabelMoments:
-        """The same labels alone, which is all that the text side sees."""
+        """Return the moments without zero-shot scores, as the text side uses them."""
         return replace(self, mixed=self.mixed[:, :0], scores=self.scores[:0, :0])
 
     @cached_property
@@ -150,16 +150,16 @@ class LabelMoments:
 
     @cached_property
     def class_columns(self) -> Ints:
-        """(c,) which of the K columns are the class indicators."""
+        """(c,) numbers of those of the K columns that are class indicators."""
         return np.arange(self.n_classes) * self.width
 
     @cached_property
     def means(self) -> F64:
-        """(K,) weighted mean of each column: one class's indicator is 1 in every row, so its products sum to it."""
+        """(K,) weighted mean of each column, from products with the class indicators, which sum to 1 in every row."""
         return np.concatenate([self.gram[:, 0, :].ravel(), self.mixed[self.class_columns].sum(axis=0)])
 
     def second(self, A: F64) -> F64:
-        """Jᵀ W J A (K, k)."""
+        """Return Jᵀ W J A (K, k)."""
         labels, scores = A[: self.n_label_columns], A[self.n_label_columns :]
         inside = self.gram @ labels.reshape(self.n_classes, self.width, -1)
         inside = inside.reshape(labels.shape)
@@ -168,32 +168,32 @@ class LabelMoments:
         return np.concatenate([inside + self.mixed @ scores, self.mixed.T @ labels + self.scores @ scores])
 
     def variance(self, A: F64) -> float:
-        """Tr Cov(J A): the total variance of the label factor behind a map; rounding counts as zero."""
+        """Return Tr Cov(J A), the total variance of the label factor J A; rounding error counts as zero."""
         mean = self.means @ A
         square = float(np.sum(A * self.second(A)))
         variance = square - float(mean @ mean)
         return variance if variance > ROUNDING * square else 0.0
 
     def blank(self, columns: int) -> F64:
-        """A map (K, columns) of zeros, to be filled."""
+        """Return a map (K, columns) of zeros."""
         return np.zeros((self.n_label_columns + len(self.scores), columns))
 
     def labels_map(self, A: F64) -> F64:
-        """A map of the label columns (c, 1+q, k) as one of all K columns."""
+        """Return a map of the label columns (c, 1+q, k) as a map of all K columns."""
         out = self.blank(A.shape[-1])
         out[: self.n_label_columns] = A.reshape(-1, A.shape[-1])
         return out
 
 
 def onehot_map(table: LabelMoments) -> F64:
-    """L = one-hot of y (delta kernel). Returns (K, c)."""
+    """Return the map (K, c) of L = one-hot of y (delta kernel)."""
     A = table.blank(table.n_classes)
     A[table.class_columns, np.arange(table.n_classes)] = 1.0
     return A
 
 
 def scores_map(table: LabelMoments) -> F64:
-    """L = the zero-shot scores, scaled to the total variance that the one-hot of y has. Returns (K, c)."""
+    """Return the map (K, c) of L = the zero-shot scores, scaled to the total variance of the one-hot of y."""
     A = table.blank(table.n_classes)
     A[table.n_label_columns :] = np.eye(table.n_classes)
     variance = table.variance(A)
@@ -201,9 +201,9 @@ def scores_map(table: LabelMoments) -> F64:
 
 
 def target_map(table: LabelMoments, zero_shot: float) -> F64:
-    """Dep(Z, Y) of Eq. (7), with a share of zero-shot scores in Y; docs/math.md#zero-shot-share.
+    """Return the map (K, c) of Dep(Z, Y) in Eq. (7), with a share of zero-shot scores; docs/math.md#zero-shot-share.
 
-    A share of 0 is the paper's delta kernel on y; 1 takes the scores in place of labels. Returns (K, c).
+    A share of 0 is the paper's delta kernel on y; 1 takes the scores in place of labels.
     """
     if zero_shot == 0 or not table.has_scores:
         return onehot_map(table)
@@ -211,18 +211,18 @@ def target_map(table: LabelMoments, zero_shot: float) -> F64:
 
 
 def marginal_map(table: LabelMoments, attribute: slice) -> F64:
-    """Dep(Z, S) of Eq. (7): L_S = ψ(s). Returns (K, q_a)."""
+    """Return the map (K, q_a) of Dep(Z, S) in Eq. (7): L_S = ψ(s)."""
     A = np.zeros((table.n_classes, table.width, attribute.stop - attribute.start))
     A[:, attribute, :] = np.eye(attribute.stop - attribute.start)
     return table.labels_map(A)
 
 
 def conditional_map(table: LabelMoments, attribute: slice) -> F64:
-    """Σ_y Dep(Z, S | Y=y): what equal opportunity and equalized odds ask for.
+    """Return the map (K, ≤ c·q_a) of Σ_y Dep(Z, S | Y=y), for equal opportunity and equalized odds.
 
-    Features and ψ are centred inside each class, each class counts by its own weight, and its ψ is
-    scaled to unit total variance, so that a rare class is not lost; docs/math.md#conditional.
-    A class in which S does not vary contributes no column. Returns (K, ≤ c·q_a).
+    ψ is centred inside each class, divided by the weight of the class and scaled to unit total variance, so
+    that a rare class counts as much as a frequent one; docs/math.md#conditional. A class in which S does not
+    vary has no columns.
     """
     q = attribute.stop - attribute.start
     kept: dict[int, float] = {}
@@ -243,16 +243,15 @@ def conditional_map(table: LabelMoments, attribute: slice) -> F64:
 
 
 def alignment_map(target: F64, other: F64) -> F64:
-    """Dep(Z_I, Z_T) of Lemma 1, seen from one side: the other side's class means (c, r).
+    """Return the map (K, r) of Dep(Z_I, Z_T) in Lemma 1, for the class means (c, r) of the other side.
 
-    A prompt is paired with the images of its class, so the other modality enters through its mean in each class, on
-    either side; where the target (K, c) has a share of zero-shot scores, so has the pairing; docs/math.md#alignment.
-    Returns (K, r).
+    A prompt is paired with the images of its class, so the other side enters through its class means. If the target
+    map (K, c) has a share of zero-shot scores, so has the pairing; docs/math.md#alignment.
     """
     return np.asarray(target @ other)
 
 
 def sensitive_maps(table: LabelMoments, criterion: str) -> Sequence[tuple[str, F64]]:
-    """One (name, map) per sensitive attribute, marginal or conditional on the target."""
+    """Return a pair (name, map) per sensitive attribute, marginal or conditional on the target."""
     build = conditional_map if criterion == "conditional" else marginal_map
     return [(name, build(table, where)) for name, where in zip(table.names, table.slices, strict=True)]

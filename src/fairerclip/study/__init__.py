@@ -1,1 +1,1 @@
-"""Methods side by side, and the paper's tables and figures run again."""
+"""Comparisons of methods, and reproduction of the paper's tables and figures."""

@@ -1,4 +1,4 @@
-"""Methods × seeds in parallel, each run a file, so that a comparison can be stopped and taken up again."""
+"""Comparison of methods over seeds, in parallel; each run is kept in a file, so that stopped work can be resumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fairerclip import __version__
 from fairerclip._util.checks import check_range
-from fairerclip.auditing.findings import base_name
+from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.run import digest
 from fairerclip.auditing.validation import refusing
@@ -38,24 +38,29 @@ from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
 
 CHOSEN_BY = "expected worst group, with class offsets, on held-out halves of the validation rows"
-"""What every method is chosen by; part of what a kept run depends on."""
+"""Rule by which the model of every method is chosen; part of the key of a kept run."""
 RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
-"""How much a method sees of the labels in training; all see those of the validation rows, to choose by them."""
+"""Rank of methods by the labels they use in training; all use labels of validation rows to choose a model."""
 Runs = Mapping[str, Sequence[MethodRun | FailedRun]]
 """Runs by method."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What a comparison may be told.
+    """Options of a comparison.
 
     Attributes
     ----------
-    methods : keys; None for all that the task allows.
-    seeds : how many.
-    jobs : processes at a time; None for one per core.
-    max_steps : cap on the training of one setting of a method trained by gradient, in batches.
-    source : how the command line names the task.
+    methods : tuple of str or None
+        Keys of methods; None for all that the task allows.
+    seeds : int
+        Number of seeds.
+    jobs : int or None
+        Number of processes; None for one per core.
+    max_steps : int
+        Limit of the training of one setting of a method trained by gradient, in batches.
+    source : str
+        The task as named on the command line.
     """
 
     methods: tuple[str, ...] | None = None
@@ -78,53 +83,31 @@ def compare(
     Parameters
     ----------
     experiment : Experiment
+        The task, its classes and sensitive attributes.
     options : CompareOptions, optional
+        The defaults of `CompareOptions` if None.
     work : Path, optional
-        Folder for one file per method and seed; runs found there, of the same data and settings, are not repeated.
-        It is ours alone while the comparison runs.
-    progress : called with (runs done, runs in all).
+        Folder with one file per method and seed; runs with the same data and settings are read from there. No other
+        process may use it while the comparison runs.
+    progress : callable
+        Called with (runs done, number of runs).
 
     Returns
     -------
     Comparison
         One row per method with its runs, means, spread and intervals; FairerCLIP against the best of the others; and
-        why a method is missing.
+        the reason why a method is missing.
     """
     options = options or CompareOptions()
-    check_range("seeds", options.seeds)
-    check_range("max_steps", options.max_steps)
-    if options.jobs is not None:
-        check_range("jobs", options.jobs)
-    if experiment.evaluation_split() is None:
-        raise LabelError(
-            f"{experiment.task.name}: no row of any split has both a target and a sensitive label, so that there is "
-            "nothing to compare by"
-        )
+    _check(experiment, options)
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
-    wanted = [
-        (method, seed)
-        for method in methods
-        if method.key not in left_out
-        for seed in range(options.seeds if method.seeded else 1)
-    ]
-    if not wanted:
+    compared = [method for method in methods if method.key not in left_out]
+    if not compared:
         reasons = "; ".join(f"{key}: {reason}" for key, reason in left_out.items())
         raise ParameterError(f"the task allows none of these methods ({reasons})")
     data = data_of(experiment)
-    # A process per run: its peak memory is its own, and a crash takes nothing else along.
-    answers = run_jobs(
-        [_job(experiment, method, seed, data, options) for method, seed in wanted],
-        work,
-        processes=options.jobs,
-        calls_per_process=1,
-        progress=progress,
-    )
-    compared = [method for method in methods if method.key not in left_out]
-    runs: dict[str, list[MethodRun | FailedRun]] = {method.key: [] for method in compared}
-    for (method, seed), answer in zip(wanted, answers, strict=True):
-        run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
-        runs[method.key].append(run)
+    runs = _run(experiment, compared, data, options, work, progress)
     verdicts = [v for m in compared if m.is_own and (v := verdict(experiment, m, compared, runs))]
     return Comparison(
         task=ComparedTask(
@@ -144,8 +127,46 @@ def compare(
     )
 
 
+def _check(experiment: Experiment, options: CompareOptions) -> None:
+    """Raise for options out of range, and for a task without rows to compare methods on."""
+    check_range("seeds", options.seeds)
+    check_range("max_steps", options.max_steps)
+    if options.jobs is not None:
+        check_range("jobs", options.jobs)
+    if experiment.evaluation_split() is None:
+        raise LabelError(
+            f"{experiment.task.name}: no row of any split has both a target and a sensitive label, so that there is "
+            "nothing to compare by"
+        )
+
+
+def _run(
+    experiment: Experiment,
+    methods: Sequence[Method],
+    data: ComparedData,
+    options: CompareOptions,
+    work: Path | None,
+    progress: Callable[[int, int], None],
+) -> dict[str, list[MethodRun | FailedRun]]:
+    """Run every method with every seed, and return the runs by method."""
+    pairs = [(method, seed) for method in methods for seed in range(options.seeds if method.seeded else 1)]
+    # One process per run: its peak memory is that of the run alone, and a crash does not end other runs.
+    answers = run_jobs(
+        [_job(experiment, method, seed, data, options) for method, seed in pairs],
+        work,
+        processes=options.jobs,
+        calls_per_process=1,
+        progress=progress,
+    )
+    runs: dict[str, list[MethodRun | FailedRun]] = {method.key: [] for method in methods}
+    for (method, seed), answer in zip(pairs, answers, strict=True):
+        run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
+        runs[method.key].append(run)
+    return runs
+
+
 def data_of(experiment: Experiment) -> ComparedData:
-    """Return what a comparison is about."""
+    """Return the digest of the task, and the chosen classes and attributes."""
     return ComparedData(
         digest=digest(experiment.task),
         classes=tuple(experiment.classes),
@@ -162,7 +183,7 @@ def _job(
 
 
 def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions) -> dict[str, Any]:
-    """Return what a run depends on."""
+    """Return everything that the result of a run depends on."""
     return {
         "method": method.key,
         "seed": seed,
@@ -178,28 +199,28 @@ def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions)
 
 
 def verdict(experiment: Experiment, own: Method, methods: Sequence[Method], runs: Runs) -> Verdict | None:
-    """Set FairerCLIP against the method with the best worst group among those that see no more labels.
+    """Compare FairerCLIP with the method of the best worst group among those that use no more labels in training.
 
     Differences are FairerCLIP minus the other, paired by rows: means over seeds of the differences and of the ends of
-    their intervals. None where there is nothing to compare.
+    their intervals. Return None if there is nothing to compare.
     """
-    good = {key: [run for run in found if isinstance(run, MethodRun)] for key, found in runs.items()}
-    others = [m for m in methods if not m.is_own and RANK[m.labels] <= RANK[own.labels] and good[m.key]]
-    if not others or not good[own.key]:
+    finished = {
+        key: [run for run in method_runs if isinstance(run, MethodRun)] for key, method_runs in runs.items()
+    }
+    others = [m for m in methods if not m.is_own and RANK[m.labels] <= RANK[own.labels] and finished[m.key]]
+    if not others or not finished[own.key]:
         return None
-    best = max(others, key=lambda m: np.mean([run.report.worst.accuracy for run in good[m.key]]))
-    names = np.array(experiment.classes)
+    best = max(others, key=lambda m: np.mean([run.report.worst.accuracy for run in finished[m.key]]))
+    names, best_runs = np.array(experiment.classes), finished[best.key]
     changes: dict[str, list[tuple[float, float, float]]] = {"worst_group": [], "average": []}
-    for place, run in enumerate(good[own.key]):
-        other = good[best.key][
-            place % len(good[best.key])
-        ]  # one run stands for all seeds that change nothing
+    for place, run in enumerate(finished[own.key]):
+        other = best_runs[place % len(best_runs)]  # a method without randomness has one run for all seeds
         rows = experiment.task.split(run.split)
         paired = experiment.paired_report(rows, names[list(other.predicted)], names[list(run.predicted)])
-        for name, found in changes.items():
+        for name, values in changes.items():
             change = paired.change(name)
-            found.append((change.difference, change.low, change.high))
-    means = {name: np.mean(found, axis=0).tolist() for name, found in changes.items()}
+            values.append((change.difference, change.low, change.high))
+    means = {name: np.mean(values, axis=0).tolist() for name, values in changes.items()}
     return Verdict(
         method=own.key,
         title=own.title,
@@ -211,10 +232,10 @@ def verdict(experiment: Experiment, own: Method, methods: Sequence[Method], runs
 
 
 def _row(method: Method, runs: Sequence[MethodRun | FailedRun]) -> ComparisonRow:
-    good = [run for run in runs if isinstance(run, MethodRun)]
+    finished = [run for run in runs if isinstance(run, MethodRun)]
 
     def mean(name: str) -> float | None:
-        values = [value for run in good if (value := getattr(run, name)) is not None]
+        values = [value for run in finished if (value := getattr(run, name)) is not None]
         return float(np.mean(values)) if values else None
 
     return ComparisonRow(
@@ -223,12 +244,12 @@ def _row(method: Method, runs: Sequence[MethodRun | FailedRun]) -> ComparisonRow
         labels=method.labels,
         gradient=method.gradient,
         runs=tuple(runs),
-        candidates=max((run.candidates for run in good), default=None),
+        candidates=max((run.candidates for run in finished), default=None),
         errors=tuple(run.error for run in runs if isinstance(run, FailedRun)),
-        notes=tuple(dict.fromkeys(note for run in good for note in run.notes)),
-        strategies=tuple(dict.fromkeys(run.strategy for run in good if run.strategy)),
-        figures=_figures([run.report for run in good]),
-        as_published=_figures([run.as_published.report for run in good if run.as_published is not None]),
+        notes=tuple(dict.fromkeys(note for run in finished for note in run.notes)),
+        strategies=tuple(dict.fromkeys(run.strategy for run in finished if run.strategy)),
+        figures=_figures([run.report for run in finished]),
+        as_published=_figures([run.as_published.report for run in finished if run.as_published is not None]),
         **{name: mean(name) for name in ("seconds", "seconds_in_all", "parameters", "peak_mb")},
     )
 
@@ -238,8 +259,8 @@ def _figures(reports: Sequence[StageReport]) -> SeedMeans | None:
 
 
 def _mean(figure: str, reports: Sequence[StageReport]) -> SeedMean | None:
-    found = [report.estimate(figure) for report in reports]
-    values, lows, highs = ([getattr(one, name) for one in found] for name in ("value", "low", "high"))
+    estimates = [report.estimate(figure) for report in reports]
+    values, lows, highs = ([getattr(e, name) for e in estimates] for name in ("value", "low", "high"))
     if any(value is None for value in values):
         return None
     return SeedMean(

@@ -1,4 +1,4 @@
-"""What `compare` stores, as frozen objects: ``comparison.json``, and the file of each run.
+"""Results of a comparison as frozen objects: ``comparison.json``, and the file of each run.
 
 `fairerclip.study.jobs.read_stored` reads a `Comparison`.
 """
@@ -28,7 +28,7 @@ FILES = ("comparison.html", "comparison.md", "comparison.json")
 
 
 class PublishedChoice(Part):
-    """What the authors of a method would have chosen, and its figures."""
+    """The setting that the authors' rule chooses for a method, and its figures."""
 
     report: StageReport
     chosen: Settings
@@ -37,9 +37,10 @@ class PublishedChoice(Part):
 class MethodRun(Answer):
     """One method with one seed.
 
-    ``report`` is of the rows of ``split``, and ``predicted`` holds the codes of their predicted classes; a comparison
-    leaves them out. ``as_published`` is None for FairerCLIP. ``seconds`` are of the chosen fit, ``parameters`` counts
-    learned numbers, and ``peak_mb`` is the memory that fitting took, None where the system does not tell.
+    ``report`` is on the rows of ``split``, and ``predicted`` holds the codes of their predicted classes, which
+    ``comparison.json`` leaves out. ``as_published`` is None for FairerCLIP. ``seconds`` is the time of the chosen fit,
+    ``seconds_in_all`` that of all fits, ``parameters`` the number of learned values, and ``peak_mb`` the memory that
+    fitting took, None if the system does not report it.
     """
 
     seed: Count
@@ -60,14 +61,14 @@ class MethodRun(Answer):
 
 
 class FailedRun(Part):
-    """A run without figures, and why."""
+    """A run that failed, and its error."""
 
     seed: Count
     error: Words
 
 
 class SeedMean(Part):
-    """Mean and spread of a figure over seeds, and the mean of the seeds' intervals, which is about the rows."""
+    """Mean and standard deviation of a figure over seeds, and the mean of the intervals, which are over test rows."""
 
     mean: Number
     sd: Number
@@ -77,7 +78,7 @@ class SeedMean(Part):
 
 
 class SeedMeans(Part):
-    """Figures of one method; None where one is not defined."""
+    """Figures of one method; a figure that is not defined is None."""
 
     average: SeedMean | None = None
     worst_group: SeedMean | None = None
@@ -87,7 +88,7 @@ class SeedMeans(Part):
 
 
 class ComparisonRow(Part):
-    """One method: its runs, and its figures over all of them that did not fail."""
+    """One method: its runs, and its figures over the runs that did not fail."""
 
     method: Words
     title: Words
@@ -120,7 +121,7 @@ class PairedChange(Part):
 
 
 class Verdict(Part):
-    """FairerCLIP against the best of the ``others`` that see no more labels; changes are FairerCLIP minus that one."""
+    """FairerCLIP minus ``against``, the best of ``others`` methods that use no more labels in training."""
 
     method: Words
     title: Words
@@ -132,7 +133,7 @@ class Verdict(Part):
 
 
 class ComparedData(Part):
-    """What a comparison is about: the digest of the task, and which classes and attributes are looked at."""
+    """The data of a comparison: the digest of the task, and the chosen classes and sensitive attributes."""
 
     digest: Words
     classes: Many[Words]
@@ -152,7 +153,7 @@ class ComparedTask(Part):
 
 
 class ComparisonSettings(Part):
-    """What the comparison was told; ``candidates`` is the most models that a method may choose from."""
+    """Options of the comparison; ``candidates`` is the number of models that a method may choose from at most."""
 
     seeds: Count
     max_steps: Count
@@ -161,7 +162,7 @@ class ComparisonSettings(Part):
 
 
 class StudySoftware(Part):
-    """Versions of what made a study, when (UTC), and on how many cores; an early study has not all of them."""
+    """Versions of the software that made a study, the date (UTC) and the number of cores; early studies lack some."""
 
     fairerclip: Words | None = None
     python: Words | None = None
@@ -173,12 +174,12 @@ class StudySoftware(Part):
 
     @classmethod
     def now(cls) -> StudySoftware:
-        """What is running."""
+        """Return the versions of the running software."""
         return cls.model_validate({**made(), "cores": os.cpu_count()})
 
 
 class Comparison(Part):
-    """All methods on one task; ``left_out`` says by method why it is missing."""
+    """All methods on one task; ``left_out`` has the reason why a method is missing, by method."""
 
     format: Literal["fairerclip-comparison"] = FORMAT
     version: Literal[2] = VERSION
@@ -191,20 +192,20 @@ class Comparison(Part):
 
     @property
     def data(self) -> ComparedData:
-        """What it is about."""
+        """Task digest, classes and sensitive attributes of the comparison."""
         task = self.task
         return ComparedData(digest=task.digest, classes=task.classes, sensitive=task.sensitive)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; without predictions, of which the reports hold the counts."""
+        """Return the comparison as JSON values, without predictions; the reports have their counts."""
         runs = {"__all__": {"runs": {"__all__": {"predicted"}}}}
         return self.model_dump(by_alias=True, exclude={"rows": runs})
 
 
 def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> None:
-    """Refuse a folder that could not be written, or, unless told to overwrite, that holds another comparison.
+    """Raise if a folder cannot be written, or holds a comparison of other data, unless ``overwrite``.
 
-    A comparison of an earlier version is of the same task where its ``task`` says so.
+    For a comparison of an earlier version, only its ``task`` is compared.
     """
     check_folder(folder, overwrite=True)
     there = [folder / name for name in FILES if os.path.lexists(folder / name)]
@@ -212,8 +213,9 @@ def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> No
         return
     why = "is not of this task"
     try:
-        found = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_STORED)
-        task = found.get("task") if isinstance(found, dict) and found.get("format") == FORMAT else None
+        document = read_strict_json(folder / FILES[-1], ResultsFileError, limit=MAX_STORED)
+        is_comparison = isinstance(document, dict) and document.get("format") == FORMAT
+        task = document.get("task") if is_comparison else None
         wanted = data.model_dump(mode="json")
         if isinstance(task, dict) and {name: task.get(name) for name in wanted} == wanted:
             return
@@ -225,9 +227,9 @@ def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> No
 def write_comparison(
     comparison: Comparison, document: Document, folder: Path, *, overwrite: bool = False
 ) -> None:
-    """Write a comparison as HTML, Markdown and JSON into a folder, in place of an earlier one of the same task.
+    """Write a comparison as HTML, Markdown and JSON into a folder.
 
-    With ``overwrite``, in place of any. Other files there stay.
+    It replaces an earlier comparison of the same task, or any comparison with ``overwrite``. Other files stay.
     """
     check_comparison(folder, comparison.data, overwrite=overwrite)
     texts = (

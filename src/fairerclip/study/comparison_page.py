@@ -1,4 +1,4 @@
-"""A comparison as a document, and as a picture of the front."""
+"""A comparison as a document of tables, and as a plot of average against worst group."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.comparison import Comparison, ComparisonRow, SeedMean, Verdict
 from fairerclip.study.methods import CHECKPOINTS
 
-TOLD = {
+HEADINGS = {
     "none": "Without labels in training",
     "target": "With target labels in training",
     "all": "With target and true sensitive labels in training",
     "validation": "Learned from the labels of the validation rows",
 }
-"""Labels that a method learns from → heading. All choose by the labels of the validation rows."""
+"""Heading by the labels that a method learns from. All choose by the labels of the validation rows."""
 STOPPED = "stopped: max_steps"
-"""What a training by gradient notes that was stopped before its last epoch."""
+"""Note of a training by gradient that was stopped before its last epoch."""
 SHOWN = ("average", "worst_group", "gap", "eod")
 AS_PUBLISHED = f"as published: {FIGURES['average'].short.lower()} / {FIGURES['worst_group'].short.lower()}"
 COLUMNS = (
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def document(comparison: Comparison) -> Document:
-    """Make tables by what the methods see of the labels, in the order of the methods."""
+    """Make a document with one table for each kind of labels that methods learn from."""
     task, settings = comparison.task, comparison.settings
     source = (
         "simulated embeddings: the figures say nothing about any real model" if task.simulated else task.file
@@ -46,15 +46,15 @@ def document(comparison: Comparison) -> Document:
     notes = [
         *(verdict_sentence(verdict) for verdict in comparison.verdicts),
         f"Every method chose among at most {settings.candidates} candidate models on the same validation rows, by "
-        "the same rule: the expected worst group, with offsets of the class scores, where held-out halves trust them. "
-        "A method with one candidate has nothing to vary. As published is what its authors would have taken: the "
+        "the same rule: the expected worst group, with offsets of the class scores if they help on held-out halves. "
+        "A method with one candidate has nothing to vary. “As published” is the choice of its authors: the "
         "candidate with the best worst group on the validation rows, or the published setting of a method without "
         "labels, and no offsets.",
-        f"Seeds, where one matters: {settings.seeds}. Figures are of the test rows: mean ± standard deviation "
-        "over seeds [95 % interval, about the rows; of the worst group it accounts for being the lowest].",
-        f"One training by gradient ends after the epoch in which it has learned from "
-        f"{significant(settings.max_steps, 6)} batches, and gives {CHECKPOINTS} candidates, the states after each "
-        "tenth of its epochs. Times are of one core, with other runs beside it.",
+        f"Seeds of methods with randomness: {settings.seeds}. Figures are on the test rows: mean ± standard deviation "
+        "over seeds [95 % interval over rows; that of the worst group accounts for its being the lowest].",
+        f"A training by gradient ends with the epoch in which it reaches {significant(settings.max_steps, 6)} batches, "
+        f"and gives {CHECKPOINTS} candidates, one after each tenth of its epochs. Times are on one core, while other "
+        "runs use the other cores.",
     ]
     notes += [
         f"{row.title}: {note}"
@@ -65,19 +65,19 @@ def document(comparison: Comparison) -> Document:
     notes += [f"Left out: {key}, because {reason}." for key, reason in comparison.left_out.items()]
     tables = [
         ResultTable(title, COLUMNS, [_cells(row) for row in comparison.rows if row.labels == labels])
-        for labels, title in TOLD.items()
+        for labels, title in HEADINGS.items()
         if any(row.labels == labels for row in comparison.rows)
     ]
     return Document(f"{task.name}: methods compared", source, notes, tables)
 
 
 def verdict_sentence(verdict: Verdict) -> str:
-    """FairerCLIP against the best of the other methods that see no more labels, in words."""
+    """Return a sentence that compares FairerCLIP with the best other method that uses no more labels."""
     worst, average = (change(c.difference, c.low, c.high) for c in (verdict.worst_group, verdict.average))
-    found = verdict.worst_group
-    word = "better" if found.low > 0 else "worse" if found.high < 0 else "not told apart"
+    low, high = verdict.worst_group.low, verdict.worst_group.high
+    word = "better" if low > 0 else "worse" if high < 0 else "no clear difference"
     return (
-        f"{verdict.title}, against the best of {verdict.others} other methods that see no more labels, "
+        f"{verdict.title}, against the best of {verdict.others} other methods that use no more labels, "
         f"{verdict.against_title}: {word}; worst group {worst}, average {average} points."
     )
 
@@ -109,7 +109,7 @@ def _figure(figure: SeedMean | None) -> Cell | None:
 
 
 def draw_front(comparison: Comparison, path: Path, *, overwrite: bool = False) -> None:
-    """Average against worst group, one mark per method, with intervals (extra ``plots``)."""
+    """Draw the average against the worst group, one mark per method, with intervals (extra ``plots``)."""
     figures = require("matplotlib.figure", "plots", "drawing")
     figure = figures.Figure(figsize=(7.5, 5.5), layout="constrained")
     axes = figure.add_subplot()

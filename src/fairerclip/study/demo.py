@@ -1,4 +1,4 @@
-"""The whole story on the embedded default: compare, audit, mitigate, trade off, and write a model and a page."""
+"""The demo on a simulated task: fit, tune and audit models, and write a model, a table and a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEPS = len(VARIANTS) + len(AUDIT_STEPS) + 1
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found; every figure in it was computed."""
+    """Figures of the demo, all computed by it, and the path of its page."""
 
     reports: list[tuple[str, GroupReport]]
     results: AuditResults
@@ -36,7 +36,7 @@ class DemoResult:
     page: Path
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the results as JSON values."""
         return {
             "variants": {name: report.as_dict() for name, report in self.reports},
             "page": str(self.page),
@@ -47,7 +47,7 @@ class DemoResult:
 def run_demo(
     output: Path, *, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> DemoResult:
-    """Run the demo and write results, the path's table, the chosen model and the page to a folder."""
+    """Run the demo and write results, the table of the plane, the chosen model and the page to a folder."""
     if (
         output.exists()
         and not (output / RESULTS).is_file()

@@ -1,4 +1,4 @@
-"""Jobs in processes, each answer kept as a JSON file with its digest, so that what was done is not done again."""
+"""Cached jobs in worker processes, one JSON file with a digest per answer."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from fairerclip.errors import KeptRunWarning, ResultsFileError
 from fairerclip.study.workers import Call, Failure, Returned, run_calls
 
 MAX_BYTES, MAX_VALUES = 8 << 20, 2_000_000
-"""Of one answer, which may hold the predicted class of every row."""
+"""Limits of the file of one answer, which may hold the predicted class of every row."""
 MAX_STORED = 64 << 20
-"""Bytes of the file of a whole study."""
+"""Limit of the file of a whole study, in bytes."""
 Words = Annotated[str, Called("text")]
-"""Text of any length: the file that holds it is bounded."""
+"""Text of any length; the size of its file is limited."""
 Settings = Keyed[JsonValue]
 """Parameters by name."""
 
 
 class Answer(Part):
-    """What a job returns. Each class has ``notes`` as its last field, so that they stand last in files."""
+    """Base class of what a job returns. Each subclass has ``notes`` as its last field, to be last in files."""
 
     if TYPE_CHECKING:
         notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON, without fields that were not given."""
+        """Return the answer as JSON values, without fields that were not set."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
@@ -47,15 +47,22 @@ P = TypeVar("P", bound=Part)
 
 @dataclass(frozen=True)
 class Job(Generic[A]):
-    """A call of a module's function whose answer depends on ``key`` alone.
+    """A call of a module's function whose answer depends only on ``key``.
 
     Attributes
     ----------
-    title : names it where it failed.
-    key : everything that the answer depends on, as JSON would give it back.
-    file : name of the file that keeps the answer.
-    answer : class of the answer.
-    call, arguments : the function, which must pickle, and what it takes.
+    title : str
+        Name of the job in messages about failures.
+    key : mapping
+        Everything that the answer depends on, as values that JSON reads back unchanged.
+    file : str
+        Name of the file that keeps the answer.
+    answer : type
+        Class of the answer.
+    call : callable
+        The function, which must pickle.
+    arguments : mapping
+        Keyword arguments of the function.
     """
 
     title: str
@@ -74,20 +81,20 @@ def run_jobs(
     calls_per_process: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[A | Failure]:
-    """Return answers in order; those kept in ``work``, a folder that is ours alone meanwhile, are not made again."""
+    """Return the answers of jobs in order; answers kept in the folder ``work``, which is locked, are not recomputed."""
     with nullcontext() if work is None else sole_use(work):
         kept = {} if work is None else {n: read_kept(work / job.file, job) for n, job in enumerate(jobs)}
         answers: dict[int, A | Failure] = {n: answer for n, answer in kept.items() if answer is not None}
         progress(len(answers), len(jobs))
         todo = [number for number in range(len(jobs)) if number not in answers]
 
-        def keep(place: int, found: Returned[A] | Failure) -> None:
+        def keep(place: int, outcome: Returned[A] | Failure) -> None:
             number = todo[place]
-            if isinstance(found, Failure):
-                answers[number] = found
+            if isinstance(outcome, Failure):
+                answers[number] = outcome
             else:
-                answer = found.value
-                answer = answer.model_copy(update={"notes": (*answer.notes, *found.warned)})
+                answer = outcome.value
+                answer = answer.model_copy(update={"notes": (*answer.notes, *outcome.warned)})
                 if work is not None:
                     write_kept(work / jobs[number].file, jobs[number].key, answer)
                 answers[number] = answer
@@ -100,7 +107,7 @@ def run_jobs(
 
 @reading(ResultsFileError)
 def read_stored(path: Path, model: type[P]) -> P:
-    """Return the object of a JSON file that a study wrote; `ResultsFileError` where the file holds another thing."""
+    """Read an object from a JSON file that a study wrote, or raise `ResultsFileError` if it is not valid."""
     try:
         return model.model_validate(read_strict_json(path, ResultsFileError, limit=MAX_STORED))
     except ValidationError as error:
@@ -108,27 +115,27 @@ def read_stored(path: Path, model: type[P]) -> P:
 
 
 def read_kept(file: Path, job: Job[A]) -> A | None:
-    """Return the answer that a file keeps for a job; None where there is none, or one of another key.
+    """Return the answer of a job from its file; None if there is no file, or its key is not that of the job.
 
-    A file that is damaged, or that we did not write, is told in a `KeptRunWarning` and stands for no answer.
+    For a damaged file, or one that is not of this format, warn with a `KeptRunWarning` and return None.
     """
     try:
         os.lstat(file)
     except FileNotFoundError:
         return None
     except OSError:
-        pass  # a folder that may not be looked into is told below
+        pass  # a folder without permission is reported below
     try:
-        found = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_VALUES)
-        if isinstance(found, dict) and set(found) == {"key", "run"}:
-            return None  # as an earlier version kept it
-        if not isinstance(found, dict) or set(found) != {"key", "answer", "sha256"}:
+        content = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_VALUES)
+        if isinstance(content, dict) and set(content) == {"key", "run"}:
+            return None  # the format of an earlier version
+        if not isinstance(content, dict) or set(content) != {"key", "answer", "sha256"}:
             raise ResultsFileError(f"{file}: expected a key, an answer and its digest")
-        if not isinstance(found["answer"], dict) or found["sha256"] != _digest(found["answer"]):
+        if not isinstance(content["answer"], dict) or content["sha256"] != _digest(content["answer"]):
             raise ResultsFileError(f"{file} does not match its digest: the file is damaged or was changed")
-        if found["key"] != job.key:
+        if content["key"] != job.key:
             return None
-        return job.answer.model_validate(found["answer"])
+        return job.answer.model_validate(content["answer"])
     except ValidationError as error:
         problem = f"{file}: {refusal(error)}"
     except ResultsFileError as error:
@@ -138,7 +145,7 @@ def read_kept(file: Path, job: Job[A]) -> A | None:
 
 
 def write_kept(file: Path, key: Mapping[str, Any], answer: Answer) -> None:
-    """Keep the answer for a key."""
+    """Write the answer for a key to a file."""
     plain = answer.as_dict()
     content = {"key": key, "answer": plain, "sha256": _digest(plain)}
     with atomic_file(file, overwrite=True) as handle:

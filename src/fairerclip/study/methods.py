@@ -1,8 +1,8 @@
 """The methods that are compared, what each needs, and the settings that each may try.
 
-Every method gets the same number of candidate models, `CANDIDATES`, or the one that it has where nothing can be
-varied. It does not matter what a candidate costs: a point from one factorisation, a share of WiSE, a λ of Orth-Cali, a
-penalty of a probe and the state of a network after some epochs count alike. All are judged alike, too: `run`.
+Every method has the same number of candidate models, `CANDIDATES`, or one if it has nothing to vary. The cost of a
+candidate does not count: it may be a point of a factorisation, a share of WiSE, a λ of Orth-Cali, a penalty of a probe,
+or the state of a network after some epochs. `run_method` chooses among the candidates of every method by the same rule.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fairerclip.errors import ParameterError
 from fairerclip.experiment import Experiment
 
 CANDIDATES = 40
-"""Models that a method may choose from, for one seed."""
+"""Number of models that a method may choose from, for one seed."""
 CHECKPOINTS = 10
-"""Models that one training by gradient gives: after every tenth of its epochs."""
+"""Number of models that one training by gradient gives, one after each tenth of its epochs."""
 
 Parameters = Mapping[str, Any]
 Labels = Literal["none", "target", "all", "validation"]
@@ -30,15 +30,25 @@ class Method:
 
     Attributes
     ----------
-    key : how the command line names it.
-    title : how tables name it.
-    labels : labels that it learns from: "none", "target" or "all" of the training rows, or "validation" rows alone.
-    home : name in `fairerclip.baselines`, or "FairerCLIP".
-    fixed, candidates : parameters that stay, and the settings to try; the first is the published or default one.
-    gradient : whether it is trained by gradient (extra ``torch``), within a cap in steps; each setting then gives
-        `CHECKPOINTS` models.
-    seeded : whether a seed changes it; else one run stands for all seeds.
-    needs_text, needs_sensitive : whether it needs class prompts, and sensitive values (true or read from prompts).
+    key : str
+        Name on the command line.
+    title : str
+        Name in tables.
+    labels : {"none", "target", "all", "validation"}
+        Labels that it learns from: those of the training rows, or of the validation rows only.
+    home : str
+        Name of its class in `fairerclip.baselines`, or "FairerCLIP".
+    fixed : mapping
+        Parameters that do not vary.
+    candidates : sequence of mapping
+        Settings to try; the first is the published or default one.
+    gradient : bool
+        Whether it is trained by gradient (extra ``torch``) with a limit of steps; each setting then gives `CHECKPOINTS`
+        models.
+    seeded : bool
+        Whether its result depends on a seed; otherwise one run is used for all seeds.
+    needs_text, needs_sensitive : bool
+        Whether it needs class prompts, and sensitive values (labels, or predicted from prompts).
     """
 
     key: str
@@ -59,7 +69,7 @@ class Method:
 
     @property
     def needs(self) -> list[str]:
-        """What a task and an installation must have for it, as words for machines."""
+        """Requirements on the task and the installation, as identifiers."""
         parts = {
             "target_labels": self.labels != "none",
             "sensitive_labels": self.labels == "all",
@@ -71,7 +81,7 @@ class Method:
         return [name for name, needed in parts.items() if needed]
 
     def why_not(self, experiment: Experiment) -> str | None:
-        """Why a task does not allow it; None where it does."""
+        """Return the reason why the method cannot run on a task; None if it can."""
         task = experiment.task
         if "train" not in task.splits:
             return "the task has no training split"
@@ -85,14 +95,14 @@ class Method:
             return "there are no validation rows with both labels to learn from"
         if self.needs_text and experiment.text is None:
             return "there are no class prompts"
-        silent = [name for name in experiment.sensitive if task.sensitive[name].text is None]
-        if self.needs_sensitive and self.labels != "all" and (silent or not experiment.sensitive):
-            return "there are no prompts to read the sensitive attribute from"
+        unprompted = [name for name in experiment.sensitive if task.sensitive[name].text is None]
+        if self.needs_sensitive and self.labels != "all" and (unprompted or not experiment.sensitive):
+            return "there are no prompts to predict the sensitive attribute from"
         return None
 
 
 def _settings(name: str, first: float, values: Sequence[float]) -> list[Parameters]:
-    """A setting per value of one parameter, the first one leading."""
+    """Return one setting per value of a parameter, beginning with ``first``."""
     return [{name: value} for value in (first, *(v for v in values if v != first))]
 
 
@@ -119,22 +129,22 @@ SEARCH: Mapping[str, Sequence[Any]] = {
     "zero_shots": [0.0, 0.5, 0.75],
     "criteria": ["marginal", "conditional"],
 }
-"""What FairerCLIP tries here, its defaults and both ends around them: with the zero-shot classifier, and that with
-orthogonal prompts, `CANDIDATES` models. Its own search has nine times as many."""
+"""Grid of FairerCLIP in a comparison: its defaults and the ends of their ranges. With the two zero-shot classifiers, of
+plain and of orthogonal prompts, it has `CANDIDATES` models; the default grid of its search has nine times as many."""
 
 
 def _contrastive() -> list[Parameters]:
-    """Both published recipes, each with the published step size and a longer one for unit rows."""
+    """Return both published recipes, each with the published step size and with a larger one for unit rows."""
     from fairerclip.baselines.contrastive_adapter import PUBLISHED
 
     return [{**PUBLISHED[name], "lr": lr} for name in ("waterbirds", "celeba") for lr in (1e-3, 1e-2)]
 
 
 def _fairerclip(labels: Literal["none", "target", "all"]) -> Method:
-    told = {"none": "no labels", "target": "labels", "all": "labels and S"}[labels]
+    used = {"none": "no labels", "target": "labels", "all": "labels and S"}[labels]
     return Method(
         f"fairerclip-{labels}",
-        f"FairerCLIP, {told}",
+        f"FairerCLIP, {used}",
         labels,
         "FairerCLIP",
         {},
@@ -234,7 +244,10 @@ def make(
     max_steps: int | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> Any:
-    """An unfitted estimator; ``max_steps`` caps training by gradient, and ``progress`` hears of its epochs."""
+    """Make an unfitted estimator.
+
+    ``max_steps`` limits training by gradient, and ``progress`` is called after each of its epochs.
+    """
     if method.is_own:
         from fairerclip.model.estimator import FairerCLIP
 
@@ -245,8 +258,8 @@ def make(
     names = maker().get_params()
     training = {"max_steps": max_steps, "progress": progress} if method.gradient else {}
     given = {**method.fixed, **parameters, **training}
-    own = {name: value for name, value in given.items() if name in names}
-    rest = {name: value for name, value in given.items() if name not in names}
-    if rest:  # how a probe is trained by gradient is not part of what it is
-        own["recipe"] = rest
-    return maker(**own, **({"random_state": seed} if "random_state" in names else {}))
+    arguments = {name: value for name, value in given.items() if name in names}
+    recipe = {name: value for name, value in given.items() if name not in names}
+    if recipe:  # a probe takes the settings of its training by gradient as one parameter
+        arguments["recipe"] = recipe
+    return maker(**arguments, **({"random_state": seed} if "random_state" in names else {}))

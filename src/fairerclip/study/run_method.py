@@ -1,9 +1,9 @@
-"""One method on one task with one seed: its candidate models on the same validation rows, the best read once on test.
+"""One run of a comparison: choose among the candidates of a method on validation rows, and test the chosen one once.
 
-Every method is chosen as FairerCLIP is: by the expected worst group, with offsets of the class scores, as far as
-held-out halves of the validation rows trust either (`tuning.choose`). Beside it stands what its authors would have
-taken: the candidate with the best worst group on these rows, or the published setting of what takes no labels, without
-offsets.
+The rule is the same for every method and that of FairerCLIP's search: the expected worst group, with offsets of the
+class scores if they help on held-out halves of the validation rows (`tuning.choose`). The choice of a method's authors
+is reported, too: the candidate with the best worst group on these rows, or the published setting of a method without
+labels, and no offsets.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from fairerclip._util.types import F64
 from fairerclip.auditing.group_results import StageReport
@@ -25,18 +26,18 @@ from fairerclip.errors import LabelError, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.study.comparison import MethodRun, PublishedChoice
 from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
+from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.choose import choose
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective
-from fairerclip.tuning.search import Candidate, Pool
 
 CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
-"""DFR averages the weights of many draws of balanced rows, but, as published, takes one draw while C is chosen."""
+"""DFR averages the weights of many draws of balanced rows; as published, it uses one draw while it chooses C."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """One candidate: its settings, the model, the seconds of its fit and its scores on the validation rows."""
+    """One candidate: its settings, the model, the seconds of its fit, its setting's index, its validation scores."""
 
     parameters: Mapping[str, Any]
     model: Any
@@ -54,17 +55,17 @@ class ChosenModel:
     parameters: Mapping[str, Any]
     candidates: int
     seconds: float
-    """Of its fit alone."""
+    """Time of its fit only."""
     strategy: str | None = None
     value: float | None = None
-    """On the validation rows: expected worst group, and a little of the average."""
+    """Objective on the validation rows: expected worst group, plus a small part of the average."""
     as_published: Tried | None = None
-    """What its authors would have taken; None for FairerCLIP, whose presets are published."""
+    """Choice of the method's authors; None for FairerCLIP, whose presets are published."""
     failures: tuple[str, ...] = ()
     """Settings that diverged."""
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
+        """Return the predicted class labels (n,)."""
         return np.asarray(self.model.classes_[(self.model.scores(X) + self.offsets).argmax(axis=1)])
 
 
@@ -73,8 +74,8 @@ def run_method(
 ) -> MethodRun:
     """Choose among the candidates of a method on the validation split and report on the test split.
 
-    Without labelled validation rows the first setting is taken as it is, and FairerCLIP with its defaults.
-    ``max_steps`` caps the training of one setting of a method that is trained by gradient.
+    Without labelled validation rows the first setting is used, and FairerCLIP with its defaults. ``max_steps`` limits
+    the training of one setting of a method that is trained by gradient.
     """
     reason = method.why_not(experiment)
     if reason is not None:
@@ -118,7 +119,7 @@ def run_method(
 def choose_model(
     method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
 ) -> ChosenModel:
-    """The model that the validation rows like best, of all that the method may try."""
+    """Fit the candidates of a method and return the one that is best on the validation rows."""
     if method.is_own:
         return _own(method, experiment, seed)
     if not experiment.has_validation():
@@ -156,9 +157,9 @@ def choose_model(
     best, offsets = tried[found.choice.candidate], found.choice.offsets
     published = _as_published(method, tried, judge)
     if not method.gradient:
-        # Whole, and alone: neither a draft nor helped by other candidates, whose seconds would not be its own.
+        # Fitted again: candidates of DFR use fewer refits, and times of shared solutions are not those of one fit.
         best, published = (
-            _train(method, one.parameters, experiment, seed, one.fit, None)[-1] for one in (best, published)
+            _train(method, t.parameters, experiment, seed, t.fit, None)[-1] for t in (best, published)
         )
     return ChosenModel(
         best.model,
@@ -174,13 +175,13 @@ def choose_model(
 
 
 def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
-    """The candidate with the best raw worst group, then average; the published setting of what takes no labels."""
+    """Return the candidate with the best worst group, then average; without labels, the published setting."""
     given = _given(tried)
     if method.labels == "none" and given is not None:
         return tried[given]
 
-    def merit(one: Tried) -> tuple[float, float]:
-        hits = judge.hits(one.scores)
+    def merit(candidate: Tried) -> tuple[float, float]:
+        hits = judge.hits(candidate.scores)
         shares = hits[judge.counts > 0] / judge.counts[judge.counts > 0]
         return float(shares.min()), float(hits.sum() / judge.counts.sum())
 
@@ -188,26 +189,28 @@ def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
 
 
 def _given(tried: list[Tried]) -> int | None:
-    """Place of the published or default setting, trained to its end; None where it diverged."""
-    return max((place for place, one in enumerate(tried) if one.fit == 0), default=None)
+    """Return the index of the published or default setting, trained to its end; None if it diverged."""
+    return max((place for place, candidate in enumerate(tried) if candidate.fit == 0), default=None)
 
 
 def _own(method: Method, experiment: Experiment, seed: int) -> ChosenModel:
-    """FairerCLIP by its own search over as many candidates as every method has."""
+    """Choose FairerCLIP by its own search over as many candidates as every method has."""
     model = make(method, {}, seed)
     parameters: dict[str, Any] = {}
     candidates, strategy, value = 1, None, None
-    if experiment.has_validation():
-        tuning = experiment.tune(model, method.labels, search=SEARCH).diagnostics_["tuning"]
+    searched = experiment.has_validation()
+    if searched:
+        model = experiment.tune(model, method.labels, search_space=SEARCH)
+        tuning = model.diagnostics_["tuning"]
         parameters = tuning["chosen"]["parameters"]
         strategy, value = tuning["strategy"], tuning["value"]
-        candidates = (
-            tuning["candidates"] - 1
-        )  # the default, which a search always tries, is a point of `SEARCH`
-    # Also where a search has just fitted it: its seconds are those of one fit, as for every method.
+        # A search also tries the defaults, which are a point of `SEARCH` already.
+        candidates = tuning["candidates"] - 1
+    # Fitted again after a search, too: the seconds are those of one fit, as for every method.
     start = time.perf_counter()
-    experiment.fit(model, method.labels)
+    fitted = experiment.fit(clone(model), method.labels)
     seconds = time.perf_counter() - start
+    model = model if searched else fitted
     return ChosenModel(model, _no_offsets(model), parameters, candidates, seconds, strategy, value)
 
 
@@ -218,7 +221,7 @@ def _no_offsets(model: Any) -> F64:
 def _fitted(
     method: Method, experiment: Experiment, seed: int, X: Any, max_steps: int | None
 ) -> tuple[list[Tried], list[str]]:
-    """Every candidate with its scores on validation rows, and the settings that diverged."""
+    """Fit every candidate; return those with their scores on validation rows, and errors of those that diverged."""
     tried: list[Tried] = []
     failures: list[str] = []
     for number, parameters in enumerate(method.candidates):
@@ -229,7 +232,7 @@ def _fitted(
             continue
         tried += [Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
     if not tried:
-        raise NonFiniteError(f"{method.title}: no setting can be trained: {failures[0]}")
+        raise NonFiniteError(f"{method.title}: training failed with every setting: {failures[0]}")
     return tried, failures
 
 
@@ -244,7 +247,7 @@ def _train(
     validation: tuple[Any, Any, Any] | None = None,
     choosing: bool = False,
 ) -> list[Tried]:
-    """Fit one setting: its model, or of a method trained by gradient the models after each tenth of its epochs."""
+    """Fit one setting and return its model; for training by gradient, the models after each tenth of the epochs."""
     states: list[dict[str, Any]] = []
     drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
     model = make(
@@ -259,16 +262,16 @@ def _train(
     seconds = time.perf_counter() - start
     if not method.gradient:
         return [Tried(parameters, model, seconds, number)]
-    out = []
+    models = []
     for epoch in checkpoints(len(states)):
-        then = copy.copy(model)
-        then.__dict__.update(states[epoch - 1])
-        out.append(Tried({**parameters, "epoch": epoch}, then, seconds, number))
-    return out
+        checkpoint = copy.copy(model)
+        checkpoint.__dict__.update(states[epoch - 1])
+        models.append(Tried({**parameters, "epoch": epoch}, checkpoint, seconds, number))
+    return models
 
 
 def checkpoints(epochs: int) -> list[int]:
-    """Epochs, from 1 to the last, after which models are looked at.
+    """Return the epochs, up to the last, after which models are candidates.
 
     Examples
     --------
@@ -279,7 +282,7 @@ def checkpoints(epochs: int) -> list[int]:
 
 
 def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]) -> list[Tried]:
-    """Candidates that learn from validation rows: each half is scored by what was learned from the other."""
+    """Fit candidates that learn from validation rows; each half is scored by the model fitted on the other half."""
     from fairerclip.baselines.dfr import halves
 
     val = experiment.task.val
@@ -290,24 +293,24 @@ def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDAr
     tried = []
     for number, parameters in enumerate(method.candidates):
         scores = np.empty((len(y), len(experiment.classes)))
-        for learned, held in (folds, folds[::-1]):
+        for learned, held_out in (folds, folds[::-1]):
             given = (val.X[learned], y[learned], s[learned])
             (fit,) = _train(
                 method, parameters, experiment, seed, number, None, validation=given, choosing=True
             )
-            scores[held] = fit.model.scores(val.X[held])
+            scores[held_out] = fit.model.scores(val.X[held_out])
         tried.append(Tried(parameters, fit.model, fit.seconds, number, scores[rows]))
     return tried
 
 
 def _notes(model: Any) -> list[str]:
-    """What a training by gradient says of itself."""
+    """Return the notes in the diagnostics of a model, such as an early stop of training by gradient."""
     diagnostics = getattr(model, "diagnostics_", None) or {}
     return [f"{name}: {diagnostics[name]}" for name in ("stopped", "note", "notes") if diagnostics.get(name)]
 
 
 def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
-    """What the method's `fit` takes: what it is allowed to see, and no more."""
+    """Return the arguments of the method's `fit`, with no other labels than the method may use."""
     given = (
         experiment.arguments(method.labels) if method.needs_sensitive else _without_groups(method, experiment)
     )
@@ -327,13 +330,13 @@ def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:
 
 
 def count_parameters(model: Any) -> int:
-    """Learned numbers: those of the fitted arrays, without random features that a seed draws."""
+    """Return the number of learned values: those of the fitted arrays, without random features."""
     names = getattr(model, "fitted", ("components_", "directions_", "zero_"))
     return int(sum(np.size(getattr(model, name)) for name in names))
 
 
 def peak_memory() -> float | None:
-    """Most memory this process has held so far, in MB; None where the system does not tell."""
+    """Return the peak memory of this process so far, in MB; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # not a Unix

@@ -1,7 +1,7 @@
-"""Calls in processes of their own that never outlive the process that asked for them.
+"""A pool of worker processes that end with the process that started them.
 
-`concurrent.futures` is not used: its pool waits for running calls when it is interrupted, and one process that dies
-takes the calls of all others along.
+`concurrent.futures` is not used: when interrupted, its pool waits for running calls, and if one process dies, all calls
+fail.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fairerclip.errors import LostWorkerError
 
 T = TypeVar("T")
 ATTEMPTS = 2
-"""How often a call is started whose process dies."""
+"""How often a call is started if its process dies."""
 GRACE = 1.0
 """Seconds that the system may take to remove a killed process."""
 
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A module's function and its keyword arguments; both must pickle, and what it returns too."""
+    """A module's function and its keyword arguments; both, and what the function returns, must pickle."""
 
     function: Callable[..., T]
     arguments: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True)
 class Returned(Generic[T]):
-    """What a call returned, and the warnings that it gave, each once."""
+    """The value that a call returned, and its warnings without repetitions."""
 
     value: T
     warned: tuple[str, ...]
@@ -45,13 +45,13 @@ class Returned(Generic[T]):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call has no answer."""
+    """The error of a call that failed."""
 
     error: str
 
     @classmethod
     def of(cls, error: Exception) -> Failure:
-        """An exception as text, with the name of its class."""
+        """Make a failure from an exception, with the name of its class."""
         return cls(f"{type(error).__name__}: {error}")
 
 
@@ -62,17 +62,21 @@ def run_calls(
     processes: int | None = None,
     calls_per_process: int | None = None,
 ) -> None:
-    """Run calls on one core each and hand over every answer as it comes.
+    """Run calls on one core each, and pass on each answer as soon as it is there.
 
-    An exception, KeyboardInterrupt included, kills the processes at once and leaves through this function.
+    On any exception, KeyboardInterrupt included, the processes are killed and the exception is raised.
 
     Parameters
     ----------
-    calls : what to run.
-    answered : called here with a call's number and what it returned, or a `Failure` where the call failed.
-        A call whose process died is tried once more first; the other calls go on.
-    processes : how many at a time; None for one per core. One process is this one, unless `calls_per_process` is set.
-    calls_per_process : after how many calls a process is replaced; None for never.
+    calls : sequence of Call
+        Calls to run.
+    answered : callable
+        Called in this process with the index of a call and what it returned, or a `Failure`. A call whose process died
+        is first tried once more; the other calls go on.
+    processes : int, optional
+        Number of processes; None for one per core. A single process is this one, unless `calls_per_process` is set.
+    calls_per_process : int, optional
+        Number of calls after which a process is replaced; None for never.
     """
     count = min(processes or os.cpu_count() or 1, len(calls))
     if count > 1 or (calls and calls_per_process is not None):
@@ -83,7 +87,7 @@ def run_calls(
 
 
 def guarded(call: Call[T]) -> Returned[T] | Failure:
-    """Run a call on one core, and catch its error and its warnings."""
+    """Run a call on one core, and return its value and warnings, or its error."""
     import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
@@ -97,19 +101,19 @@ def guarded(call: Call[T]) -> Returned[T] | Failure:
 
 
 def is_lost(error: str) -> bool:
-    """Whether a text of a failed call says that its process died."""
+    """Return whether the error text of a failed call means that its process died."""
     return f"{LostWorkerError.__name__}: " in error
 
 
 class _Worker:
-    """A process and our end of its pipe. It says None when it is ready for its first call."""
+    """A process and this side of its pipe. It sends None when it is ready for its first call."""
 
     def __init__(self, number: int) -> None:
         context = get_context("spawn")
         self.number = number
         self.calls = 0
         self.pipe, theirs = context.Pipe()
-        # Daemonic: Python kills it at exit where it would wait for another process.
+        # Daemonic: at exit Python kills it; it would wait for another process.
         self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
@@ -148,15 +152,15 @@ class _Pool:
                 self._stop()
 
     def _start(self, number: int) -> None:
-        # Signals wait until the process is in our list: one that is not could not be killed.
+        # Signals wait until the process is in the list: otherwise it could not be killed.
         with _signals_held(), _interrupt_blocked():
             self.working.append(_Worker(number))
 
     def _listen(self, worker: _Worker) -> None:
-        """Take what a worker says, an answer or its end, and give it the next call."""
+        """Receive an answer or the end of a worker, and send it the next call."""
         try:
             if not worker.pipe.poll():
-                raise EOFError  # the process has ended, although somebody else keeps its pipe open
+                raise EOFError  # the process has ended, but another process keeps its pipe open
             answer = worker.pipe.recv()
         except (EOFError, OSError):
             self._lose(worker)
@@ -171,7 +175,7 @@ class _Pool:
             worker.send(self.calls[worker.number])
         except OSError:
             self._lose(worker)
-        except Exception as error:  # noqa: BLE001 - what cannot be pickled costs its own call
+        except Exception as error:  # noqa: BLE001 - a call that cannot be pickled fails alone
             self._retire(worker)
             self.answered(worker.number, Failure.of(error))
 
@@ -189,7 +193,7 @@ class _Pool:
         worker.pipe.close()  # a process that waits for a call ends now
 
     def _stop(self) -> None:
-        """Kill what still runs; answers are kept by us, so that a worker has nothing to lose."""
+        """Kill the processes that still run; answers are kept in this process, so that nothing is lost."""
         workers = [*self.working, *self.leaving]
         for worker in workers:
             worker.process.kill()
@@ -199,9 +203,9 @@ class _Pool:
 
 
 def _heard(workers: Sequence[_Worker]) -> list[_Worker]:
-    """Wait until a worker says something or ends."""
-    found = {*connection.wait([item for w in workers for item in (w.pipe, w.process.sentinel)])}
-    return [worker for worker in workers if found & {worker.pipe, worker.process.sentinel}]
+    """Wait until workers send something or end, and return these workers."""
+    ready = {*connection.wait([item for w in workers for item in (w.pipe, w.process.sentinel)])}
+    return [worker for worker in workers if ready & {worker.pipe, worker.process.sentinel}]
 
 
 def _lost(worker: _Worker) -> LostWorkerError:
@@ -213,8 +217,8 @@ def _lost(worker: _Worker) -> LostWorkerError:
 
 
 def _serve(pipe: Any) -> None:
-    """What a worker does: answer calls until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides what an interrupt ends
+    """Answer calls until the pipe is closed; this is the main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it handles interrupts
     threading.Thread(target=_end_with_parent, daemon=True).start()
     pipe.send(None)
     while True:
@@ -230,12 +234,12 @@ def _serve(pipe: Any) -> None:
             pipe.send(answer)
         except OSError:
             return
-        except Exception as error:  # noqa: BLE001 - nor does an answer that cannot be pickled stop the rest
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be pickled fails alone
             pipe.send(Failure.of(error))
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone, however that ended."""
+    """End this process as soon as its parent has ended, in whatever way."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -244,9 +248,9 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let signals that have a handler in Python wait until the block is done."""
+    """Delay signals that have a handler in Python until the block is done."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # handlers run in the main thread alone
+        yield  # handlers run in the main thread only
         return
     arrived: list[int] = []
     handlers: dict[int, Any] = {}
@@ -265,9 +269,9 @@ def _signals_held() -> Iterator[None]:
 
 @contextmanager
 def _interrupt_blocked() -> Iterator[None]:
-    """Let processes started in the block never see Ctrl-C, not even while Python starts in them.
+    """Block Ctrl-C for processes that are started in the block, also while Python starts in them.
 
-    A handler in the process itself would come too late. A blocked signal stays blocked in what this thread starts.
+    A handler set in the process itself would be too late. Processes inherit the blocked signals of this thread.
     """
     if sys.platform == "win32":
         yield

@@ -1,14 +1,14 @@
-"""Rankings by prompt whose top shows the groups as the collection has them, and that still follow the prompt.
+"""Rankings by prompt in whose top rows the groups have the shares that they have in the collection.
 
-The target is the zero-shot score itself. What the sensitive attribute explains of it is taken off, and then adjusted
-until the groups' shares in the top match: equal means do not give equal tails. docs/math.md#ranking.
+The target is the zero-shot score. The part that the sensitive attribute explains is subtracted, with weights that are
+adjusted until the shares of the groups in the top match: equal means do not give equal tails. docs/math.md#ranking.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +31,28 @@ RANKING: Mapping[str, Any] = {
     "kernel": "linear",
     "gamma": 1e-4,
     "class_weight": None,
+    "subsample": None,
     "tau": 0.0,
     "decision": "target",
 }
-"""A ranking follows the scores, which are linear in the rows; the sensitive part is taken off by shifts, not by τ."""
+"""Parameters of a ranking: scores that are linear in the rows; S is reduced by shifts, not by τ."""
 TOP_SHARE = 0.2
-"""The part of a collection that a search shows."""
+"""Share of a collection that counts as its top."""
 STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 RANK_CORRELATION = 0.6
-"""Inside each group the new order has to agree with the old one at least so far."""
+"""Smallest rank correlation of new and old scores inside each group."""
 ONE_LESS = r"\d+ components were asked for, the text side"
 FEW_ROWS = 2
-"""A group of no more rows has no order to speak of."""
+"""Groups of at most this many rows have no rank correlation."""
 ROUNDS, SOFTNESS, STEP, CLOSE = 80, 0.25, 0.35, 1e-3
+
+
+class FoundRanking(NamedTuple):
+    """The chosen model, the figures of every strength of the shifts, and the place of the chosen one."""
+
+    model: FairerCLIP
+    table: list[dict[str, float]]
+    best: int
 
 
 def tune_ranking(
@@ -54,10 +63,11 @@ def tune_ranking(
     groups: Any,
     given: dict[str, Any],
     progress: Callable[[int, int], None] | None,
-) -> FairerCLIP:
-    """A model whose rankings show groups as the collection has them, as far as the order inside groups bears it.
+) -> FoundRanking:
+    """Return a model whose rankings show groups as the collection has them.
 
-    The figures kept are of validation rows that the shifts were made on, too: they flatter.
+    Shifts are as strong as a rank correlation of at least 0.6 with the scores inside each group permits. The figures
+    are optimistic, because the validation rows also determine the shifts.
     """
     if given.get("text") is None:
         raise PromptError("a ranking follows prompts: give text")
@@ -71,34 +81,19 @@ def tune_ranking(
         soft = read_sensitive(X, held, values[codes[known]], seed)
         given["sensitive_features"], given["sensitive_text"] = soft, None
     c = len(given["text"])
-    ranking = clone(model).set_params(**RANKING, n_components=c, offsets=None, sensitive_shifts=None)
+    ranking = clone(model).set_params(**RANKING, n_components=c)
     with warnings.catch_warnings():
-        # One component per prompt is ours to ask for, and c prompts span c − 1: nothing that a user could change.
+        # c components are set here, and c prompts span c − 1 dimensions: nothing that a user could change.
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
         fitted = fit(ranking)
-    onehot = np.eye(len(values))[codes[known]]
-    old, train_scores = fitted.scores(held), fitted.state.scores()
-    train_explained, explained = fitted.state.explained(fitted.embeddings(held))
-    posteriors, order = _posteriors(fitted.state.prepared, values)
-    everyone = np.concatenate([posteriors, onehot[:, order]])
-    shifts = np.stack(
-        [
-            _equal_top(
-                np.concatenate([train_scores[:, k], old[:, k]]),
-                np.concatenate([train_explained, explained]),
-                everyone,
-            )
-            for k in range(c)
-        ]
-    )
+    shifts, old, explained = _learn_shifts(fitted, held, codes[known], values)
     if progress is not None:
         progress(1, 1)
     table = [_judge(strength, old, explained @ shifts.T, codes[known]) for strength in STRENGTHS]
-    # The strongest that still follows the prompt: the skew of a few hundred rows is too noisy to choose by.
-    best = next((row for row in table if row["rank_correlation"] >= RANK_CORRELATION), table[-1])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
-        fitted = fitted.at(sensitive_shifts=(best["strength"] * shifts).tolist(), refine=False)
+    # The strongest shifts that keep the order inside groups: the skew of a few hundred rows is too noisy to choose by.
+    place = next((i for i, row in enumerate(table) if row["rank_correlation"] >= RANK_CORRELATION), -1)
+    best = table[place]
+    fitted = fitted.at(sensitive_shifts=best["strength"] * shifts)
     fitted.diagnostics_["tuning"] = {
         "objective": "max_skew",
         "rows": int(known.sum()),
@@ -106,7 +101,21 @@ def tune_ranking(
         "neighbours": [row for row in table if 0 < abs(row["strength"] - best["strength"]) < 0.15],
         "before": table[-1],
     }
-    return fitted
+    return FoundRanking(fitted, table, place)
+
+
+def _learn_shifts(
+    fitted: FairerCLIP, held: NDArray[Any], codes: Ints, values: NDArray[Any]
+) -> tuple[F64, F64, F64]:
+    """Learn shifts (c, q); also return scores (m, c) and predicted sensitive values (m, q) of the held rows."""
+    old, train_scores = fitted.scores(held), fitted.state.scores()
+    train_explained, explained = fitted.state.explained(fitted.embeddings(held))
+    posteriors, order = _posteriors(fitted.state.prepared, values)
+    scores = np.concatenate([train_scores, old])
+    everything = np.concatenate([train_explained, explained])
+    groups = np.concatenate([posteriors, np.eye(len(values))[codes][:, order]])
+    shifts = np.stack([_equal_top(column, everything, groups) for column in np.ascontiguousarray(scores.T)])
+    return shifts, old, explained
 
 
 def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]]:
@@ -128,7 +137,7 @@ def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]
 
 
 def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int]]:
-    """Probabilities (n, |S|) of the groups of the training rows that took part, and their places in ``values``."""
+    """Return group probabilities (n, |S|) of training rows with weight, and each group's index in ``values``."""
     columns, attributes = prepared.sensitive.columns, prepared.problem.attributes
     if len(columns) != 1 or columns[0].categories is None or columns[0].codes is None:
         quantities = sum(column.continuous for column in columns)
@@ -148,10 +157,10 @@ def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int
 
 
 def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
-    """Shifts (q,) that make the groups' shares in the soft top of scores (n,) equal to their shares of all.
+    """Return shifts (q,) for which the groups' shares in the soft top of scores (n,) equal their shares of all rows.
 
-    ``explained`` (n, q) is what the rows say of the sensitive values, ``groups`` (n, |S|) their probabilities. Damped
-    fixed-point steps on the logarithm of each share; q and |S| are one value each.
+    ``explained`` (n, q) are predicted sensitive values, ``groups`` (n, |S|) group probabilities. Damped fixed-point
+    steps on the logarithm of each share.
     """
     reference = groups.mean(axis=0)
     unit = explained.std(axis=0)
@@ -170,7 +179,7 @@ def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
 
 
 def _judge(strength: float, old: F64, taken: F64, codes: Ints) -> dict[str, float]:
-    """Mean MaxSkew over prompts, and the least agreement with the old order inside any group."""
+    """Return the mean MaxSkew over prompts, and the smallest rank correlation with the old scores inside any group."""
     new = old - strength * taken
     k = max(1, round(TOP_SHARE * len(new)))
     agreement = [

@@ -1,255 +1,399 @@
-"""The search: everything that matters, priced by what is shared.
-
-τ, the criterion and the share of zero-shot scores are free once a model is fitted; row weights are new moments, γ a
-new factorisation, another kernel new features. So the costly settings are fitted one by one, and each brings its grid.
-"""
+"""`FairerCLIPSearch`: the choice of parameters on labelled rows, as a scikit-learn meta-estimator."""
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
-from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.model.parameters import CHOICES, check_parameters
+from fairerclip._util.types import Ints
+from fairerclip.data.stores import EmbeddingStore
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.inputs.prompts import zero_shot
+from fairerclip.inputs.weights import check_weights
+from fairerclip.model.answers import FittedAnswers
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.model.fitted import FittedModel
+from fairerclip.model.parameters import check_parameters, warn_of_idle
+from fairerclip.model.prepare import draw_seed
+from fairerclip.tuning.candidates import Pool, gather
+from fairerclip.tuning.choose import Chosen, choose, choose_by_scorer
+from fairerclip.tuning.cross_validation import check_groups, limit_rows, make_splits, out_of_fold
+from fairerclip.tuning.judged_rows import (
+    JudgedRows,
+    check_columns,
+    judged_rows,
+    label_column,
+    shape_of,
+    split_validation,
+    take_rows,
+)
+from fairerclip.tuning.objectives import DIFFERENCES, Objective
+from fairerclip.tuning.ranking import RANKING, tune_ranking
+from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor
 
-if TYPE_CHECKING:
-    from fairerclip.model.estimator import FairerCLIP
-
-F32 = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 
-TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
-ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CRITERIA = CHOICES["criterion"]
-FITS: tuple[Mapping[str, Any], ...] = tuple(
-    {"class_weight": weight, "gamma": gamma}
-    for gamma in (1e-3, 3e-4, 4e-3)
-    for weight in ("balanced", "group")
-)
-"""Costly settings, the likeliest first, so that a short budget tries those."""
-AS_ZERO_SHOT: Mapping[str, Any] = {
-    "kernel": "linear",
-    "gamma": 1e-6,
-    "class_weight": None,
-    "tau_z": 0.0,
-    "zero_shot": 1.0,
-    "decision": "target",
-}
-"""At τ = 0 this is the zero-shot classifier itself: its scores are linear in the rows, and nothing is shrunk."""
-AS_ORTHOGONAL: Mapping[str, Any] = {**AS_ZERO_SHOT, "orthogonal": True}
-"""The same with class prompts that have lost what the sensitive prompts span."""
-LEARNED = ("offsets", "sensitive_shifts")
-"""Parameters that are learned from the scores, so that no search tries values of them."""
-GRID_NAMES = ("taus", "zero_shots", "criteria")
 
+class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
+    """Choose the parameters of `FairerCLIP` on labelled rows, and learn class offsets.
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One model of a search: parameters that fit it, and its scores (n, c) on the validation rows."""
+    Fits the candidates of a search, estimates the objective of each by a posterior over the accuracies of the groups
+    (raw shares of a handful of rows are noisy), and decides on held-out halves how far to trust the search;
+    docs/choosing.md. The estimator that was given is never changed. After `fit` the search predicts, scores and ranks
+    as ``best_estimator_`` does.
 
-    parameters: Mapping[str, Any]
-    fit: int
-    """Which of the costly fits it came from; candidates of one fit are neighbours in the free parameters."""
-    scores: F32 = field(repr=False)
+    Parameters
+    ----------
+    estimator : FairerCLIP or None
+        Model whose parameters the search starts from; None for ``FairerCLIP()``.
+    objective : str or callable
+        "worst_group", "worst_class", "eod" or "equalized_odds" (the smallest difference, best with an
+        ``accuracy_floor``), "average", "max_skew" (rankings by prompt), or a function of (y, predicted, groups) whose
+        largest value wins.
+    accuracy_floor : float or None
+        Share of right predictions to reach on the judged rows, in [0, 1]. If no candidate reaches it, the most
+        accurate one is taken, with an `AccuracyFloorWarning`. None means no floor, or for "eod" and "equalized_odds"
+        the accuracy of zero-shot.
+    search_space : mapping or None
+        Candidates to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
+        ``taus``, ``zero_shots``, ``criteria`` (free).
+    max_seconds : float or None
+        Stop before a fit that would end later; the first fit of the search is always done.
+    cv : int, splitter or iterable of (train, test)
+        Cross-validation where `fit` gets no validation rows: a number of folds, which are stratified by class × group,
+        or as scikit-learn takes it. A row is judged once at most.
+    random_state : int, RandomState or None
+        Seed of the folds, and of the features where ``estimator`` has ``random_state=None``: all candidates share one
+        draw of features, and a clone of the search finds the same model.
 
+    Attributes
+    ----------
+    best_estimator_ : FairerCLIP
+        The chosen model, fitted on all training rows, with ``offsets_`` and ``sensitive_shifts_`` as learned.
+        ``best_estimator_.diagnostics_["tuning"]`` is the record of the search, which `FairerCLIP.save` stores.
+    best_params_ : dict
+        Chosen values of the parameters that are searched, and the seed.
+        ``clone(estimator).set_params(**best_params_).fit(…)`` gives the scores of ``best_estimator_`` before learned
+        offsets and shifts.
+    best_score_ : float
+        Value of the objective for the chosen model on the judged rows, which it was chosen on.
+    results_ : list of dict
+        A table with one row per candidate: its parameters and its figures on the judged rows.
+    strategy_ : str
+        How far the search was trusted: "zero-shot", "given", "search" or the like, with or without offsets; "shifts"
+        for rankings.
+    classes_ : array of shape (c,)
+        Class labels.
 
-@dataclass(frozen=True)
-class Pool:
-    """Everything that was fitted: the candidates, and how it went."""
+    See Also
+    --------
+    fairerclip.FairerCLIP : The model.
 
-    candidates: list[Candidate]
-    given: int | None
-    """Place of the model with the parameters it was given; None where they have no solution."""
-    zero_shot: int | None
-    """Place of the zero-shot classifier; None without prompts."""
-    classes: NDArray[Any]
-    grid: Mapping[str, Sequence[Any]]
-    fits: int
-    planned: int
-    seconds: float
-    failures: list[str]
-    orthogonal: int | None = None
-    """Place of the zero-shot classifier with orthogonal prompts; None without prompts of the sensitive values."""
-
-
-def search_space(
-    search: Mapping[str, Any] | None,
-) -> tuple[list[Mapping[str, Any]], dict[str, Sequence[Any]]]:
-    """The costly settings and the free grid: the defaults with what ``search`` says instead.
-
-    ``search`` has any of ``fits`` (a list of mappings of parameters), ``taus``, ``zero_shots`` and ``criteria``.
+    Examples
+    --------
+    >>> from fairerclip import FairerCLIP, FairerCLIPSearch
+    >>> from fairerclip.data import simulate
+    >>> task = simulate("waterbirds", seed=0, scale=0.1, width=32)
+    >>> S = task.sensitive_attribute().text
+    >>> space = {"fits": [{"class_weight": "balanced"}], "taus": [0.0, 0.8], "zero_shots": [0.5]}
+    >>> search = FairerCLIPSearch(FairerCLIP(n_features=100, random_state=0), search_space=space)
+    >>> validation = (task.val.X, task.val.y, task.val.sensitive())
+    >>> search = search.fit(
+    ...     task.train.X, task.train.y, text=task.text_target, sensitive_text=S, validation=validation)
+    >>> search.predict(task.test.X).shape == task.test.y.shape
+    True
     """
-    if search is not None and not isinstance(search, Mapping):
-        raise ParameterError(
-            f"search must be a mapping with any of fits, {', '.join(GRID_NAMES)}; got {search!r}"
-        )
-    given = dict(search or {})
-    single = [
-        name for name, values in given.items() if isinstance(values, str) or not isinstance(values, Iterable)
-    ]
-    if single:
-        raise ParameterError(f"search[{single[0]!r}] must be a list; got {given[single[0]]!r}")
-    unknown = sorted(set(given) - {"fits", *GRID_NAMES})
-    if unknown:
-        raise ParameterError(f"search has unknown entries {unknown}; there are fits, {', '.join(GRID_NAMES)}")
-    fits: list[Mapping[str, Any]] = list(given.get("fits", FITS))
-    if not fits or not all(isinstance(f, Mapping) for f in fits):
-        raise ParameterError(
-            "search['fits'] must be a list of mappings from parameter to value, one at least"
-        )
-    defaults: dict[str, Sequence[Any]] = {"taus": TAUS, "zero_shots": ZERO_SHOTS, "criteria": CRITERIA}
-    grid: dict[str, Sequence[Any]] = {
-        name: list(given.get(name, default)) for name, default in defaults.items()
-    }
-    empty = [name for name, values in grid.items() if not values]
-    if empty:
-        raise ParameterError(f"search[{empty[0]!r}] must have one value at least")
-    return fits, grid
 
+    best_estimator_: FairerCLIP
 
-def gather(
-    model: FairerCLIP,
-    fit: Callable[[FairerCLIP], FairerCLIP],
-    X: Any,
-    *,
-    search: Mapping[str, Any] | None,
-    has_text: bool,
-    max_seconds: float | None,
-    progress: Progress | None,
-    has_sensitive_text: bool = False,
-) -> Pool:
-    """Fit every costly setting and score its grid on validation rows X.
+    def __init__(
+        self,
+        estimator: FairerCLIP | None = None,
+        *,
+        objective: Any = "worst_group",
+        accuracy_floor: float | None = None,
+        search_space: Mapping[str, Any] | None = None,
+        max_seconds: float | None = None,
+        cv: Any = 4,
+        random_state: Any = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.objective, self.accuracy_floor = objective, accuracy_floor
+        self.search_space = search_space
+        self.max_seconds = max_seconds
+        self.cv = cv
+        self.random_state = random_state
 
-    The model as it was given and, with prompts, the zero-shot classifier are always there; ``max_seconds`` stops before
-    a fit that would end later, but not before one of the search's own is done.
-    """
-    fits, grid = search_space(search)
-    _check_fits(model, fits)
-    if not has_text:
-        grid = {**grid, "zero_shots": [0.0]}
-    plan: list[tuple[Mapping[str, Any], Mapping[str, Sequence[Any]]]] = [({}, {})]
-    if has_text:
-        prompts_alone = {**grid, "taus": _with_zero(grid["taus"]), "zero_shots": [1.0]}
-        plan.append((AS_ZERO_SHOT, prompts_alone))
-        if has_sensitive_text:
-            plan.append((AS_ORTHOGONAL, prompts_alone))
-    own = len(plan)
-    plan += [(parameters, grid) for parameters in fits]
-    candidates: list[Candidate] = []
-    failures: list[str] = []
-    started, done = time.perf_counter(), 0
-    given: int | None = None
-    zero_shot: int | None = None
-    orthogonal: int | None = None
-    classes: NDArray[Any] | None = None
-    for number, (parameters, points) in enumerate(plan):
-        spent = time.perf_counter() - started
-        if max_seconds is not None and number > own and spent * (number + 1) / number > max_seconds:
-            break
-        try:
-            fitted = fit(clone(model).set_params(**parameters, offsets=None, sensitive_shifts=None))
-            found = _scored(fitted, parameters, points, X, number)
-        except (NoSolutionError, TextCollapseError) as error:
-            failures.append(str(error))
-            found = []
-        except ParameterError as error:
-            # The default fits suit most data: weights by group need groups, and there may be none. What was asked for
-            # by name must work.
-            if number < own or "fits" in (search or {}):
-                raise
-            failures.append(str(error))
-            found = []
-        else:
-            classes = fitted.classes_
-            if number == 0:
-                given = 0
-            if parameters is AS_ZERO_SHOT and found:
-                zero_shot = len(candidates)
-            if parameters is AS_ORTHOGONAL and found:
-                orthogonal = len(candidates)
-        candidates += found
-        done = number + 1
-        if progress is not None:
-            progress(done, len(plan))
-    if not candidates or classes is None:
-        raise NoSolutionError(f"no setting of the search has a solution: {failures[0] if failures else ''}")
-    return Pool(
-        candidates,
-        given,
-        zero_shot,
-        classes,
-        grid,
-        done,
-        len(plan),
-        time.perf_counter() - started,
-        failures,
-        orthogonal,
-    )
+    @property
+    def fitted_(self) -> FittedModel:  # type: ignore[override]
+        """What ``best_estimator_`` needs for new rows."""
+        return self.best_estimator_.fitted_
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        groups: Any = None,
+        sensitive_features: Any = None,
+        text: Any = None,
+        sensitive_text: Any = None,
+        sample_weight: Any = None,
+        classes: Any = None,
+        missing_label: Any = None,
+        progress: Progress | None = None,
+    ) -> FairerCLIPSearch:
+        """Search, and fit the chosen model on all training rows.
 
-def _check_fits(model: FairerCLIP, fits: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse parameters that no fit could have: before the first costly one, not after some."""
-    own = model.get_params(deep=False)
-    for parameters in fits:
-        unknown = [name for name in parameters if name not in own or name in LEARNED]
-        if unknown:
+        Parameters
+        ----------
+        X, y, sensitive_features, text, sensitive_text, sample_weight, classes, missing_label
+            As `FairerCLIP.fit` takes them; with validation rows y may be None.
+        validation : (X, y, s) or None
+            Labelled rows to judge candidates on. (X, y), or s=None, predicts the groups from ``sensitive_text``;
+            (X, None, s) is for ``objective="max_skew"``. None cross-validates on the training rows with a label, each
+            judged by models that were fitted without it; groups are ``sensitive_features``, or predicted.
+        groups : array of shape (n,), optional
+            Rows with equal entries (one person, near-duplicates) stay in one fold of the cross-validation.
+        progress : callable, optional
+            Called after each fit with (done, planned).
+        """
+        base = self._base()
+        checked = self._validated(X, reset=True)
+        X = X if hasattr(X, "columns") else checked  # the chosen model keeps the names of columns
+        if self.max_seconds is not None and not (
+            isinstance(self.max_seconds, numbers.Real) and self.max_seconds > 0
+        ):
+            raise ParameterError(f"max_seconds must be a number above 0 or None; got {self.max_seconds!r}")
+        if validation is not None and groups is not None:
             raise ParameterError(
-                f"search['fits'] names {unknown}; each entry maps parameters of FairerCLIP other than "
-                f"{' and '.join(LEARNED)} to values"
+                "groups keeps rows together in cross-validation; with validation= there are no folds"
             )
-        check_parameters({**own, **parameters})
+        # An iterator of classes would be empty by the second fit.
+        given = {
+            "sensitive_features": sensitive_features,
+            "text": text,
+            "sensitive_text": sensitive_text,
+            "sample_weight": sample_weight,
+            "classes": None if classes is None else list(classes),
+            "missing_label": missing_label,
+        }
+        if self.objective == "max_skew":
+            self._search_rankings(base, X, y, validation, given, progress)
+        else:
+            self._search_classes(base, X, y, validation, groups, given, progress)
+        return self
+
+    def _base(self) -> FairerCLIP:
+        """Return the estimator to search from: unfitted, checked, and with a seed."""
+        model = FairerCLIP() if self.estimator is None else self.estimator
+        if not isinstance(model, FairerCLIP):
+            raise ParameterError(f"estimator must be a FairerCLIP; got {type(model).__name__}")
+        base: FairerCLIP = clone(model)
+        base._earlier = {}  # offsets under their earlier name are learned anew
+        check_parameters(base.get_params(deep=False))
+        warn_of_idle(base.get_params(deep=False))
+        if base.random_state is None:
+            base.set_params(random_state=draw_seed(self.random_state))
+        return base
+
+    def _missing(self, base: FairerCLIP, given: Mapping[str, Any]) -> Any:
+        return base.missing_label if given["missing_label"] is None else given["missing_label"]
+
+    def _search_rankings(
+        self,
+        base: FairerCLIP,
+        X: Any,
+        y: Any,
+        validation: Any,
+        given: dict[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        """Search for rankings by prompt whose top shows the groups as the collection has them."""
+        _refuse("max_skew", accuracy_floor=self.accuracy_floor, search_space=self.search_space)
+        if validation is None:
+            if given["sensitive_features"] is None:
+                raise LabelError(
+                    "objective='max_skew' needs sensitive values: give validation=(X, None, s), or sensitive_features="
+                )
+            validation = (X, None, given["sensitive_features"])
+        rows, _, groups = split_validation(validation)
+        check_columns(X, validation[0], rows)
+        found = tune_ranking(base, lambda m: m.fit(X, y, **given), X, rows, groups, given, progress)
+        self.best_estimator_ = found.model
+        self.best_params_ = _chosen_params(found.model, (*RANKING, "n_components"))
+        self.best_score_ = -float(found.table[found.best]["max_skew"])
+        self.results_, self.strategy_ = found.table, "shifts"
+
+    def _search_classes(
+        self,
+        base: FairerCLIP,
+        X: Any,
+        y: Any,
+        validation: Any,
+        groups: Any,
+        given: dict[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        """Search for a classifier by its figures on judged rows."""
+        if callable(self.objective):
+            _refuse("a function", accuracy_floor=self.accuracy_floor)
+        goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
+        options: dict[str, Any] = {
+            "search": self.search_space,
+            "has_text": given["text"] is not None,
+            "has_sensitive_text": given["sensitive_text"] is not None,
+        }
+        if validation is None:
+            judged, pool, n_folds = self._cross_validate(base, X, y, groups, given, options, progress)
+        else:
+            rows, labels, sensitive = split_validation(validation)
+            check_columns(X, validation[0], rows)
+            judged = judged_rows(
+                *(rows, labels, sensitive),
+                y=y,
+                shape=shape_of(X),
+                fit_arguments=given,
+                kind=base.sensitive_kind,
+                missing_label=self._missing(base, given),
+            )
+            _check_defined(goal, judged)
+            pool = gather(
+                *(base, lambda m: m.fit(X, y, **given), judged.X),
+                **options,
+                max_seconds=self.max_seconds,
+                progress=progress,
+            )
+        chosen, goal = self._choose(pool, judged, goal)
+        best = pool.candidates[chosen.choice.candidate]
+        # Fitted anew on all rows: nothing of the search is left in the model.
+        model = clone(base).set_params(**best.parameters).fit(X, y, **given)
+        if np.any(chosen.choice.offsets):
+            model = model.at(offsets=chosen.choice.offsets)
+        name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
+        floor = None if goal is None else goal.accuracy_floor
+        record = search_record(pool, chosen, judged, model, objective=name, floor=floor)
+        if validation is None:
+            record["folds"] = n_folds
+        warn_of_floor(record, given=self.accuracy_floor is not None)
+        model.diagnostics_["tuning"] = record
+        self.best_estimator_, self.best_params_ = model, _chosen_params(model, (*VARIED, *best.parameters))
+        self.best_score_, self.strategy_ = chosen.value, chosen.strategy
+        self.results_ = candidate_table(pool, judged.judge, goal, base)
+
+    def _choose(
+        self, pool: Pool, judged: JudgedRows, goal: Objective | None
+    ) -> tuple[Chosen, Objective | None]:
+        """Return the choice among the candidates, and the objective with its floor."""
+        if goal is not None:
+            goal = _with_floor(goal, pool, judged)
+            return choose(pool, judged.judge, goal), goal
+        chosen = choose_by_scorer(
+            pool,
+            lambda scores: float(
+                self.objective(judged.y, pool.classes[scores.argmax(axis=1)], judged.groups)
+            ),
+        )
+        return chosen, None
+
+    def _cross_validate(
+        self,
+        base: FairerCLIP,
+        X: Any,
+        y: Any,
+        groups: Any,
+        given: Mapping[str, Any],
+        options: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> tuple[JudgedRows, Pool, int]:
+        """Return labelled training rows, candidates with out-of-fold scores on these rows, and the number of folds."""
+        shape, seed = shape_of(X), draw_seed(self.random_state)
+        if y is None:
+            raise LabelError(
+                "FairerCLIPSearch requires y to be passed, but the target y is None: give y, or validation=(X, y, s) "
+                "with labels to choose by"
+            )
+        y = label_column(y)
+        weight = check_weights(given["sample_weight"], shape[0])
+        judged = judged_rows(
+            *(X if isinstance(X, EmbeddingStore) else np.asarray(X), y, given["sensitive_features"]),
+            y=y,
+            shape=shape,
+            fit_arguments=given,
+            kind=base.sensitive_kind,
+            missing_label=self._missing(base, given),
+            name="",
+        )
+        judged = limit_rows(judged.at(np.flatnonzero(weight[judged.rows] > 0)), seed)
+        splits = make_splits(self.cv, judged, X, y, check_groups(groups, shape[0]), seed)
+        judged = judged.at(np.concatenate([split.places for split in splits]))
+        goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
+        _check_defined(goal, judged)
+        budget = None if self.max_seconds is None else self.max_seconds / len(splits)
+
+        def gather_split(number: int, fitted_on: Ints, scored: Ints) -> Pool:
+            arguments = {
+                **given,
+                "sensitive_features": take_rows(given["sensitive_features"], fitted_on),
+                "sample_weight": None if given["sample_weight"] is None else weight[fitted_on],
+            }
+            rows, labels = take_rows(X, fitted_on), y[fitted_on]
+
+            def advance(done: int, planned: int) -> None:
+                if progress is not None:
+                    progress(number * planned + done, len(splits) * planned)
+
+            return gather(
+                *(base, lambda m: m.fit(rows, labels, **arguments), np.asarray(take_rows(X, scored))),
+                **options,
+                max_seconds=budget,
+                progress=advance,
+            )
+
+        pools = [gather_split(number, *split[:2]) for number, split in enumerate(splits)]
+        return judged, out_of_fold(pools), len(splits)
 
 
-def _with_zero(taus: Sequence[float]) -> list[float]:
-    return [0.0, *(tau for tau in taus if tau != 0)]
+def _check_defined(goal: Objective | None, judged: JudgedRows) -> None:
+    """Raise if the rows do not determine the objective."""
+    if goal is not None and not goal.is_defined(judged.judge.counts):
+        raise LabelError(
+            f"{goal.name} is not defined on the validation rows: it compares groups of one class, and no class that "
+            "counts has rows of two groups. Give groups that differ, or another objective"
+        )
 
 
-def _scored(
-    fitted: FairerCLIP, parameters: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], X: Any, number: int
-) -> list[Candidate]:
-    """Candidates of one fit: its whole grid, or itself alone where there is none."""
-    with warnings.catch_warnings():
-        # X are the caller's rows without the names of a data frame, which were compared before.
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        if not grid:
-            return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
-        path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
-        blocks = [found for _, found in path.scores(X)]
-    if not blocks:
-        raise NoSolutionError(f"no point of the grid has a solution: {path.points[0].failure}")
-    seen: set[float] = set()
-    out = []
-    for g in blocks[0]:
-        setting = path.points[g].setting
-        if setting.tau == 0:  # without an S term the criterion is idle: one of both will do
-            if setting.zero_shot in seen:
-                continue
-            seen.add(setting.zero_shot)
-        free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
-        scores = np.concatenate([found[g] for found in blocks])
-        out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
-    return out
+def _with_floor(goal: Objective, pool: Pool, judged: JudgedRows) -> Objective:
+    """Return the objective with an accuracy floor where it needs one.
+
+    A difference between groups is smallest where one class is always predicted. Its default floor is the accuracy of
+    zero-shot, or without prompts of the model with the given parameters.
+    """
+    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None:
+        return goal
+    judge = judged.judge
+    if judged.prompts is not None:
+        return replace(goal, accuracy_floor=float(np.mean(zero_shot(judged.X, judged.prompts)[0] == judge.y)))
+    if pool.given is None:
+        return goal
+    right = judge.hits(pool.candidates[pool.given].scores.astype(np.float64)).sum() / judge.counts.sum()
+    return replace(goal, accuracy_floor=float(right))
 
 
-def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:
-    """Models of the same fit that are one step away in one of the free parameters."""
-    if "tau" not in best.parameters:
-        return []
-    out = []
-    for candidate in pool.candidates:
-        if candidate.fit != best.fit or candidate is best:
-            continue
-        steps = int(candidate.parameters["criterion"] != best.parameters["criterion"])
-        for name in ("tau", "zero_shot"):
-            order = sorted({c.parameters[name] for c in pool.candidates if c.fit == best.fit})
-            steps += abs(order.index(candidate.parameters[name]) - order.index(best.parameters[name]))
-        if steps == 1:
-            out.append(candidate)
-    return out
+def _refuse(objective: str, **options: Any) -> None:
+    """Raise if an option is given that the objective does not use."""
+    unused = [name for name, value in options.items() if value is not None]
+    if unused:
+        raise ParameterError(f"{' and '.join(unused)} cannot be used with {objective} as the objective")
+
+
+def _chosen_params(model: FairerCLIP, searched: Iterable[str]) -> dict[str, Any]:
+    """Return the parameters of a model that a search varied, and its seed."""
+    own = model.get_params(deep=False)
+    return {name: own[name] for name in own if name in {*searched, "random_state"}}

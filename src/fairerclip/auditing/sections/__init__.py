@@ -1,1 +1,1 @@
-"""The sections of an audit, a file each."""
+"""The sections of an audit, one module each."""

@@ -1,11 +1,11 @@
-"""Accuracy by group, before and after, and how much of a figure is the luck of a seed."""
+"""Accuracy by group before and after mitigation, and the spread of its figures over seeds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fairerclip.auditing.group_results import GroupsSection, SeedsSection
-from fairerclip.auditing.results import Labels
+from fairerclip.auditing.model_results import Labels
 from fairerclip.data import Split
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import seed_spread
@@ -21,9 +21,10 @@ def groups_section(
     seeds: int,
     confidence: float,
 ) -> GroupsSection:
-    """Accuracy by group of zero-shot and of a model, as far as there are both.
+    """Measure accuracy by group of zero-shot (if there are prompts) and of a model (if there is one).
 
-    A model that was fitted here with ``labels`` is fitted anew with other seeds where ``seeds`` asks for more.
+    If ``labels`` is not None, the model was fitted here with these labels, and is fitted again with other seeds until
+    there are ``seeds`` fits.
     """
     before = None if experiment.text is None else experiment.zero_shot(split)
     after = None if model is None else model.predict(split.X)
@@ -42,11 +43,11 @@ def groups_section(
 def _seeds(
     experiment: Experiment, split: Split, first: FairerCLIP, labels: Labels, seeds: int
 ) -> SeedsSection:
-    """The chosen point fitted anew with other seeds, evaluated on the same rows."""
+    """Fit the chosen model again with other seeds and measure the spread of its figures on the same rows."""
     reports = [experiment.report(split, first.predict(split.X))]
     for seed in range(1, seeds):
-        again = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
-        experiment.fit(again, labels)
-        reports.append(experiment.report(split, again.predict(split.X)))
+        other = FairerCLIP(**{**first.get_params(), "random_state": (first.random_state or 0) + seed})
+        other = experiment.fit(other, labels).at(offsets=first.offsets_)  # a fit alone has no learned offsets
+        reports.append(experiment.report(split, other.predict(split.X)))
     figures = [spread.as_dict() for spread in seed_spread(reports)]
     return SeedsSection.model_validate({"n": len(reports), "figures": figures})

@@ -1,4 +1,4 @@
-"""The model that an audit shows as "after": fitted and chosen here, or given."""
+"""The model that an audit evaluates as "after", fitted and chosen here or given, and its plane of τ and τ_z."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.auditing.findings import base_name
+from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
 from fairerclip.auditing.model_facts import model_facts
-from fairerclip.auditing.results import Labels, ModelSection
+from fairerclip.auditing.model_results import Labels, ModelSection
 from fairerclip.experiment import UNKNOWN, Experiment, warn_untuned_ranking
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
 from fairerclip.tuning.ranking import RANKING
-from fairerclip.tuning.search import LEARNED
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
-"""What a page fills in for the point that is picked."""
+"""Placeholders that a page replaces by the values of the selected point."""
 CRITERIA = ("marginal", "conditional")
 TAU_ZS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
 COARSE_TAUS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
-"""Where labels are refined at every point, that is a pass over the data each: a coarser grid, and one τ_z."""
+"""τ of the plane if labels are refined at every point: each takes a pass over the data, so the grid is coarser."""
 
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A fitted model, how it came about, and the plane it was chosen from."""
+    """A fitted model, how it was fitted and chosen, and the plane of τ and τ_z around it."""
 
     model: FairerCLIP
     labels: Labels | None
@@ -57,33 +56,35 @@ def mitigate(
     *,
     by_hand: bool = False,
 ) -> Mitigation:
-    """Fit the model that validation rows prefer, and solve the plane around it.
+    """Tune and fit a model, and solve the plane of τ and τ_z around it.
 
-    They choose by their worst group, or by the skew of the rankings where no row of the task has a target label. Where
-    they cannot, or the parameters were set ``by_hand``, the model stays as it was given; without labelled rows the
-    plane is evaluated on ``split``.
+    The model is tuned on the validation rows by their worst group, or by the skew of the rankings if no row of the task
+    has a target label. If these rows are too few, or the parameters were set ``by_hand``, it is fitted with the
+    parameters it has. The plane is evaluated on the validation rows, or on ``split`` if these have no labels.
     """
     start = time.perf_counter()
-    on = "val" if experiment.is_labelled("val") else None
+    plane_split = "val" if experiment.is_labelled("val") else split
     why = "its parameters were set by hand" if by_hand else experiment.why_untuned()
     tune = why is None
     if tune:
-        experiment.tune(model, labels, experiment.default_objective())
+        model = experiment.tune(model, labels, experiment.default_objective())
     else:
         experiment.fit(model, labels)
     seconds = time.perf_counter() - start
     if experiment.is_gallery():
         if why is not None:
             warn_untuned_ranking(why)
-        found = Mitigation(model, labels, "fitted here", seconds, untuned=why)
-        return replace(found, chosen_on="val", chosen_by="max_skew") if tune else found
-    if on is None and (split is None or not experiment.is_labelled(split)):
+        mitigation = Mitigation(model, labels, "fitted here", seconds, untuned=why)
+        return replace(mitigation, chosen_on="val", chosen_by="max_skew") if tune else mitigation
+    if plane_split is None or not experiment.is_labelled(plane_split):
         return Mitigation(model, labels, "fitted here", seconds)
-    free = model.refine and (labels == "none" or _partly_labelled(experiment))
-    taus = {model.tau, *(COARSE_TAUS if free else DEFAULT_TAUS)}
-    tau_zs = {model.tau_z, *(() if free else TAU_ZS)}
-    plane = model.path(sorted(taus), sorted(tau_zs), criterion=list(CRITERIA), refine=free, progress=progress)
-    experiment.evaluate_path(plane, on or split or "")
+    refine = model.refine and (labels == "none" or _has_gaps(experiment))
+    taus = {model.tau, *(COARSE_TAUS if refine else DEFAULT_TAUS)}
+    tau_zs = {model.tau_z, *(() if refine else TAU_ZS)}
+    plane = model.path(
+        sorted(taus), sorted(tau_zs), criterion=list(CRITERIA), refine=refine, progress=progress
+    )
+    experiment.evaluate_path(plane, plane_split)
     chosen = _place(plane, model)
     return Mitigation(
         model,
@@ -92,13 +93,13 @@ def mitigate(
         seconds,
         plane,
         chosen,
-        on or split,
+        plane_split,
         CHOSEN_BY if tune else "given",
     )
 
 
-def _partly_labelled(experiment: Experiment) -> bool:
-    """Whether pseudo-labels fill gaps, so that they are refined at every point."""
+def _has_gaps(experiment: Experiment) -> bool:
+    """Return whether target labels of training rows are missing: pseudo-labels fill them and are refined."""
     y = experiment.target(experiment.task.train)
     return y is None or bool((y == UNKNOWN).any())
 
@@ -115,15 +116,15 @@ def _place(plane: TauPath, model: FairerCLIP) -> int:
 def fit_command(
     experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
 ) -> str:
-    """The shell command that fits this model, with τ, τ_z and criterion as given.
+    """Return the shell command that fits this model, with ``strengths`` for τ, τ_z and criterion.
 
-    Rankings are tuned again: their shifts go with sensitive values that validation rows taught to read.
+    Tuned rankings are tuned again: their shifts belong to sensitive values that a probe of validation rows predicted.
     """
     words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
-    named = {"tau", "tau_z", "criterion", "random_state"}
+    left_out = {"tau", "tau_z", "criterion", "random_state"}
     if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
         words += ["--objective", "max_skew"]
-        named |= {*RANKING, *LEARNED, "n_components"}
+        left_out |= {*RANKING, "n_components"}
     else:
         words.append("--no-tune")
         words += [
@@ -134,20 +135,22 @@ def fit_command(
         words += ["--sensitive", ",".join(experiment.sensitive)]
     if experiment.classes != tuple(experiment.task.class_names):
         words += ["--classes", ",".join(experiment.classes)]
-    own = FairerCLIP().get_params()
+    defaults = FairerCLIP().get_params()
     for name, value in sorted(model.get_params().items()):
-        if name not in named and value != own[name]:
-            words += ["--set", f"{name}={_typed(value)}"]
+        if name not in left_out and value != defaults[name]:
+            words += ["--set", f"{name}={_as_option(value)}"]
+    if model.offsets_.any():
+        words += ["--offsets", ",".join(map(repr, model.offsets_.tolist()))]
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
 
 
-def _typed(value: Any) -> str:
-    """A parameter's value as ``--set`` reads it."""
+def _as_option(value: Any) -> str:
+    """Return the value of a parameter in the form that ``--set`` reads."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:
-    """What the results say of the model."""
+    """Describe the model: its parameters, how it was made, and the command that fits it."""
     model, facts = mitigation.model, model_facts(mitigation.model)
     strengths = (repr(float(model.tau)), repr(float(model.tau_z)), model.criterion)
     return ModelSection(
@@ -156,7 +159,8 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         tau_z=float(model.tau_z),
         criterion=model.criterion,
         n_iter=int(model.n_iter_),
-        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())},
+        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())}
+        | _learned(model),
         command=None
         if mitigation.labels is None
         else fit_command(experiment, source, model, mitigation.labels, strengths),
@@ -169,6 +173,12 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
     )
 
 
+def _learned(model: FairerCLIP) -> dict[str, str]:
+    """Return the corrections of the class scores that a search learned, as text; nothing where there are none."""
+    values = {"offsets_": model.offsets_, "sensitive_shifts_": model.sensitive_shifts_}
+    return {name: str(value.tolist()) for name, value in values.items() if value is not None and value.any()}
+
+
 def _plain(value: Any) -> str | float | bool | None:
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
@@ -176,7 +186,7 @@ def _plain(value: Any) -> str | float | bool | None:
 def plane_section(
     experiment: Experiment, source: str, mitigation: Mitigation, confidence: float
 ) -> PlaneSection | None:
-    """The (τ, τ_z) plane with every group's correct rows at every point."""
+    """Return the (τ, τ_z) plane with the number of correct rows of each group at each point, or None without one."""
     plane, split = mitigation.plane, mitigation.chosen_on
     if plane is None or plane.table is None or plane.cells is None or split is None:
         return None
@@ -228,14 +238,14 @@ def _point(
 
 
 def _lookup(correct: set[int], n: int, confidence: float) -> dict[str, tuple[float, float]]:
-    """Count → exact interval, for the counts that occur."""
+    """Return the exact interval of each count that occurs."""
     counts = sorted(correct)
     low, high = clopper_pearson(np.array(counts), np.full(len(counts), n), confidence)
     return {str(k): (float(a), float(b)) for k, a, b in zip(counts, low, high, strict=True)}
 
 
 def _baseline(experiment: Experiment, split: str, groups: Sequence[PlaneGroup]) -> PlaneBaseline | None:
-    """Zero-shot on the rows of the plane."""
+    """Evaluate zero-shot on the rows of the plane."""
     if experiment.text is None:
         return None
     rows = experiment.task.split(split)

@@ -1,6 +1,6 @@
-"""Where rows lie, as counts: score distributions by group, and a 2-D picture of the embeddings.
+"""Score distributions by group, and a 2-D picture of the embeddings.
 
-Counts in bins, never rows: a page that is passed on must not hold the embedding of a person.
+Both are counts in bins, never single rows: a page may be passed on and must not contain the embedding of a person.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fairerclip.model.estimator import FairerCLIP
 HISTOGRAM_BINS = 40
 PICTURE_BINS = (44, 32)
 TAILS = 0.5
-"""Per cent of the values at each end that are counted in the outermost bin."""
+"""Per cent of the values at each end that are counted in the first or last bin."""
 
 
 class Cells:
-    """Rows of a split that have both labels, and the number of the group that each belongs to."""
+    """Rows of a split that have both labels, and the index of the group of each."""
 
     def __init__(self, experiment: Experiment, split: Split) -> None:
         y, s = experiment.labels(split)
@@ -49,7 +49,7 @@ class Cells:
 
 
 def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> ScoresSection | None:
-    """Distribution of each group's margin, before and after; None where neither prompts nor a model give scores."""
+    """Return histograms of each group's margins before and after mitigation; None without prompts and model."""
     if experiment.text is None and model is None:
         return None
     cells = Cells(experiment, split)
@@ -72,15 +72,15 @@ def _margin(scores: Floats, experiment: Experiment, cells: Cells) -> Floats:
     if len(experiment.classes) == 2:
         return np.asarray(scores[:, 1] - scores[:, 0])
     place = {name: k for k, name in enumerate(experiment.classes)}
-    own = np.array([place[name] for name in cells.y])
-    rows = np.arange(len(own))
+    true_class = np.array([place[name] for name in cells.y])
+    rows = np.arange(len(true_class))
     others = scores.copy()
-    others[rows, own] = -np.inf
-    return np.asarray(scores[rows, own] - others.max(axis=1))
+    others[rows, true_class] = -np.inf
+    return np.asarray(scores[rows, true_class] - others.max(axis=1))
 
 
 def _edges(values: Floats, bins: int, through_zero: bool) -> Floats:
-    """Bin edges over all but the tails; of equal width, one of them 0 where a threshold lies there."""
+    """Return edges of bins of equal width over all values but the tails; one edge is 0 if ``through_zero``."""
     low, high = np.percentile(values, [TAILS, 100 - TAILS]).astype(np.float64)
     if not high > low:
         low, high = low - 0.5, high + 0.5
@@ -108,13 +108,16 @@ def _histogram(values: Floats, cells: Cells) -> ScoreHistogram:
 def picture_section(
     experiment: Experiment, split: Split, model: FairerCLIP | None, seed: int
 ) -> PictureSection:
-    """Two dimensions of the embeddings, before and after."""
+    """Project the embeddings before and after mitigation to two dimensions and count rows in bins."""
     cells = Cells(experiment, split)
     X = unit_rows(split.X[cells.rows]).astype(np.float64)
     flat, explained = _principal(X, seed)
     share = f"{worded(explained)} of the variance"
     before = _picture(
-        flat, cells, ("first principal component", "second"), f"image embeddings; the two show {share}"
+        flat,
+        cells,
+        ("first principal component", "second"),
+        f"image embeddings; the two components explain {share}",
     )
     after = None
     if model is not None:
@@ -122,24 +125,27 @@ def picture_section(
         if Z.shape[1] > 1:
             two, explained = _principal(Z, seed)
             note = (
-                f"mitigated embeddings, {Z.shape[1]} wide; the two show {worded(explained)} of the variance"
+                f"mitigated embeddings of width {Z.shape[1]}; the two components explain {worded(explained)} of the "
+                "variance"
             )
             after = _picture(two, cells, ("first principal component", "second"), note)
         else:
             note = (
-                "the mitigated embedding of two classes is one number: it is across; upwards is the first principal "
-                "component of the image embeddings, for spread only"
+                "with two classes the mitigated embedding is one number, on the horizontal axis; the vertical axis is "
+                "the first principal component of the image embeddings and only spreads the points"
             )
-            both = np.column_stack([Z[:, 0], flat[:, 0]])
-            after = _picture(both, cells, ("mitigated embedding", "before: first principal component"), note)
+            points = np.column_stack([Z[:, 0], flat[:, 0]])
+            after = _picture(
+                points, cells, ("mitigated embedding", "before: first principal component"), note
+            )
     return PictureSection(groups=tuple(cells.groups), before=before, after=after)
 
 
 def _principal(X: Floats, seed: int) -> tuple[Floats, float]:
-    """Two principal components (n, 2), zero where there are fewer, and their share of the variance."""
+    """Return two principal components (n, 2), padded with zeros, and their share of the variance."""
     width = min(2, *X.shape)
     pca = PCA(n_components=width, svd_solver="randomized" if min(X.shape) > 50 else "full", random_state=seed)
-    with np.errstate(invalid="ignore", divide="ignore"):  # rows all alike have no variance to share
+    with np.errstate(invalid="ignore", divide="ignore"):  # identical rows have no variance
         flat = pca.fit_transform(X)
         share = float(np.nan_to_num(pca.explained_variance_ratio_).sum())
     return np.pad(flat, ((0, 0), (0, 2 - width))), share
@@ -148,14 +154,14 @@ def _principal(X: Floats, seed: int) -> tuple[Floats, float]:
 def _picture(points: Floats, cells: Cells, labels: tuple[str, str], note: str) -> PictureStage:
     edges = [_edges(points[:, d], PICTURE_BINS[d], through_zero=False) for d in (0, 1)]
     places = [_bins(points[:, d], edges[d]) for d in (0, 1)]
-    found, counts = np.unique(np.column_stack([*places, cells.codes]), axis=0, return_counts=True)
+    occupied, counts = np.unique(np.column_stack([*places, cells.codes]), axis=0, return_counts=True)
     return PictureStage(
         x_label=labels[0],
         y_label=labels[1],
         x_edges=_rounded(edges[0]),
         y_edges=_rounded(edges[1]),
         cells=tuple(
-            (x, y, group, n) for (x, y, group), n in zip(found.tolist(), counts.tolist(), strict=True)
+            (x, y, group, n) for (x, y, group), n in zip(occupied.tolist(), counts.tolist(), strict=True)
         ),
         note=note,
     )

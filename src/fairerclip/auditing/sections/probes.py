@@ -1,7 +1,7 @@
-"""How well a sensitive attribute can be read from embeddings: a linear and a kernel probe, out of fold.
+"""Linear and kernel probes that predict a sensitive attribute from embeddings, out of fold.
 
-A probe is a classifier of the attribute, trained on some rows and asked about others. One that does no better than
-chance says that *this kind* of classifier found nothing, not that there is nothing.
+A probe is a classifier of the attribute that is trained on some rows and tested on others. If it is no better than
+chance, *this kind* of classifier found nothing; another kind may.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.checks import check_confidence
 from fairerclip._util.types import Ints
-from fairerclip.auditing.findings import attribute_name
+from fairerclip.auditing.display_names import attribute_name
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.results import Probe, ProbeRow
 from fairerclip.data import Split
@@ -30,13 +30,20 @@ Rng = np.random.Generator
 
 KINDS: tuple[Probe, ...] = ("linear", "kernel")
 ROWS = 4000
-"""More rows than this are subsampled, the largest values first."""
+"""Limit of the number of rows; if there are more, rows of the most frequent values are left out first."""
 LANDMARKS = 500
-"""Of the kernel probe's Nyström features; up to so many training rows the kernel is exact."""
+"""Number of Nyström landmarks of the kernel probe; with no more training rows than this the kernel is exact."""
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
-"""L2 penalties per row among which each fold chooses, on a quarter of its training rows."""
+"""L2 penalties per row; each fold chooses one of them on a quarter of its training rows."""
 CROSSED = float(np.sqrt(1 + 2 / np.pi))
-"""How much wider cross-validation makes an interval at chance; see the notes of `probe_sensitive`."""
+"""Factor by which the half-width of an interval is multiplied because folds share training rows.
+
+If there is nothing to predict, row i helps to predict row j just as row j helps to predict row i, so that correct
+predictions in different folds are correlated. A score that is linear in the training labels, Σ y_i y_j K_ij, then has
+twice the variance of independent rows; its signs, which are the predictions, have 1 + 2/π times the variance. In
+simulations at chance the 95 % interval covers in 91 to 97 % of the cases (without the factor: 84 to 91 %); far from
+chance it is a little too wide.
+"""
 _HELD_OUT = 4
 _STEPS = 2000
 _SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding, not spread
@@ -44,22 +51,24 @@ _SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is 
 
 @dataclass(frozen=True)
 class AttributeProbe:
-    """How well a probe reads an attribute; made by `probe_sensitive`.
+    """Accuracy of a probe, as `probe_sensitive` measures it.
 
     Attributes
     ----------
     kind : {"linear", "kernel"}
-        Of the probe.
+        Kind of the probe.
     value : float
-        Balanced accuracy: the mean over the attribute's values of the share of rows read right, out of fold.
+        Balanced accuracy: the mean of the recalls of the attribute's values, out of fold. It may lie below chance if
+        the embeddings were made from these same rows and labels.
     low, high : float
-        Its interval: those shares as independent binomials, widened for cross-validation.
+        Interval of the value: recalls are independent binomials (Wilson limits, half-widths added up in squares), and
+        the half-width is multiplied by `CROSSED`.
     chance : float
         One over the number of values.
     n, folds : int
-        Rows used, after subsampling, and folds.
+        Number of rows after subsampling, and of folds.
     recalls : tuple of (str, int, int)
-        Value, rows read right, and rows.
+        For each value of the attribute: its name, the number of rows predicted correctly, and the number of rows.
     """
 
     kind: Probe
@@ -82,48 +91,38 @@ def probe_sensitive(
     confidence: float = 0.95,
     max_rows: int = ROWS,
 ) -> AttributeProbe:
-    """Train a probe of ``s`` on embeddings and read it from rows that were not trained on.
+    """Train a probe that predicts ``s`` from embeddings, and test it on rows it was not trained on.
 
-    Logistic regression with balanced classes on standardised columns ("linear"), or on Nyström features of an RBF
-    kernel over them ("kernel"). The penalty is chosen within the training rows of each fold. Time
-    O(folds·(n·D + D³)) times some hundred steps, with D = p or 500 features; memory O(n·(p + D)).
+    The probe is a logistic regression with balanced classes on standardised columns ("linear"), or on Nyström features
+    of an RBF kernel over them ("kernel"). Its penalty is chosen within the training rows of each fold. Time
+    O(folds·(n·D + D³)) times a few hundred steps, with D = p or 500 features; memory O(n·(p + D)).
 
     Parameters
     ----------
-    X : array, shape (n, p)
+    X : array of shape (n, p)
         Embeddings, one column or more.
-    s : array of labels, shape (n,)
+    s : array of labels of shape (n,)
         The attribute, at least two values with two rows each.
     kind : {"linear", "kernel"}
-        Which probe.
+        Kind of the probe.
     folds : int, default=5
-        Fewer where a value has fewer rows.
+        Number of folds; fewer if a value has fewer rows.
     random_state : int
-        Draws the rows, the folds and the landmarks.
+        Seed of the drawn rows, folds and landmarks.
     confidence : float, default=0.95
-        Of the interval.
+        Level of the interval.
     max_rows : int, default=4000
-        Rows used at most: every value keeps as many rows as the others, where it has them.
+        Limit of the number of rows; values with many rows are cut to equal size.
 
     Returns
     -------
     AttributeProbe
+        Balanced accuracy with its interval.
 
     Raises
     ------
     LabelError
         There are fewer than two values, or one has a single row.
-
-    Notes
-    -----
-    Where there is nothing to read, row i helps to read row j just as row j helps to read row i, so that hits in
-    different folds go together. A score that is linear in the training labels, Σ y_i y_j K_ij, has twice the variance
-    of independent rows then; its signs, by which rows are read, have 1 + 2/π times. Half-widths (Wilson limits of each
-    share, added up in squares) are multiplied by the root of that, 1.28. In simulations at chance the 95 % interval
-    covers in 91 to 97 % (without: 84 to 91 %); far from chance it is a little too wide.
-
-    A value below chance is possible where the embeddings were made from these very rows and labels: what training
-    rows then show by accident is the reverse of what the rest shows.
 
     Examples
     --------
@@ -135,21 +134,14 @@ def probe_sensitive(
     (1.0, 0.94, 0.5)
     """
     _check(kind, folds, confidence, max_rows)
-    rows = np.asarray(X)
-    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
-        raise ShapeError(f"a probe needs numbers X of shape (n, p), got {rows.dtype} of shape {rows.shape}")
-    codes, names = _values(s, len(rows))
     rng = np.random.default_rng(random_state)
-    chosen = _subsample(codes, max_rows, rng)
-    rows, codes = rows[chosen].astype(np.float64), codes[chosen]
-    if not np.isfinite(rows).all():
-        raise NonFiniteError("X holds NaN or infinity; a probe needs finite embeddings: remove those rows")
+    rows, codes, names = _probed_rows(X, s, max_rows, rng)
     n = np.bincount(codes)
     folds = min(folds, int(n.min()))
-    read = _out_of_fold(rows, codes, kind, folds, rng)
-    right = np.bincount(codes[read == codes], minlength=len(names))
-    value = float((right / n).mean())
-    low, high = mover(np.full(len(names), 1 / len(names)), right, n, confidence)
+    predicted = _out_of_fold(rows, codes, kind, folds, rng)
+    correct = np.bincount(codes[predicted == codes], minlength=len(names))
+    value = float((correct / n).mean())
+    low, high = mover(np.full(len(names), 1 / len(names)), correct, n, confidence)
     return AttributeProbe(
         kind=kind,
         value=value,
@@ -158,7 +150,7 @@ def probe_sensitive(
         chance=1 / len(names),
         n=len(rows),
         folds=folds,
-        recalls=tuple(zip(names, right.tolist(), n.tolist(), strict=True)),
+        recalls=tuple(zip(names, correct.tolist(), n.tolist(), strict=True)),
     )
 
 
@@ -170,25 +162,27 @@ def audit_probes(
     random_state: int = 0,
     confidence: float = 0.95,
 ) -> tuple[tuple[ProbeRow, ...] | None, list[str]]:
-    """Both probes of every attribute on every stage, and sentences on what could not be probed.
+    """Train both probes of every attribute on the embeddings of every stage.
 
     Parameters
     ----------
     experiment : Experiment
-        Names the attributes; each is probed on its own.
+        Has the names of the attributes; each is probed separately.
     split : Split
         Rows with sensitive labels; unknown ones are left out.
-    embeddings : mapping from stage to array (n, p)
+    embeddings : mapping from stage to array of shape (n, p)
         ``{"before": split.X, "after": model.transform(split.X)}``, or one of them.
+    random_state, confidence : int, float
+        As in `probe_sensitive`.
 
     Returns
     -------
-    found : tuple of ProbeRow, or None
-        None where no attribute could be probed.
+    rows : tuple of ProbeRow, or None
+        None if no attribute could be probed.
     notes : list of str
-        One for each attribute that was left out.
+        A sentence for each attribute that was left out.
     """
-    found: list[ProbeRow] = []
+    probes: list[ProbeRow] = []
     notes: list[str] = []
     for attribute in experiment.sensitive:
         if attribute not in split.s:
@@ -197,19 +191,19 @@ def audit_probes(
         known = split.s[attribute] >= 0
         values = np.array(experiment.task.sensitive[attribute].names)[split.s[attribute][known]]
         try:
-            for stage, rows in embeddings.items():
+            for stage, X in embeddings.items():
                 for kind in KINDS:
                     probe = probe_sensitive(
-                        np.asarray(rows)[known],
+                        np.asarray(X)[known],
                         values,
                         kind=kind,
                         random_state=random_state,
                         confidence=confidence,
                     )
-                    found.append(_row(attribute_name(attribute), stage, probe))
+                    probes.append(_row(attribute_name(attribute), stage, probe))
         except LabelError as error:
             notes.append(f"No probe of {attribute} was trained: {error}.")
-    return tuple(found) or None, notes
+    return tuple(probes) or None, notes
 
 
 def _row(attribute: str, stage: Stage, probe: AttributeProbe) -> ProbeRow:
@@ -227,27 +221,40 @@ def _check(kind: str, folds: int, confidence: float, max_rows: int) -> None:
         raise ParameterError(f"max_rows must be at least 2; got {max_rows}")
 
 
+def _probed_rows(X: ArrayLike, s: Any, max_rows: int, rng: Rng) -> tuple[Floats, Ints, list[str]]:
+    """Check and subsample embeddings and attribute: rows (m, p), codes (m,) and the names of the values."""
+    rows = np.asarray(X)
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
+        raise ShapeError(f"a probe needs numbers X of shape (n, p), got {rows.dtype} of shape {rows.shape}")
+    codes, names = _values(s, len(rows))
+    chosen = _subsample(codes, max_rows, rng)
+    rows = rows[chosen].astype(np.float64)
+    if not np.isfinite(rows).all():
+        raise NonFiniteError("X holds NaN or infinity; a probe needs finite embeddings: remove those rows")
+    return rows, codes[chosen], names
+
+
 def _values(s: Any, n: int) -> tuple[Ints, list[str]]:
-    """Codes (n,) and the names of the values; each has two rows at least."""
+    """Return codes (n,) and the names of the values, or raise unless each has at least two rows."""
     if np.shape(s) != (n,):
         raise ShapeError(f"s must have one label for each of the {n} rows of X; got shape {np.shape(s)}")
     encoded = encode(np.asarray(s))
     names = [str(value) for value in encoded.classes.tolist()]
     if len(names) < 2:
-        raise LabelError(f"a probe needs two values to tell apart, got {', '.join(names)} alone")
+        raise LabelError(f"a probe needs at least two values of the attribute, got only {', '.join(names)}")
     counts = np.bincount(encoded.codes)
     if counts.min() < 2:
         rare = names[int(counts.argmin())]
-        raise LabelError(f"{rare!r} has a single row, and one is needed to train on and one to ask about")
+        raise LabelError(f"{rare!r} has a single row, and a probe needs one to train on and one to test on")
     return encoded.codes.astype(np.int64), names
 
 
 def _subsample(codes: Ints, limit: int, rng: Rng) -> Ints:
-    """Row numbers, at most about ``limit``: the largest values are cut to one size, at least two rows."""
+    """Return about ``limit`` row numbers at most: values with many rows are cut to one size, at least two rows."""
     counts = np.bincount(codes)
     if len(codes) <= limit:
         return np.arange(len(codes))
-    # The largest cap under which the values together fit: small ones are kept whole.
+    # The largest cap for which the values together fit into the limit: small values keep all rows.
     cap, left = 0, limit
     for place, count in enumerate(np.sort(counts)):
         cap = max(left // (len(counts) - place), 2)
@@ -257,9 +264,9 @@ def _subsample(codes: Ints, limit: int, rng: Rng) -> Ints:
 
 
 def _folds(codes: Ints, folds: int, rng: Rng) -> Iterator[tuple[Ints, Ints]]:
-    """Training and other rows of each fold; every value is spread evenly over the folds."""
+    """Yield training and test rows of each fold; every value is spread evenly over the folds."""
     fold = np.empty(len(codes), dtype=np.int64)
-    # One count that runs on over the values: the folds are then of one size, too.
+    # The count continues from value to value, so that the folds have the same size.
     order = np.concatenate([rng.permutation(np.flatnonzero(codes == v)) for v in range(int(codes.max()) + 1)])
     fold[order] = np.arange(len(codes)) % folds
     for k in range(folds):
@@ -267,35 +274,35 @@ def _folds(codes: Ints, folds: int, rng: Rng) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _out_of_fold(X: Floats, codes: Ints, kind: str, folds: int, rng: Rng) -> Ints:
-    """Values (n,) that probes read, each row by the probe that was not trained on it."""
+    """Return predicted codes (n,), each row by the probe that was not trained on it."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
-    read = np.empty(len(codes), dtype=np.int64)
-    # Thousands of small products: where other work shares the cores, threads wait for each other twenty times longer.
+    predicted = np.empty(len(codes), dtype=np.int64)
+    # Thousands of small products: if other work shares the cores, several threads take up to twenty times longer.
     with threadpool_limits(1, "blas"):
-        for train, rest in _folds(codes, folds, rng):
+        for train, test in _folds(codes, folds, rng):
             penalty = _choose_penalty(X[train], codes[train], kind, rng)
-            seen, unseen = _features(X[train], X[rest], kind, rng)
-            (model,) = _fitted(seen, codes[train], [penalty])
-            read[rest] = model.predict(unseen)
-    return read
+            train_features, test_features = _features(X[train], X[test], kind, rng)
+            (model,) = _fitted(train_features, codes[train], [penalty])
+            predicted[test] = model.predict(test_features)
+    return predicted
 
 
 def _choose_penalty(X: Floats, codes: Ints, kind: str, rng: Rng) -> float:
-    """The penalty, from strong to weak, after which the balanced log loss on a quarter of these rows rises.
+    """Return the last penalty, from strong to weak, before the balanced log loss on a quarter of the rows rises.
 
-    A value with one row here cannot be both trained on and asked about: the strongest penalty is taken.
+    If a value has one row only, which cannot be in both parts, return the strongest penalty.
     """
     smallest = int(np.bincount(codes).min())
     if smallest < 2:
         return PENALTIES[0]
-    train, rest = next(_folds(codes, min(_HELD_OUT, smallest), rng))
-    seen, unseen = _features(X[train], X[rest], kind, rng)
+    train, test = next(_folds(codes, min(_HELD_OUT, smallest), rng))
+    train_features, test_features = _features(X[train], X[test], kind, rng)
     best, lowest = PENALTIES[0], np.inf
-    for penalty, model in zip(PENALTIES, _fitted(seen, codes[train], PENALTIES), strict=True):
-        loss = _balanced_loss(model.predict_log_proba(unseen), codes[rest])
+    for penalty, model in zip(PENALTIES, _fitted(train_features, codes[train], PENALTIES), strict=True):
+        loss = _balanced_loss(model.predict_log_proba(test_features), codes[test])
         if loss >= lowest:
-            break  # weaker ones overfit more, and take longest
+            break  # weaker penalties overfit more and take longer
         best, lowest = penalty, loss
     return best
 
@@ -307,7 +314,7 @@ def _balanced_loss(log_probability: Floats, codes: Ints) -> float:
 
 
 def _fitted(X: Floats, codes: Ints, penalties: Sequence[float]) -> Iterator[Any]:
-    """Logistic regressions from strong to weak penalty, each started where the last one ended."""
+    """Yield logistic regressions from strong to weak penalty, each started at the solution of the last one."""
     from sklearn.linear_model import LogisticRegression  # slow to import, and only probes need it
 
     model = LogisticRegression(class_weight="balanced", max_iter=_STEPS, warm_start=True)
@@ -315,24 +322,24 @@ def _fitted(X: Floats, codes: Ints, penalties: Sequence[float]) -> Iterator[Any]
         yield model.set_params(C=1 / (penalty * len(X))).fit(X, codes)
 
 
-def _features(train: Floats, rest: Floats, kind: str, rng: Rng) -> tuple[Floats, Floats]:
-    """What the probe sees of training and other rows; everything is learned from the training rows."""
-    train, rest = _standardised(train, rest)
+def _features(train: Floats, test: Floats, kind: str, rng: Rng) -> tuple[Floats, Floats]:
+    """Return the probe's features of training and test rows; their scales are those of the training rows."""
+    train, test = _standardised(train, test)
     if kind == "linear":
-        return train, rest
+        return train, test
     kernel = make_features(
         "nystroem", train, n_features=LANDMARKS, bandwidth="median", random_state=int(rng.integers(2**31))
     )
-    seen, unseen = kernel.transform(train), kernel.transform(rest)
-    seen, unseen = seen - seen.mean(axis=0), unseen - seen.mean(axis=0)
-    # One scale for all features: a kernel's small directions stay small, and penalties mean what they do above.
-    scale = float(np.sqrt(np.mean(seen**2))) or 1.0
-    return seen / scale, unseen / scale
+    train, test = kernel.transform(train), kernel.transform(test)
+    train, test = train - train.mean(axis=0), test - train.mean(axis=0)
+    # One scale for all features: directions of small variance stay small, and penalties keep their meaning.
+    scale = float(np.sqrt(np.mean(train**2))) or 1.0
+    return train / scale, test / scale
 
 
-def _standardised(train: Floats, rest: Floats) -> tuple[Floats, Floats]:
-    """Columns of mean 0 and spread 1 over the training rows; those without spread become 0."""
+def _standardised(train: Floats, test: Floats) -> tuple[Floats, Floats]:
+    """Scale columns to mean 0 and standard deviation 1 over the training rows; constant columns become 0."""
     mean, spread = train.mean(axis=0), train.std(axis=0)
-    alive = spread > _SMALLEST_SPREAD * np.abs(train).max(axis=0)
-    scale = np.where(alive, 1 / np.where(alive, spread, 1.0), 0.0)
-    return (train - mean) * scale, (rest - mean) * scale
+    varies = spread > _SMALLEST_SPREAD * np.abs(train).max(axis=0)
+    scale = np.where(varies, 1 / np.where(varies, spread, 1.0), 0.0)
+    return (train - mean) * scale, (test - mean) * scale

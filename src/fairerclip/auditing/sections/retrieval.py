@@ -1,4 +1,4 @@
-"""Who is shown for each prompt, before and after."""
+"""Composition and skew of the top results of each prompt, before and after mitigation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairerclip.model.estimator import FairerCLIP
 
 
 def class_columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
-    """Return the places of the experiment's classes among the model's."""
+    """Return the indices of the experiment's classes among the model's classes."""
     order = model.classes_.tolist()
     return [order.index(name) for name in experiment.classes]
 
@@ -28,9 +28,9 @@ def retrieval_section(
     seed: int,
     confidence: float,
 ) -> RetrievalSection | None:
-    """Composition and skew of the top k of every prompt; None without prompts or sensitive labels.
+    """Measure composition and skew of the top k of every prompt; None without prompts or sensitive labels.
 
-    Where the target is known, a row is relevant for the prompt of its class.
+    If target labels are known, a row is relevant for the prompt of its class.
     """
     split = experiment.task.split(split_name)
     groups = experiment.groups(split)

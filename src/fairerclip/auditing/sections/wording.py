@@ -1,4 +1,4 @@
-"""The same zero-shot audit in other words: how much of a figure is the prompt's wording."""
+"""Zero-shot accuracy by group with other wordings of the prompts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport
 
 OWN = "the task's own prompts"
-"""Name of the wording that the task uses, where it is none of those given."""
-
-
+"""Name of the wording that the task uses, if it is none of the given ones."""
 SAME = 1e-5
-"""Cosines that differ from 1 by less are those of the same prompt."""
+"""Two prompts are the same if their cosine differs from 1 by less than this."""
 
 
 def audit_wording(
@@ -31,7 +29,7 @@ def audit_wording(
     *,
     confidence: float = 0.95,
 ) -> WordingSection:
-    """Zero-shot accuracy by group with each wording of the class prompts.
+    """Measure zero-shot accuracy by group with each wording of the class prompts.
 
     O(n·p·c) time for each wording.
 
@@ -41,18 +39,17 @@ def audit_wording(
         The chosen classes and sensitive attributes.
     split : str
         A split with target and sensitive labels.
-    texts : array, shape (m, c, p)
+    texts : array of shape (m, c, p)
         Prompt embeddings of all c classes of the task, in their order, in each wording.
     templates : sequence of m str
-        What each wording is called.
+        Name of each wording.
     confidence : float, default=0.95
-        Of the intervals.
+        Level of the intervals.
 
     Returns
     -------
     WordingSection
-        Where the wording that the task uses is none of these it is added in front, so that the others have something
-        to be compared with.
+        If the wording that the task uses is none of the given ones, it is added in front for comparison.
 
     Examples
     --------
@@ -62,18 +59,19 @@ def audit_wording(
     >>> [wording.template for wording in found.templates][:2], found.used
     (["the task's own prompts", 'wording 1 (simulated)'], 0)
     """
-    given = _checked(experiment, texts, templates)
-    names, own = list(templates), experiment.text
-    used = None if own is None else _place(own, given)
-    if own is not None and used is None:
-        given, names, used = np.concatenate([own[None].astype(given.dtype), given]), [OWN, *names], 0
+    wordings = _checked(experiment, texts, templates)
+    names, task_text = list(templates), experiment.text
+    used = None if task_text is None else _place(task_text, wordings)
+    if task_text is not None and used is None:
+        wordings = np.concatenate([task_text[None].astype(wordings.dtype), wordings])
+        names, used = [OWN, *names], 0
     rows = experiment.task.split(split)
     classes = np.array(experiment.classes)
-    found = []
-    for name, text in zip(names, given, strict=True):
+    results = []
+    for name, text in zip(names, wordings, strict=True):
         codes, _ = zero_shot(rows.X, [prompt[None] for prompt in text])
-        found.append(_template(name, experiment.report(rows, classes[codes], confidence)))
-    return WordingSection(split=split, templates=tuple(found), used=used)
+        results.append(_template(name, experiment.report(rows, classes[codes], confidence)))
+    return WordingSection(split=split, templates=tuple(results), used=used)
 
 
 def _template(name: str, report: GroupReport) -> WordingTemplate:
@@ -88,7 +86,7 @@ def _template(name: str, report: GroupReport) -> WordingTemplate:
 
 
 def _checked(experiment: Experiment, texts: Floats, templates: Sequence[str]) -> Floats:
-    """Texts (m, c, p) of the chosen classes."""
+    """Return the texts (m, c, p) of the chosen classes, or raise if they are not valid."""
     given, task = np.asarray(texts), experiment.task
     if given.dtype.kind != "f" or given.ndim != 3 or given.shape[1:] != (task.n_classes, task.width):
         raise ShapeError(
@@ -97,7 +95,7 @@ def _checked(experiment: Experiment, texts: Floats, templates: Sequence[str]) ->
         )
     if not len(given) or len(given) != len(templates):
         raise ParameterError(
-            f"expected a template for each of the wordings, at least one; got {len(templates)} for {len(given)}"
+            f"expected one template per wording, and at least one; got {len(templates)} for {len(given)} wordings"
         )
     if not np.isfinite(given).all():
         raise NonFiniteError("wordings hold NaN or infinity; embed their prompts again")
@@ -106,15 +104,16 @@ def _checked(experiment: Experiment, texts: Floats, templates: Sequence[str]) ->
     return given[:, [task.class_names.index(name) for name in experiment.classes]]
 
 
-def _place(own: Floats, texts: Floats) -> int | None:
-    cosines = cosines_of_wordings(own, texts).min(axis=1)
+def _place(text: Floats, wordings: Floats) -> int | None:
+    """Return the index of the wording that is the same as a text (c, p), or None."""
+    cosines = cosines_of_wordings(text, wordings).min(axis=1)
     best = int(cosines.argmax())
     return best if cosines[best] > 1 - SAME else None
 
 
-def cosines_of_wordings(own: Floats, texts: Floats) -> Floats:
-    """Return cosines (m, c) of prompts (c, p) with their like in each wording (m, c, p)."""
-    return np.asarray(np.einsum("cp,mcp->mc", _unit(own), _unit(texts)))
+def cosines_of_wordings(text: Floats, wordings: Floats) -> Floats:
+    """Return cosines (m, c) of prompts (c, p) with those of the same class in each wording (m, c, p)."""
+    return np.asarray(np.einsum("cp,mcp->mc", _unit(text), _unit(wordings)))
 
 
 def _unit(rows: Floats) -> Floats:

@@ -1,1 +1,1 @@
-"""Training by gradient, as in Zhang & Ré (2022); `nets`, `loop` and `contrast` need torch, the rest does without."""
+"""Training by gradient descent, as in Zhang & Ré (2022); only `nets`, `loop` and `contrast` need torch."""

@@ -1,8 +1,8 @@
-"""Contrastive epochs of the Contrastive Adapter: who is compared with whom, and the loss of one anchor.
+"""Contrastive epochs of the Contrastive Adapter: the choice of anchors, positives and negatives, and the loss.
 
-A batch is one anchor with its positives and neighbours, normalised together. Within a group of anchors the weights
-stand still, which saves most of the work without changing the sums: the hidden layer is applied once to each row
-of the group, and cosines of ``W₂a + b₂`` are taken through the Gram matrix of ``[W₂ b₂]``.
+A batch is one anchor with its positives and neighbours, normalised together. The weights do not change within a group
+of anchors, which saves most of the work without changing the gradients: the hidden layer is applied once to each row
+of the group, and cosines of ``W₂a + b₂`` are computed from the Gram matrix of ``[W₂ b₂]``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairerclip.baselines.gradient.nets import AdapterNet, Tensor
 from fairerclip.baselines.gradient.recipes import Contrasts
 
 _BLOCK = 16384
-"""Rows that the hidden layer takes at a time."""
+"""Number of rows that the hidden layer takes at a time."""
 
 
 class Batch(NamedTuple):
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     positives: Ints
     neighbours: Ints
     is_negative: NDArray[np.bool_]
-    """(m,) which of the neighbours are of another class; the others are only normalised with them."""
+    """(m,) whether a neighbour is of another class; the others only take part in batch normalisation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +41,12 @@ class Pairs:
 
     Attributes
     ----------
-    y, predicted : (n,) classes, and what a simple classifier takes the rows for.
-    unit : (n, p) unit rows on the device, for neighbours.
-    sizes : how many of each are drawn, and how they are compared.
+    y, predicted : array of shape (n,)
+        Classes, and the predictions of a simple classifier.
+    unit : Tensor of shape (n, p)
+        Unit rows on the device, to find neighbours.
+    sizes : Contrasts
+        Numbers of rows that are drawn, and the parameters of the loss.
     """
 
     y: Ints
@@ -52,10 +55,10 @@ class Pairs:
     sizes: Contrasts
 
     def anchors(self, rng: np.random.Generator) -> Ints:
-        """Rows taken for another class, whose class has rows taken for it; shuffled.
+        """Draw the anchors, shuffled: wrongly predicted rows of classes that have correctly predicted rows.
 
-        With ``anchor_share`` below one, so many of each class are drawn with replacement, each wrong prediction
-        equally likely.
+        With ``anchor_share`` below one, this share of each class is drawn with replacement, with equal probability
+        for each wrong class.
         """
         drawn = [self._anchors_of(code, rng) for code in np.unique(self.y)]
         return rng.permutation(np.concatenate(drawn))
@@ -72,30 +75,30 @@ class Pairs:
         return rng.choice(rows, max(1, round(share * len(rows))), p=chance / chance.sum())
 
     def positives_of(self, code: int) -> Ints:
-        """Rows of a class that are taken for it."""
+        """Return the rows of a class that are predicted as it."""
         return np.flatnonzero((self.y == code) & (self.predicted == code))
 
     def batches(self, anchors: Ints, rng: np.random.Generator) -> Iterator[Batch]:
-        """A batch for each anchor that has a negative among the neighbours drawn. O(a·n·p) time, O(a·n) memory."""
+        """Yield a batch per anchor that has a negative among the drawn neighbours. O(a·n·p) time, O(a·n) memory."""
         positives = {code: self.positives_of(code) for code in np.unique(self.y[anchors])}
         for anchor, near in zip(anchors, nearest(self.unit, anchors, self.sizes.neighbours), strict=True):
             code = self.y[anchor]
-            similar = _draw(positives[code], self.sizes.positives, rng)
+            same_class = _draw(positives[code], self.sizes.positives, rng)
             near = _draw(near, self.sizes.negatives, rng)
             is_negative = self.y[near] != code
             if is_negative.any():
-                yield Batch(int(anchor), similar, near, is_negative)
+                yield Batch(int(anchor), same_class, near, is_negative)
 
 
 def nearest(unit: Tensor, anchors: Ints, k: int) -> Ints:
-    """The k rows of largest cosine with each anchor (a, k), in no order; all rows where there are no more."""
+    """Return the k rows with the largest cosine to each anchor (a, k), unordered; all rows if there are at most k."""
     n = len(unit)
     if k >= n:
         return np.broadcast_to(np.arange(n), (len(anchors), n))
     index = torch.as_tensor(anchors, device=unit.device)
     with torch.no_grad():
-        found = torch.topk(unit[index] @ unit.T, k, dim=1, sorted=False).indices
-    return np.asarray(found.cpu().numpy(), dtype=np.int64)
+        rows = torch.topk(unit[index] @ unit.T, k, dim=1, sorted=False).indices
+    return np.asarray(rows.cpu().numpy(), dtype=np.int64)
 
 
 def _draw(rows: Ints, size: int, rng: np.random.Generator) -> Ints:
@@ -103,7 +106,7 @@ def _draw(rows: Ints, size: int, rng: np.random.Generator) -> Ints:
 
 
 def contrastive_epoch(run: Run, pairs: Pairs, rng: np.random.Generator) -> Epoch:
-    """One pass over the anchors, the weights moved once per group of them."""
+    """Run one pass over the anchors, with one step of the weights per group of anchors."""
     losses: list[float] = []
     for group in chunks(pairs.anchors(rng), pairs.sizes.anchors_per_step):
         batches = list(pairs.batches(group, rng))
@@ -115,7 +118,7 @@ def contrastive_epoch(run: Run, pairs: Pairs, rng: np.random.Generator) -> Epoch
 
 
 def accumulate(run: Run, batches: list[Batch], temperature: float, share: float) -> list[float]:
-    """Gradients of ``share`` times the loss of each anchor, left in the parameters; returns the losses."""
+    """Add the gradients of ``share`` times the loss of each anchor to the parameters, and return the losses."""
     net: AdapterNet = run.net
     numbers = [np.concatenate([[b.anchor], b.positives, b.neighbours]) for b in batches]
     used, places = np.unique(np.concatenate(numbers), return_inverse=True)
@@ -125,22 +128,22 @@ def accumulate(run: Run, batches: list[Batch], temperature: float, share: float)
         hidden = torch.cat([functional.linear(run.X[part], net.w1) for part in index.split(_BLOCK)])
     hidden.requires_grad_(True)
     gram = output_gram(net)
-    held = gram.detach().requires_grad_(True)
+    gram_leaf = gram.detach().requires_grad_(True)
     losses = []
     for batch, place in zip(batches, split, strict=True):
         H = torch.index_select(hidden, 0, torch.as_tensor(place, device=run.device))
-        loss = anchor_loss(net, H, held, len(batch.positives), batch.is_negative, temperature)
+        loss = anchor_loss(net, H, gram_leaf, len(batch.positives), batch.is_negative, temperature)
         (loss * (run.weight[batch.anchor] * share)).backward()
         losses.append(float(loss.detach()))
-    gram.backward(held.grad)
-    with torch.no_grad():  # the hidden layer's share of the chain rule, once for all anchors
+    gram.backward(gram_leaf.grad)
+    with torch.no_grad():  # gradient of the hidden layer by the chain rule, once for all anchors
         parts = zip(hidden.grad.split(_BLOCK), index.split(_BLOCK), strict=True)
         net.w1.grad = sum(gradient.T @ run.X[part] for gradient, part in parts)
     return losses
 
 
 def output_gram(net: AdapterNet) -> Tensor:
-    """``[W₂ b₂]ᵀ[W₂ b₂]`` (h+1, h+1)."""
+    """Return ``[W₂ b₂]ᵀ[W₂ b₂]`` (h+1, h+1)."""
     output = torch.cat([net.w2, net.b2[:, None]], dim=1)
     return output.T @ output
 
@@ -153,29 +156,35 @@ def anchor_loss(
     is_negative: NDArray[np.bool_],
     temperature: float,
 ) -> Tensor:
-    """``mean_p −log[e^{s(z,p)/τ} / (e^{s(z,p)/τ} + Σ_n e^{s(z,n)/τ})]`` with cosines s of adapted rows.
+    """Compute ``mean_p −log[e^{s(z,p)/τ} / (e^{s(z,p)/τ} + Σ_n e^{s(z,n)/τ})]`` with cosines s of adapted rows.
 
     Parameters
     ----------
-    net : in training, so that its batch normalisation takes the statistics of this batch.
-    H : (1 + P + N, h) rows ``W₁x`` of the anchor z, its positives and its neighbours.
-    gram : from `output_gram`.
-    n_positives : P.
-    is_negative : (N,) neighbours that count.
-    temperature : τ.
+    net : AdapterNet
+        In training mode, so that batch normalisation uses the statistics of this batch.
+    H : Tensor of shape (1 + P + N, h)
+        Rows ``W₁x`` of the anchor z, its positives and its neighbours.
+    gram : Tensor of shape (h+1, h+1)
+        Result of `output_gram`.
+    n_positives : int
+        Number P of positives.
+    is_negative : bool array of shape (N,)
+        Neighbours that count in the loss.
+    temperature : float
+        τ.
     """
     hidden = net.normalise(H)
     lifted = torch.cat([hidden, hidden.new_ones((len(hidden), 1))], dim=1)
     products = lifted @ gram
     lengths = (products * lifted).sum(dim=1).clamp(min=1e-12).sqrt()
-    similar = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * float(temperature))
+    scaled_cosines = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * float(temperature))
     mask = torch.as_tensor(is_negative, device=H.device)
-    against = torch.logsumexp(similar[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
-    return functional.softplus(against - similar[:n_positives]).mean()
+    negatives = torch.logsumexp(scaled_cosines[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
+    return functional.softplus(negatives - scaled_cosines[:n_positives]).mean()
 
 
 def count_pairs(y: Ints, predicted: Ints) -> dict[str, Any]:
-    """How many rows of each class may be anchors and positives."""
+    """Count the rows of each class that can be anchors and positives."""
     classes = range(int(y.max()) + 1)
     return {
         "anchors": [int(np.sum((y == c) & (predicted != c))) for c in classes],

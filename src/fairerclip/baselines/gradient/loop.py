@@ -1,4 +1,4 @@
-"""One loop for every method that is trained by gradient; the best epoch is kept."""
+"""Training loop of all methods that are trained by gradient descent; the best epoch is kept."""
 
 from __future__ import annotations
 
@@ -25,23 +25,27 @@ KEPT_LAST = "last epoch: there are no validation rows"
 
 
 class Epoch(NamedTuple):
-    """What an epoch did."""
+    """Result of one epoch."""
 
     loss: float | None
-    """Mean over its rows; None if it had nothing to do."""
+    """Mean loss over its rows; None if there were none."""
     steps: int
-    """Batches that it learned from."""
+    """Number of batches that it learned from."""
 
 
 class Run:
-    """A net, its optimiser, and the rows that it learns from, on one device.
+    """Network, optimiser and training rows on one device.
 
     Attributes
     ----------
-    net : a torch module from rows (n, p) to logits (n, c), with ``fitted()``: arrays by name, as the weights are now.
+    net : torch.nn.Module
+        Maps rows (n, p) to logits (n, c); its ``fitted()`` returns the current weights as arrays by name.
     recipe : Recipe
-    sgd : gradient descent with momentum and weight decay.
-    X, y, weight : (n, p) rows times ``scale``, (n,) classes, (n,) weights of mean one.
+        Parameters of the training.
+    sgd : torch.optim.SGD
+        Gradient descent with momentum and weight decay.
+    X, y, weight : Tensor of shape (n, p), (n,) and (n,)
+        Rows times ``scale``, classes, and weights of mean one.
     """
 
     def __init__(self, net: Any, data: Training, recipe: Recipe, scale: float = 1.0) -> None:
@@ -58,12 +62,12 @@ class Run:
         self.weight = floats(data.weight / data.weight.mean()).to(self.device)
 
     def step(self) -> None:
-        """Move the parameters against their gradients, and forget the gradients."""
+        """Take one optimiser step, and reset the gradients."""
         self.sgd.step()
         self.sgd.zero_grad()
 
     def cross_entropy(self, order: NDArray[np.integer[Any]]) -> Epoch:
-        """One pass of weighted cross-entropy over the rows named by ``order``."""
+        """Run one epoch of weighted cross-entropy over the row numbers in ``order``."""
         total, steps = 0.0, 0
         for batch in chunks(order, self.recipe.batch_size):
             index = torch.as_tensor(batch, device=self.device)
@@ -76,20 +80,23 @@ class Run:
         return Epoch(total / len(order), steps)
 
     def train(self, run_epoch: Callable[[int], Epoch], validation: Validation | None) -> dict[str, Any]:
-        """Run epochs, leave the net as it was after the kept one, and return diagnostics.
+        """Run the epochs, restore the network of the kept epoch, and return diagnostics.
 
-        Kept is the epoch with the best worst-group accuracy on the validation rows, so their group labels are used;
-        among equals the better average, then the earlier epoch. Without validation rows it is the last epoch.
+        The kept epoch has the best worst-group accuracy on the validation rows, so their group labels are used; ties
+        go to the better average, then to the earlier epoch. Without validation rows the last epoch is kept.
 
         Parameters
         ----------
-        run_epoch : takes the number of the epoch, from 1.
-        validation : rows with class and group, or None.
+        run_epoch : callable
+            Takes the number of the epoch, from 1.
+        validation : Validation or None
+            Rows with class and group.
 
         Returns
         -------
-        dict with ``epoch`` (the one kept), ``epochs`` and ``steps`` (run), ``kept`` and ``stopped`` (why),
-        ``seconds``, ``device`` and ``history`` (one record per epoch).
+        dict
+            ``epoch`` (the kept one), ``epochs`` and ``steps`` (numbers run), ``kept`` and ``stopped`` (reasons),
+            ``seconds``, ``device`` and ``history`` (one record per epoch).
         """
         net, recipe = self.net, self.recipe
         rows = None if validation is None else floats(validation.X).to(self.device)
@@ -100,18 +107,18 @@ class Run:
         for epoch in range(1, recipe.epochs + 1):
             net.train()
             with torch.enable_grad(), one_thread():
-                loss, taken = run_epoch(epoch)
-            steps += taken
+                loss, epoch_steps = run_epoch(epoch)
+            steps += epoch_steps
             if loss is not None and not math.isfinite(loss):
                 raise NonFiniteError(
                     f"training diverged in epoch {epoch} (loss {loss}); lower lr={recipe.lr}"
                 )
             record: dict[str, Any] = {"epoch": epoch, "loss": loss}
             if validation is not None:
-                found = _validate(net, rows, validation)
-                record.update(worst_group=found[0], average=found[1])
-                if found > best:
-                    best, kept, snapshot = found, epoch, copy.deepcopy(net.state_dict())
+                accuracies = _validate(net, rows, validation)
+                record.update(worst_group=accuracies[0], average=accuracies[1])
+                if accuracies > best:
+                    best, kept, snapshot = accuracies, epoch, copy.deepcopy(net.state_dict())
             history.append(record)
             if recipe.progress is not None:
                 recipe.progress({**record, "epochs": recipe.epochs, "fitted": net.fitted})
@@ -133,14 +140,14 @@ class Run:
 
 
 def chunks(rows: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    """Consecutive pieces of at most ``size``."""
+    """Yield consecutive pieces of at most ``size`` rows."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread inside, as many as before afterwards.
+    """Use one torch thread inside this context.
 
     The matrices are small: on a busy machine two threads that wait for each other took ten times as long as one. It
     also makes results independent of the number of cores.
@@ -154,7 +161,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _device(recipe: Recipe) -> str:
-    """The device to use: "cpu" or "cuda"."""
+    """Return the device to use, "cpu" or "cuda"."""
     if recipe.device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if recipe.device == "cuda" and not torch.cuda.is_available():
@@ -163,7 +170,7 @@ def _device(recipe: Recipe) -> str:
 
 
 def _validate(net: Any, rows: Tensor, validation: Validation) -> tuple[float, float]:
-    """Worst-group and average accuracy."""
+    """Compute the worst-group and average accuracy on validation rows."""
     net.eval()
     with torch.no_grad(), one_thread():
         logits = net(rows)

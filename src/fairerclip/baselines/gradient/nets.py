@@ -1,7 +1,7 @@
-"""The networks that are trained: two adapters and a linear probe.
+"""Networks that are trained: two adapters and a linear probe.
 
-Weights start from numpy generators made of the seed, so that they are the same on every device and torch's own
-generators are neither used nor changed. ``fitted()`` gives the arrays that predict without torch.
+Starting weights are drawn by numpy from the seed, so they are the same on every device, and torch's generators are
+neither used nor changed. ``fitted()`` returns the arrays with which to predict without torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Tensor = Any
 
 
 class CosineNet(torch.nn.Module):
-    """Cosines of adapted rows with frozen prompts (n, c), times a temperature."""
+    """Network whose logits (n, c) are cosines of adapted rows with frozen prompts, times a temperature."""
 
     def __init__(self, text: F64, temperature: float) -> None:
         super().__init__()
@@ -28,16 +28,16 @@ class CosineNet(torch.nn.Module):
         self.temperature = float(temperature)
 
     def adapt(self, X: Tensor) -> Tensor:
-        """Adapted rows (n, p)."""
+        """Return the adapted rows (n, p)."""
         raise NotImplementedError
 
     def forward(self, X: Tensor) -> Tensor:
-        """Logits (n, c)."""
+        """Return the logits (n, c)."""
         return self.temperature * functional.normalize(self.adapt(X), dim=1) @ self.text.T
 
 
 class AdapterNet(CosineNet):
-    """``W₂·ReLU(BN(W₁x)) + b₂``."""
+    """Adapter ``W₂·ReLU(BN(W₁x)) + b₂``."""
 
     def __init__(self, start: tuple[F64, F64, F64], text: F64, temperature: float) -> None:
         super().__init__(text, temperature)
@@ -45,16 +45,16 @@ class AdapterNet(CosineNet):
         self.norm = torch.nn.BatchNorm1d(len(self.w1))
 
     def normalise(self, H: Tensor) -> Tensor:
-        """ReLU(BN(H)) of hidden rows; one row alone has no variance, so it takes the running one."""
+        """Return ReLU(BN(H)) of hidden rows; a single row has no variance, so it uses the running statistics."""
         self.norm.train(self.training and len(H) > 1)
         return torch.relu(self.norm(H))
 
     def adapt(self, X: Tensor) -> Tensor:
-        """Adapted rows (n, p)."""
+        """Return the adapted rows (n, p)."""
         return functional.linear(self.normalise(functional.linear(X, self.w1)), self.w2, self.b2)
 
     def fitted(self) -> dict[str, F64]:
-        """Weights and biases of the two layers, with batch normalisation folded into the first."""
+        """Return weights and biases of the two layers, with batch normalisation folded into the first."""
         norm = self.norm
         gain = array(norm.weight) / np.sqrt(array(norm.running_var) + norm.eps)
         return {
@@ -66,7 +66,7 @@ class AdapterNet(CosineNet):
 
 
 class ClipAdapterNet(CosineNet):
-    """``ratio·ReLU(W₂·ReLU(W₁x)) + (1 − ratio)·x``."""
+    """Adapter ``ratio·ReLU(W₂·ReLU(W₁x)) + (1 − ratio)·x``."""
 
     def __init__(self, start: tuple[F64, F64, F64], text: F64, temperature: float, ratio: float) -> None:
         super().__init__(text, temperature)
@@ -74,12 +74,12 @@ class ClipAdapterNet(CosineNet):
         self.ratio = ratio
 
     def adapt(self, X: Tensor) -> Tensor:
-        """Adapted rows (n, p)."""
+        """Return the adapted rows (n, p)."""
         inner = torch.relu(functional.linear(X, self.w1))
         return self.ratio * torch.relu(functional.linear(inner, self.w2)) + (1 - self.ratio) * X
 
     def fitted(self) -> dict[str, F64]:
-        """Weights of the two layers, and biases of zero."""
+        """Return weights of the two layers, and biases of zero."""
         return {
             "hidden_weight_": array(self.w1),
             "hidden_bias_": np.zeros(len(self.w1)),
@@ -89,7 +89,7 @@ class ClipAdapterNet(CosineNet):
 
 
 class LinearNet(torch.nn.Module):
-    """``Wx + b`` of rows that were multiplied with ``factor``."""
+    """Linear probe ``Wx + b`` of rows that are multiplied by ``factor``."""
 
     def __init__(self, width: int, n_classes: int, seed: int, factor: float) -> None:
         super().__init__()
@@ -99,16 +99,16 @@ class LinearNet(torch.nn.Module):
         self.factor = factor
 
     def forward(self, X: Tensor) -> Tensor:
-        """Logits (n, c)."""
+        """Return the logits (n, c)."""
         return functional.linear(X, self.weight, self.bias)
 
     def fitted(self) -> dict[str, F64]:
-        """Coefficients and intercepts for rows as they were given."""
+        """Return coefficients and intercepts for the rows before multiplication."""
         return {"coef_": array(self.weight) * self.factor, "intercept_": array(self.bias)}
 
 
 def start_weights(hidden: int, width: int, seed: int) -> tuple[F64, F64, F64]:
-    """W₁ (h, p), W₂ (p, h) and b₂ (p,) before training."""
+    """Draw W₁ (h, p), W₂ (p, h) and b₂ (p,) before training."""
     rng = np.random.default_rng(seed)
     return (
         uniform(rng, (hidden, width), width),
@@ -118,21 +118,21 @@ def start_weights(hidden: int, width: int, seed: int) -> tuple[F64, F64, F64]:
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> F64:
-    """Start weights within ±1/√fan_in, as torch's linear layers start."""
+    """Draw uniform weights within ±1/√fan_in, as torch does for linear layers."""
     bound = 1 / math.sqrt(fan_in)
     return rng.uniform(-bound, bound, size=shape)
 
 
 def floats(values: NDArray[Any]) -> Tensor:
-    """A single-precision copy."""
+    """Return a single-precision tensor with a copy of the values."""
     return torch.tensor(np.asarray(values, dtype=np.float32))
 
 
 def parameter(values: NDArray[Any]) -> Tensor:
-    """A single-precision copy that gradients are wanted of."""
+    """Return a single-precision copy as a trainable parameter."""
     return torch.nn.Parameter(floats(values))
 
 
 def array(values: Tensor) -> F64:
-    """A double-precision array, detached from the device and the graph."""
+    """Return a tensor as a double-precision array, detached from the device and the graph."""
     return np.asarray(values.detach().cpu().numpy(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Groups without group labels: what a simple classifier takes each row for, and draws that balance them."""
+"""Pseudo-groups without group labels, predicted by a simple classifier, and draws of rows that balance them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fairerclip.errors import PromptError
 
 GROUPS = ("zero-shot", "kmeans")
 CLUSTER_WIDTH = 16
-"""Principal components that rows are clustered in."""
+"""Number of principal components used for clustering."""
 
 
 def pseudo_groups(data: Training, how: str, seed: int) -> Ints:
-    """The class that a simple classifier takes each row for (n,): zero-shot, or clusters matched to classes.
+    """Predict the class of each row (n,) by a simple classifier: zero-shot, or clusters matched to classes.
 
-    "kmeans" stands for the published UMAP and k-means: unit rows, projected on at most 16 principal components, are
-    put in as many clusters as there are classes, and clusters are matched to classes so that most labels agree.
+    "kmeans" replaces the published UMAP and k-means: unit rows are projected on at most 16 principal components and
+    clustered into as many clusters as classes, and clusters are matched to classes so that most labels agree.
     """
     check_choice("groups", how, GROUPS)
     if how == "zero-shot":
@@ -45,7 +45,7 @@ def _clusters(X: F64, n_classes: int, seed: int) -> Ints:
 
 
 def match_clusters(clusters: Ints, y: Ints, n_classes: int) -> Ints:
-    """Clusters renamed to classes one to one so that most rows agree with ``y`` (Hungarian method).
+    """Match clusters to classes one to one so that most rows agree with ``y`` (Hungarian method).
 
     Examples
     --------
@@ -55,20 +55,24 @@ def match_clusters(clusters: Ints, y: Ints, n_classes: int) -> Ints:
     counts = np.zeros((n_classes, n_classes), dtype=np.int64)
     np.add.at(counts, (clusters, y), 1)
     cluster, matched = linear_sum_assignment(counts, maximize=True)
-    name = np.empty(n_classes, dtype=np.int64)
-    name[cluster] = matched
-    return name[clusters]
+    class_of = np.empty(n_classes, dtype=np.int64)
+    class_of[cluster] = matched
+    return class_of[clusters]
 
 
 def equalise(cells: Ints, how: str, rng: np.random.Generator, rows: Ints | None = None) -> Ints:
-    """Row numbers drawn so that every cell that occurs has as many: of the smallest, or of the largest.
+    """Draw row numbers so that all cells that occur have the size of the smallest or of the largest cell.
 
     Parameters
     ----------
-    cells : (n,) code of each row's cell.
-    how : "subsample" draws without replacement; "upsample" keeps all rows and draws the rest with replacement.
-    rng : source of the draws.
-    rows : (n,) what to return for each row; its number if None.
+    cells : array of shape (n,)
+        Code of the cell of each row.
+    how : {"subsample", "upsample"}
+        "subsample" draws without replacement; "upsample" keeps all rows and draws the rest with replacement.
+    rng : Generator
+        Source of the draws.
+    rows : array of shape (n,) or None
+        Values to return for the rows; None for their numbers.
 
     Examples
     --------
@@ -78,21 +82,21 @@ def equalise(cells: Ints, how: str, rng: np.random.Generator, rows: Ints | None 
     """
     rows = np.arange(len(cells)) if rows is None else rows
     members = [rows[cells == code] for code in np.unique(cells)]
-    sizes = [len(found) for found in members]
+    sizes = [len(cell) for cell in members]
     if how == "subsample":
-        return np.concatenate([rng.choice(found, min(sizes), replace=False) for found in members])
-    extra = [rng.choice(found, max(sizes) - len(found)) for found in members]
+        return np.concatenate([rng.choice(cell, min(sizes), replace=False) for cell in members])
+    extra = [rng.choice(cell, max(sizes) - len(cell)) for cell in members]
     return np.concatenate([*members, *extra])
 
 
 def draw_cells(cells: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """``size`` rows of every cell that occurs, with replacement only where it has fewer."""
+    """Draw ``size`` rows of every cell that occurs, with replacement only if it has fewer."""
     members = [np.flatnonzero(cells == code) for code in np.unique(cells)]
-    return np.concatenate([rng.choice(found, size, replace=len(found) < size) for found in members])
+    return np.concatenate([rng.choice(cell, size, replace=len(cell) < size) for cell in members])
 
 
 def balanced_draw(y: Ints, predicted: Ints, how: str, seed: int) -> Ints:
-    """Shuffled row numbers, with the true classes equally many in each predicted class."""
+    """Draw shuffled row numbers, with equally many rows of each true class in each predicted class."""
     rng = np.random.default_rng(seed)
     draws = []
     for code in np.unique(predicted):

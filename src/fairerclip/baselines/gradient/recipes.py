@@ -1,4 +1,4 @@
-"""How methods are trained by gradient, and on which rows; no torch is needed to describe it."""
+"""Parameters of training by gradient descent, with their checks, and the rows that are used; needs no torch."""
 
 from __future__ import annotations
 
@@ -26,23 +26,28 @@ from fairerclip.errors import LabelError, ParameterError
 Progress = Callable[[dict[str, Any]], None]
 REDUCTIONS = ("mean", "sum")
 TRAINING = 2
-"""Revision of the training code: kept runs of another one may have other weights, so they are run again."""
+"""Revision of the training code; cached runs of another revision may have other weights and are run again."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Recipe:
-    """How to train; defaults are those of Zhang & Ré.
+    """Parameters of the training; the defaults are those of Zhang & Ré.
 
     Attributes
     ----------
     epochs, batch_size : int
-    lr, momentum, weight_decay : of stochastic gradient descent.
-    max_steps : stop after the epoch in which so many batches have been learned from; None for no cap. An anchor of the
-        Contrastive Adapter with its rows is a batch.
-    device : "auto" (a GPU where there is one), "cpu" or "cuda".
-    random_state : int, RandomState or None; weights, order of rows and draws come from it.
-    progress : called with a record of each epoch, or None; ``record["fitted"]()`` gives the fitted arrays, by name, as
-        they are after it.
+        Number of epochs, and of rows per batch.
+    lr, momentum, weight_decay : float
+        Parameters of stochastic gradient descent.
+    max_steps : int or None
+        Stop after the epoch in which this number of batches is reached; None for no limit. In the Contrastive Adapter
+        an anchor with its rows is a batch.
+    device : {"auto", "cpu", "cuda"}
+        "auto" uses a GPU if there is one.
+    random_state : int, RandomState or None
+        Source of the starting weights, the order of rows and the draws.
+    progress : callable or None
+        Called with a record after each epoch; ``record["fitted"]()`` returns the fitted arrays of that epoch by name.
     """
 
     epochs: int = 100
@@ -58,7 +63,7 @@ class Recipe:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Contrasts:
-    """How many rows a contrastive epoch compares, and how; defaults are the published ones but for the mean.
+    """Parameters of a contrastive epoch; the defaults are the published ones, except for ``anchor_reduction``.
 
     Attributes
     ----------
@@ -76,7 +81,7 @@ class Contrasts:
 
 
 def check_recipe(recipe: Recipe) -> int:
-    """Refuse the first parameter that is out of range; return the seed that ``random_state`` stands for."""
+    """Raise for the first parameter that is out of range, and return the seed given by ``random_state``."""
     seed = seed_of(recipe.random_state)
     for name in ("epochs", "batch_size"):
         check_count(name, getattr(recipe, name))
@@ -92,7 +97,7 @@ def check_recipe(recipe: Recipe) -> int:
 
 
 def check_contrasts(contrasts: Contrasts) -> None:
-    """Refuse the first parameter that is out of range."""
+    """Raise for the first parameter that is out of range."""
     for name in ("positives", "neighbours", "negatives", "anchors_per_step"):
         check_count(name, getattr(contrasts, name))
     if as_number(contrasts.anchor_share) != 1:
@@ -102,34 +107,34 @@ def check_contrasts(contrasts: Contrasts) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed: the integer itself, or one drawn from what scikit-learn accepts."""
+    """Return an integer seed as it is, or draw one from any other random state that scikit-learn accepts."""
     if isinstance(random_state, numbers.Integral) and 0 <= int(random_state) < 2**63:
         return int(random_state)
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
         raise ParameterError(
-            f"random_state must be None, an integer from 0 on or a RandomState; got {random_state!r}"
+            f"random_state must be None, an integer of at least 0 or a RandomState; got {random_state!r}"
         ) from None
 
 
 def counted(data: Training) -> Training:
-    """The rows that count: those of positive weight."""
+    """Return the training data restricted to rows of positive weight."""
     labels = labels_of(data)
     used = data.weight > 0
     if not used.any():
-        raise LabelError("every row has weight zero: there is nothing to learn from")
+        raise LabelError("every row has weight zero: give at least one row a positive weight")
     groups = None if data.s is None else data.s[used]
     return replace(data, X=data.X[used], y=labels[used], s=groups, weight=data.weight[used])
 
 
 def labels_of(data: Training) -> Ints:
-    """Class codes, or an error where there are none."""
+    """Return the class codes, and raise if there are none."""
     if data.y is None:
         raise LabelError("training by gradient learns from labels: give y")
     return data.y
 
 
 def shuffled(n: int, seed: int, epoch: int) -> Ints:
-    """The n rows in the order of this epoch."""
+    """Return the numbers of n rows in the random order of an epoch."""
     return np.random.default_rng([seed, epoch]).permutation(n)

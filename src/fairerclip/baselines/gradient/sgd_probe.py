@@ -15,34 +15,35 @@ from fairerclip.baselines.gradient.pseudo_groups import balanced_draw, pseudo_gr
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, labels_of, shuffled
 
 UNIT_ROW_SCALE = 10.0
-"""What unit rows are multiplied with: the recipe's step size is made for embeddings that long."""
+"""Factor of unit rows in training: the step size of the recipe is made for embeddings of this length."""
 DRAWS = ("subsample", "upsample")
 
 Fitted = tuple[F64, F64, dict[str, Any]]
 
 
 def train_probe(data: Training, *, scale: float | str = "auto", **recipe: Any) -> Fitted:
-    """Coefficients (c, p), intercepts (c,) and diagnostics of a softmax probe trained on shuffled rows.
+    """Train a softmax probe on shuffled rows; return coefficients (c, p), intercepts (c,) and diagnostics.
 
     O(epochs·n·p·c) time, O(n·p) memory for a single-precision copy of the rows.
 
     Parameters
     ----------
-    data : rows with labels; rows of weight zero are left out. ``validation`` chooses the epoch.
+    data : Training
+        Rows with labels; rows of weight zero are left out. The epoch is chosen on its validation rows.
     scale : "auto" or float
-        Rows are multiplied with it while training; the coefficients returned fit the rows as given. "auto" is 10
-        for rows of length one, 1 otherwise: the recipe was made for CLIP embeddings before they are normalised, and
-        its step is too short for normalised ones.
+        Factor of the rows in training; the returned coefficients are for the original rows. "auto" is 10 for unit
+        rows and 1 otherwise, because the step size of the recipe is made for CLIP embeddings before normalisation and
+        is too short for unit rows.
     **recipe
-        Of `Recipe`. Weight decay acts on the intercepts, too.
+        Parameters of `Recipe`. Weight decay acts on the intercepts as well.
 
     Notes
     -----
-    Without early stopping it tends to the minimum of ``mean_i CE_i + (weight_decay/2)·(‖W‖² + ‖b‖²)``.
+    Without early stopping the weights tend to the minimum of ``mean_i CE_i + (weight_decay/2)·(‖W‖² + ‖b‖²)``.
     """
-    how = Recipe(**recipe)
-    seed, data = check_recipe(how), counted(data)
-    return _fit_linear(data, how, seed, scale, lambda epoch: shuffled(len(data.X), seed, epoch))
+    parameters = Recipe(**recipe)
+    seed, data = check_recipe(parameters), counted(data)
+    return _fit_linear(data, parameters, seed, scale, lambda epoch: shuffled(len(data.X), seed, epoch))
 
 
 def train_pseudo(
@@ -53,16 +54,20 @@ def train_pseudo(
     scale: float | str = "auto",
     **recipe: Any,
 ) -> Fitted:
-    """Coefficients (c, p), intercepts (c,) and diagnostics of a probe trained on balanced draws: DFR without groups.
+    """Train a probe on balanced draws (DFR without group labels); return what `train_probe` returns.
 
-    Among the rows that the simple classifier takes for one class, true classes are equally many: subsampled to
-    the rarest that occurs there, or upsampled to the most common. Drawn afresh in every epoch, from ``seed + epoch``.
+    Among the rows that the simple classifier predicts as one class, true classes are made equally frequent:
+    subsampled to the rarest that occurs there, or upsampled to the most common. Rows are drawn anew in every epoch,
+    from ``seed + epoch``.
 
     Parameters
     ----------
-    data : rows with labels, and class prompts for ``groups="zero-shot"``; rows of weight zero are left out.
-    how : "subsample" or "upsample".
-    groups : "zero-shot" or "kmeans"; see `pseudo_groups`.
+    data : Training
+        Rows with labels, and class prompts for ``groups="zero-shot"``; rows of weight zero are left out.
+    how : {"subsample", "upsample"}
+        How the classes are balanced.
+    groups : {"zero-shot", "kmeans"}
+        The simple classifier; see `pseudo_groups`.
     scale, **recipe
         As in `train_probe`.
     """
@@ -80,7 +85,7 @@ def train_pseudo(
 def _fit_linear(
     data: Training, recipe: Recipe, seed: int, scale: float | str, draw: Callable[[int], Ints]
 ) -> Fitted:
-    """The probe, trained in each epoch on the rows that ``draw(epoch)`` names, in that order."""
+    """Train the probe, in each epoch on the row numbers ``draw(epoch)`` in that order."""
     require("torch", "torch", "a probe trained by gradient")
     from fairerclip.baselines.gradient.loop import Epoch, Run
     from fairerclip.baselines.gradient.nets import LinearNet
@@ -88,24 +93,24 @@ def _fit_linear(
     factor = row_scale(data.X, scale)
     net = LinearNet(data.X.shape[1], data.n_classes, seed, factor)
     run = Run(net, data, recipe, factor)
-    drawn: list[int] = []
+    row_counts: list[int] = []
 
     def run_epoch(epoch: int) -> Epoch:
         order = draw(epoch)
-        drawn.append(len(order))
+        row_counts.append(len(order))
         return run.cross_entropy(order)
 
     validation = data.validation
     if validation is not None:
         validation = validation._replace(X=validation.X * factor)
     diagnostics = run.train(run_epoch, validation)
-    diagnostics.update(scale=factor, rows_per_epoch=int(np.median(drawn)))
+    diagnostics.update(scale=factor, rows_per_epoch=int(np.median(row_counts)))
     heads = net.fitted()
     return heads["coef_"], heads["intercept_"], diagnostics
 
 
 def row_scale(X: F64, scale: float | str) -> float:
-    """The factor that rows are trained with.
+    """Return the factor of the rows in training.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""How much predictions or embeddings hold of an attribute."""
+"""Dependence of predictions or embeddings on an attribute: measures, intervals and tests."""

@@ -1,4 +1,4 @@
-"""An attribute Y or S with its kernel: delta for categories, RBF for quantities."""
+"""Attribute Y or S with its kernel: delta for categories, RBF for quantities."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from fairerclip.metrics.label_codes import (
 )
 
 BLOCK = 2**21
-"""Kernel values held at a time (16 MB)."""
+"""Number of kernel values computed at a time (16 MB)."""
 
 _FACTOR_TOLERANCE = 1e-13
-"""Share of the trace of K that its low-rank factor may miss."""
+"""Largest share of the trace of K that its low-rank factor leaves out."""
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Slices of rows, such that a block of an n×n array has about `BLOCK` values."""
+    """Return slices of rows such that a block of an n×n array has about `BLOCK` values."""
     step = max(1, BLOCK // n)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def centred(X: FloatArray) -> FloatArray:
-    """X (n, d) minus its column means."""
+    """Return X (n, d) minus its column means."""
     return np.asarray(X - X.mean(axis=0))
 
 
 def is_constant(X: NDArray[Any]) -> bool:
-    """Whether all rows of X (n, …) are equal."""
+    """Return whether all rows of X (n, …) are equal."""
     return bool(np.equal(X, X[0]).all())
 
 
 @dataclass(frozen=True, eq=False)
 class KernelAttribute:
-    """Codes (n,) of a categorical attribute, or the rows (n, d) of a continuous one and their bandwidth."""
+    """Codes (n,) of a categorical attribute, or rows (n, d) of a continuous one with their bandwidth."""
 
     rows: NDArray[Any]
     categorical: bool
@@ -56,7 +56,7 @@ class KernelAttribute:
 
     @classmethod
     def read(cls, given: Any, kind: str, name: str) -> KernelAttribute:
-        """Take what a user gave; "auto" is continuous for floats of which one is not an integer."""
+        """Read and check the values of a user; "auto" is continuous for floats that are not all integers."""
         check_choice("kind", kind, ("auto", "categorical", "continuous"))
         if kind == "auto":
             array = as_labels(given, name)
@@ -71,38 +71,38 @@ class KernelAttribute:
         return len(self.rows)
 
     def resolved(self, bandwidth: float | str, random_state: RandomState) -> KernelAttribute:
-        """Return a copy with its bandwidth found, drawing from `random_state` if it is a median."""
+        """Return a copy with the bandwidth as a number; `random_state` draws the rows of a median."""
         if self.categorical:
             return self
         return replace(self, bandwidth=resolve_bandwidth(bandwidth, self.rows, random_state=random_state))
 
     def among(self, chosen: NDArray[np.intp]) -> KernelAttribute:
-        """Return the attribute of some rows; categories that none of them has are left out."""
+        """Return the attribute of the chosen rows, without categories that none of them has."""
         rows = self.rows[chosen]
         return replace(self, rows=np.unique(rows, return_inverse=True)[1] if self.categorical else rows)
 
     def kernel(self, block: slice) -> FloatArray:
-        """Rows of the kernel matrix, (b, n)."""
+        """Return a block of rows (b, n) of the kernel matrix."""
         if self.categorical:
             return np.asarray(np.equal(self.rows[block, None], self.rows), dtype=np.float64)
         return rbf_kernel(self.rows[block], self.rows, self.bandwidth)
 
     def factor(self) -> FloatArray:
-        """Centred F (n, k) with FFᵀ = HKH: k = c − 1 for c ≥ 2 categories, the numerical rank for RBF.
+        """Return a centred F (n, k) with FFᵀ = HKH: k = c − 1 for c ≥ 2 categories, the numerical rank for RBF.
 
         O(n·c + c²) and O(n·k²) time.
         """
         if not self.categorical:
             return centred(_pivoted_cholesky(self.rows, self.bandwidth))
-        # Centred one-hot rows sum to zero: Helmert's contrasts hold them in one column fewer.
+        # Centred one-hot rows sum to zero, so Helmert's contrasts represent them with one column fewer.
         contrasts = np.asarray(helmert(int(self.rows.max()) + 1), dtype=np.float64).T  # (c, c - 1)
         return centred(contrasts[self.rows])
 
 
 def _pivoted_cholesky(X: FloatArray, bandwidth: float) -> FloatArray:
-    """L (n, k) with LLᵀ = K up to a residual trace of 1e-13·n; K is never formed.
+    """Return L (n, k) with LLᵀ = K up to a residual trace of 1e-13·n, without forming K.
 
-    The RBF kernel of one quantity has a numerical rank of some tens, whatever n.
+    The RBF kernel of one quantity has a numerical rank of some tens for any n.
     """
     n = len(X)
     residual = np.ones(n)
@@ -121,7 +121,7 @@ def _pivoted_cholesky(X: FloatArray, bandwidth: float) -> FloatArray:
 
 
 def read_pair(X: Any, Y: Any, kind: str, names: tuple[str, str]) -> tuple[FloatArray, KernelAttribute]:
-    """Both arguments of a dependence measure, checked: X (n, d) and an attribute of n ≥ 2 rows."""
+    """Read and check both arguments of a dependence measure: X (n, d) and an attribute of n ≥ 2 rows."""
     rows = matrix(X, names[0])
     attribute = KernelAttribute.read(Y, kind, names[1])
     n = same_length(**{names[0]: rows, names[1]: attribute})
@@ -131,5 +131,5 @@ def read_pair(X: Any, Y: Any, kind: str, names: tuple[str, str]) -> tuple[FloatA
 
 
 def trivial(rows: FloatArray, attribute: KernelAttribute) -> bool:
-    """Whether the rows or the attribute are constant, so that every measure is 0."""
+    """Return whether the rows or the attribute are constant, so that every measure is 0."""
     return is_constant(attribute.rows) or is_constant(rows)

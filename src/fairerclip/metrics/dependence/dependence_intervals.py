@@ -1,4 +1,4 @@
-"""Intervals of the dependence measures, and each with its interval and p-value at once."""
+"""Intervals of the dependence measures, and a test that returns measure, interval and p-value together."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from fairerclip.metrics.label_codes import FloatArray, IntArray
 from fairerclip.metrics.retrieval.top_rows import as_generator
 
 MAX_ROWS = 2000
-"""Rows used unless told otherwise; more are drawn from at random."""
+"""Default number of rows that are used; if there are more, this many are drawn at random."""
 
 FOLDS = 20
-"""Parts of the rows, each of which is left out once."""
+"""Number of parts of the rows, each of which is left out once."""
 
 _LEAST = 2 * FOLDS
+"""Smallest number of rows for which there is an interval."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,13 @@ class DependenceResult:
     measure : str
         "dep", "hsic" or "kcc".
     value, low, high : float
-        The measure on the n rows, and the interval of `dependence_interval`.
+        The measure on the n rows, and its interval from `dependence_interval`.
     p_value : float
-        That of `permutation_test`.
-    permutations, n : int
-        How many there were, and the rows used: a random part of the given ones if those were more than
-        ``max_rows``.
+        The p-value of `permutation_test`.
+    permutations : int
+        Number of permutations.
+    n : int
+        Number of rows used: a random sample if more than ``max_rows`` were given.
     """
 
     measure: str
@@ -69,7 +71,7 @@ class DependenceResult:
     n: int
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy: what is not finite is None."""
+        """Return a JSON-ready copy; values that are not finite become None."""
         return {
             name: finite_or_none(value) if isinstance(value, float) else value
             for name, value in vars(self).items()
@@ -89,45 +91,45 @@ def dependence_interval(
     max_rows: int = MAX_ROWS,
     random_state: RandomState = None,
 ) -> Estimate:
-    """`dep`, `hsic` or `kcc` with an interval of its population value, from leaving out 20 parts of the rows.
+    """Compute `dep`, `hsic` or `kcc` with an interval of its population value, by a jackknife over 20 parts.
 
-    See docs/math.md#dependence-intervals. O(n²·p) time for "dep" and "hsic", that of `kcc` for
-    "kcc" up to 2000 rows and 20 times that beyond.
+    See docs/math.md#dependence-intervals. O(n²·p) time for "dep" and "hsic". For "kcc" the time of `kcc` up to
+    2000 rows, and 20 times that for more.
 
     Parameters
     ----------
-    X : array, shape (n, p) or (n,)
+    X : array of shape (n, p) or (n,)
         Representation.
-    S : array, shape (n,) or (n, m)
+    S : array of shape (n,) or (n, m)
         Attribute.
-    measure : "dep", "hsic" or "kcc", default="dep"
-        What is measured.
+    measure : {"dep", "hsic", "kcc"}, default="dep"
+        The measure.
     confidence : float, default=0.95
-        Of the interval.
+        Confidence of the interval.
     kind, bandwidth, regularization, n_features
-        As in the measures. A median bandwidth is found once, on all rows used.
+        As in the measures. A median bandwidth is computed once, on all rows used.
     max_rows : int, default=2000
-        Of more rows so many are drawn at random, without replacement.
+        If there are more rows, this many are drawn at random, without replacement.
     random_state : None, int, RandomState or Generator
-        Draws rows, folds, and what the measure draws.
+        Draws the rows, the parts, and the random features or bandwidth rows of the measure.
 
     Returns
     -------
     Estimate
-        The ends are NaN below 40 rows. The measures are biased upwards: the interval is about the value less its
-        estimated bias, reaches farther up than down, and is widened to hold the value itself.
+        The ends are NaN for fewer than 40 rows. The measures are biased upwards, so the interval is built
+        around the value minus its estimated bias, and then extended to contain the value itself.
 
     Notes
     -----
-    Near independence the measures are not normal, and the interval only tells their order of magnitude: there
-    the p-value speaks (`dependence_test`). Rows must be independent of each other.
+    Near independence the measures are not normal and the interval gives only their order of magnitude; use the
+    p-value there (`dependence_test`). Rows must be independent of each other.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(2, size=200)
-    >>> found = dependence_interval(rng.normal(size=(200, 2)) + s[:, None], s, measure="kcc", random_state=0)
-    >>> 0 <= found.low < found.value <= found.high <= 1
+    >>> kcc = dependence_interval(rng.normal(size=(200, 2)) + s[:, None], s, measure="kcc", random_state=0)
+    >>> 0 <= kcc.low < kcc.value <= kcc.high <= 1
     True
     """
     check_choice("measure", measure, ("dep", "hsic", "kcc"))
@@ -152,22 +154,23 @@ def dependence_test(
     n_features: int = 2000,
     max_rows: int = MAX_ROWS,
 ) -> DependenceResult:
-    """`dep`, `hsic` or `kcc` with its interval and the p-value of independence, on at most ``max_rows`` rows.
+    """Compute `dep`, `hsic` or `kcc` with its interval and the p-value of independence.
 
-    Time is that of `dependence_interval` and `permutation_test` together.
+    At most ``max_rows`` rows are used. The time is that of `dependence_interval` plus `permutation_test`.
 
     Parameters
     ----------
     X, S, measure, confidence, kind, bandwidth, regularization, n_features, max_rows
         As in `dependence_interval`.
     n_permutations : int, default=199
-        The smallest p-value is one over one more.
+        B; the smallest p-value is 1/(B + 1).
     random_state : None, int, RandomState or Generator
-        Draws rows, permutations, folds, and what the measure draws.
+        Draws the rows, the permutations, the parts, and the random features or bandwidth rows of the measure.
 
     Returns
     -------
     DependenceResult
+        The measure, its interval and the p-value.
 
     Examples
     --------
@@ -183,17 +186,17 @@ def dependence_test(
     B = check_permutations(n_permutations)
     rng = as_rng(random_state)
     rows, attribute = _drawn(*read_pair(X, S, kind, ("X", "S")), max_rows, rng)
-    # A generator of its own for each, from one seed: both then find the same bandwidth and features.
+    # Each gets its own generator with the same seed, so both use the same bandwidth and features.
     seed = int(as_generator(rng).integers(2**31))
-    found = _interval(rows, attribute, measure, confidence, options, np.random.default_rng(seed))
+    estimate = _interval(rows, attribute, measure, confidence, options, np.random.default_rng(seed))
     test = permute_attribute(rows, attribute, measure, B, options, np.random.default_rng(seed))
-    return DependenceResult(measure, found.value, found.low, found.high, test.p_value, B, len(rows))
+    return DependenceResult(measure, estimate.value, estimate.low, estimate.high, test.p_value, B, len(rows))
 
 
 def _drawn(
     rows: FloatArray, attribute: KernelAttribute, max_rows: int, rng: Rng
 ) -> tuple[FloatArray, KernelAttribute]:
-    """At most ``max_rows`` of the rows, in their order."""
+    """Return at most ``max_rows`` of the rows, drawn at random, in their original order."""
     if index(max_rows) < 2:
         raise ParameterError(f"max_rows must be at least 2; got {max_rows}")
     if len(rows) <= max_rows:
@@ -210,10 +213,10 @@ def _interval(
     options: MeasureOptions,
     rng: Rng,
 ) -> Estimate:
-    """Delete-a-part jackknife: the spread of the values without each part gives bias and standard error.
+    """Compute the interval by a jackknife: values without each part give bias and standard error.
 
-    Dep and HSIC are squared norms, whose error grows with what is estimated: the upper end is the value from which
-    the estimate is so many standard errors away as *that value* would have; docs/math.md#dependence-intervals.
+    Dep and HSIC are squared norms, whose standard error grows with the true value. The upper end is the largest
+    value whose own standard error makes the estimate plausible; docs/math.md#dependence-intervals.
     """
     n = len(rows)
     if trivial(rows, attribute):
@@ -222,7 +225,7 @@ def _interval(
     if n < _LEAST:
         return Estimate(whole, float("nan"), float("nan"))
     folds = rng.permutation(n) % FOLDS
-    power = 2 if measure == "kcc" else 1  # the square of a correlation is a squared norm as the others are
+    power = 2 if measure == "kcc" else 1  # the square of a correlation is a squared norm, as Dep and HSIC are
     norm, values = whole**power, without(folds) ** power
     bias = (FOLDS - 1) * float(values.mean() - norm)
     error = float(np.sqrt((FOLDS - 1) / FOLDS * ((values - values.mean()) ** 2).sum()))
@@ -234,18 +237,18 @@ def _interval(
 
 
 def _lower_end(norm: float, bias: float, error: float, quantile: float) -> float:
-    """The smallest θ ≤ 1 for a squared correlation, whose variance falls with its distance from 1 as that of a rate."""
+    """Return the smallest plausible θ ≤ 1 of a squared correlation, whose variance is proportional to 1 − θ."""
     apart = min(1.0 - norm + bias, 1.0)
     k = (quantile * error) ** 2 / (1.0 - norm) if norm < 1 else 0.0
     return 1.0 - apart - k / 2 - float(np.sqrt(k * max(apart, 0.0) + k**2 / 4))
 
 
 def _upper_end(norm: float, bias: float, error: float, quantile: float) -> float:
-    """The largest θ with norm − bias ≥ θ − quantile·√(4vθ + 2v·bias), or 0: for |C|², estimated by norm = |C + E|².
+    """Return the largest θ ≥ 0 with norm − bias ≥ θ − quantile·√(4vθ + 2v·bias), for θ = |C|² and norm = |C + E|².
 
-    4vθ is the variance of 2⟨C, E⟩, with v that of E along C; the other part is the variance of |E|², whose mean is the
-    bias. At the estimate the first part is error², which tells v; but not where noise makes the estimate: there v is
-    the mean of |E|² at most.
+    4vθ is the variance of 2⟨C, E⟩, where v is the variance of E along C; 2v·bias is the variance of |E|², whose mean
+    is the bias. At θ = norm the first part equals error², which gives v. If the estimate is mostly noise this v is
+    not reliable, and v is at most the mean of |E|².
     """
     centre, noise = norm - bias, max(bias, 0.0)
     if error == 0:
@@ -256,14 +259,16 @@ def _upper_end(norm: float, bias: float, error: float, quantile: float) -> float
 
 
 Leaver = Callable[[IntArray], FloatArray]
+"""Function from the part of each row (n,) to the measure without each part (FOLDS,)."""
 
 
 def _trace_leaver(
     kernel: Callable[[slice], FloatArray], attribute: KernelAttribute, n: int
 ) -> tuple[float, Leaver]:
-    """tr(KHLH)/n², of all rows and without each part, from one pass over blocks of both kernels.
+    """Return tr(KHLH)/n² of all rows, and a function for its values without each part.
 
-    Sums over pairs of parts are all it takes: leaving a part out takes its rows and columns off.
+    Each takes one pass over blocks of both kernels. Sums over pairs of parts are enough, because leaving out a
+    part subtracts its rows and columns.
     """
 
     def sums(folds: IntArray, parts: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -272,7 +277,7 @@ def _trace_leaver(
         k_shift = l_shift = 0.0
         for block in row_blocks(n):
             K, L = kernel(block), attribute.kernel(block)  # (b, n)
-            if block.start == 0:  # centring takes out a constant; a near mean leaves less to cancel
+            if block.start == 0:  # H removes constants; subtracting a near mean reduces cancellation
                 k_shift, l_shift = float(K.mean()), float(L.mean())
             K, L = K - k_shift, L - l_shift
             cross += hot[block].T @ ((K * L) @ hot)
@@ -301,7 +306,7 @@ def _trace_leaver(
 def _dep_leaver(
     rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[float, Leaver]:
-    """Dep is HSIC with the inner product as kernel of the rows."""
+    """Return the leaver of Dep, which is HSIC with the inner product as kernel of the rows."""
     Zc = centred(rows)
     attribute = attribute.resolved(options.bandwidth, DEP_SEED)
     return _trace_leaver(lambda block: Zc[block] @ Zc.T, attribute, len(rows))
@@ -329,8 +334,8 @@ def _kcc_leaver(
     )
 
     def of_kept(kept: NDArray[np.bool_]) -> float:
-        one, other = x[kept], y[kept]
-        return correlation_of_features(lambda b: one[b], lambda b: other[b], len(one), kappa)
+        x_kept, y_kept = x[kept], y[kept]
+        return correlation_of_features(lambda b: x_kept[b], lambda b: y_kept[b], len(x_kept), kappa)
 
     return of_kept(np.ones(n, dtype=bool)), lambda folds: np.array(
         [of_kept(folds != part) for part in range(FOLDS)]
@@ -338,10 +343,10 @@ def _kcc_leaver(
 
 
 def _gram_correlations(K: FloatArray, F: FloatArray, kappa: float, folds: IntArray) -> FloatArray:
-    """`gram_correlation` without each part, O(n³ + parts·n²): one inverse of K serves all parts of one size.
+    """Compute `gram_correlation` without each part. O(n³ + parts·n²): one inverse serves all parts of one size.
 
-    With M = (K + mκI)⁻¹ in blocks of kept rows k and left ones l, the inverse for the kept is
-    A = M_kk − M_kl M_ll⁻¹ M_lk. Centring on the kept adds a multiple of A1, such that the solution sums to 0.
+    Let M = (K + mκI)⁻¹, in blocks of kept rows k and left-out rows l. The inverse for the kept rows is
+    A = M_kk − M_kl M_ll⁻¹ M_lk. Centring on the kept rows adds the multiple of A1 that makes the solution sum to 0.
     """
     n, values, inverses = len(K), np.empty(FOLDS), {}
     for part in range(FOLDS):

@@ -1,7 +1,7 @@
-"""How much a representation holds of an attribute: Dep, HSIC and kernel canonical correlation.
+"""Measures of the dependence of a representation on an attribute: Dep, HSIC and kernel canonical correlation.
 
-All are 0 for a constant attribute, and their estimates are above 0 for an independent one:
-`fairerclip.metrics.permutation_test` says whether a value is more than chance.
+All are 0 for a constant attribute. Their estimates are above 0 even for an independent attribute;
+`fairerclip.metrics.permutation_test` tests whether a value is more than chance.
 """
 
 from collections.abc import Callable
@@ -27,17 +27,17 @@ from fairerclip.metrics.dependence.attribute import (
 from fairerclip.metrics.label_codes import FloatArray
 
 EXACT_ROWS = 2000
-"""Up to so many rows `kcc` factors the kernel matrix exactly."""
+"""Largest number of rows for which `kcc` factors the kernel matrix exactly."""
 
 DEP_SEED = 0
-"""Draws the rows of a median bandwidth in `dep`, which takes no seed."""
+"""Seed for the rows of a median bandwidth in `dep`, which has no `random_state`."""
 
 Features = Callable[[slice], FloatArray]
 
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """What the measures are told: as the parameters of `kcc`, of which `dep` and `hsic` use the bandwidth alone."""
+    """Parameters of the measures, as in `kcc`; `dep` and `hsic` use the bandwidth alone."""
 
     bandwidth: float | str
     regularization: float
@@ -48,19 +48,19 @@ class MeasureOptions:
 
 
 def dep(Z: ArrayLike, S: Any, *, kind: str = "auto", bandwidth: float | str = "median") -> float:
-    r"""Dependence of a representation on an attribute: the sum of squared covariances with functions of S.
+    r"""Compute Dep(Z, S), the sum of squared covariances of a representation with functions of an attribute.
 
     Eq. (2) of Dehdashtian et al. 2024 (arXiv:2403.15593); see docs/math.md#dep.
     O(n·r) time for a categorical S, O(n²·r) for a continuous one; O(n·r) memory.
 
     Parameters
     ----------
-    Z : array, shape (n, r) or (n,)
-        Representation. The value scales with the square of Z: compare like with like.
-    S : array, shape (n,) or (n, m)
+    Z : array of shape (n, r) or (n,)
+        Representation. The value scales with the square of Z, so compare representations of equal scale.
+    S : array of shape (n,) or (n, m)
         Attribute. Several categorical columns are intersected.
-    kind : "auto", "categorical" or "continuous"
-        "auto" takes floats of which at least one is not an integer as continuous, all else as categories.
+    kind : {"auto", "categorical", "continuous"}
+        "auto" treats floats that are not all integers as continuous, everything else as categories.
     bandwidth : float, "median" or "3*median"
         σ of the RBF kernel of a continuous S. The median is over at most 1000 rows, drawn with a fixed seed.
 
@@ -103,28 +103,28 @@ def hsic(
     bandwidth: float | str = "median",
     random_state: RandomState = None,
 ) -> float:
-    r"""Hilbert-Schmidt independence criterion, biased estimate: tr(KHLH)/n².
+    r"""Compute the biased estimate tr(KHLH)/n² of the Hilbert-Schmidt independence criterion.
 
     The HSIC of Gretton et al. 2005 that Dehdashtian et al. report for embeddings; see docs/math.md#hsic.
     O(n²·p) time, O(n·p + block·n) memory: no n×n array is formed.
 
     Parameters
     ----------
-    X : array, shape (n, p) or (n,)
+    X : array of shape (n, p) or (n,)
         Rows under an RBF kernel.
-    Y : array, shape (n,) or (n, m)
+    Y : array of shape (n,) or (n, m)
         Attribute: delta kernel on categories (several columns are intersected), RBF on quantities.
-    kind : "auto", "categorical" or "continuous"
+    kind : {"auto", "categorical", "continuous"}
         As in `dep`.
     bandwidth : float, "median" or "3*median"
-        σ of the RBF kernels; a median is found for X and Y each on its own.
+        σ of the RBF kernels; a median is computed separately for X and for Y.
     random_state : None, int, RandomState or Generator
-        Draws the rows of a median bandwidth where n > 1000.
+        Draws the rows of a median bandwidth if n > 1000.
 
     Returns
     -------
     float
-        At least 0; 0 in the limit exactly for independent X and Y.
+        At least 0. As n grows it tends to 0 if and only if X and Y are independent.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def hsic(
     k_shift = l_shift = 0.0
     for block in row_blocks(n):
         K, L = rbf_kernel(rows[block], rows, sigma), attribute.kernel(block)  # (b, n)
-        # H takes out any constant; taking out a near mean first leaves less to cancel below.
+        # H removes any constant; subtracting a near mean first reduces the cancellation below.
         if block.start == 0:
             k_shift, l_shift = float(K.mean()), float(L.mean())
         K -= k_shift
@@ -154,19 +154,19 @@ def hsic(
 
 
 def hsic_bound(Y: Any) -> float:
-    r"""Upper bound of `hsic` with these categories, whatever the rows are; see docs/math.md#hsic-bound.
+    r"""Compute the upper bound of `hsic` with these categories for any rows; see docs/math.md#hsic-bound.
 
-    O(n + c²) time. Any kernel of the rows with values in [0, 1] will do.
+    O(n + c²) time. It holds for every kernel of the rows with values in [0, 1].
 
     Parameters
     ----------
-    Y : array, shape (n,) or (n, m)
+    Y : array of shape (n,) or (n, m)
         Categories; several columns are intersected.
 
     Returns
     -------
     float
-        4p²(1 − p)² for two categories of shares p and 1 − p, so 1/4 at most.
+        4p²(1 − p)² for two categories of shares p and 1 − p, so at most 1/4.
 
     Examples
     --------
@@ -191,28 +191,27 @@ def kcc(
     bandwidth: float | str = "median",
     random_state: RandomState = None,
 ) -> float:
-    r"""Kernel canonical correlation: the largest correlation between functions of X and of Y, regularised.
+    r"""Compute the kernel canonical correlation, the largest regularised correlation of functions of X and of Y.
 
     After Bach and Jordan 2002, which Dehdashtian et al. report for embeddings; see docs/math.md#kcc.
-    O(n³) time and O(n²) memory up to 2000 rows, O(n·D² + D³) and O(D²) with D features beyond.
+    O(n³) time and O(n²) memory up to 2000 rows; for more, O(n·D² + D³) and O(D²) with D features.
 
     Parameters
     ----------
-    X : array, shape (n, p) or (n,)
+    X : array of shape (n, p) or (n,)
         Rows under an RBF kernel.
-    Y : array, shape (n,) or (n, m)
+    Y : array of shape (n,) or (n, m)
         Attribute: one-hot categories, or quantities under an RBF kernel.
-    kind : "auto", "categorical" or "continuous"
+    kind : {"auto", "categorical", "continuous"}
         As in `dep`.
     regularization : float, default=1e-2
-        κ > 0, added to covariances that are normalised by 1/n. The kernels have k(x, x) = 1, so that the
-        eigenvalues of a covariance sum to 1 at most: κ is on that scale, and does not depend on n.
+        κ > 0, added to covariances normalised by 1/n, whose eigenvalues sum to at most 1 for any n.
     n_features : int, default=2000
-        Random Fourier features where n > 2000; up to 2000 rows the kernel matrix is factored exactly.
+        Number of random Fourier features if n > 2000; up to 2000 rows the kernel matrix is factored exactly.
     bandwidth : float, "median" or "3*median"
         σ of the RBF kernels.
     random_state : None, int, RandomState or Generator
-        Draws the features, and the rows of a median bandwidth where n > 1000.
+        Draws the features, and the rows of a median bandwidth if n > 1000.
 
     Returns
     -------
@@ -221,11 +220,10 @@ def kcc(
 
     Notes
     -----
-    The largest singular value of :math:`(C_{xx}+κI)^{-1/2} C_{xy} (C_{yy}+κI)^{-1/2}`, computed as
-    :math:`L_x^{-1} C_{xy} L_y^{-\top}` from Cholesky factors; up to 2000 rows through the equal form
-    :math:`W_y^\top (K_x + nκI)^{-1} K_x W_y` in the centred Gram matrix. In Gram matrices the penalty is
-    K² + nκK; Bach and Jordan's (K + nκ'/2)² agrees to first order for κ' = κ. With a small κ and few rows
-    any two variables are correlated: values of different κ or n do not compare.
+    The largest singular value of :math:`(C_{xx}+κI)^{-1/2} C_{xy} (C_{yy}+κI)^{-1/2}`, up to 2000 rows in the
+    equal form :math:`W_y^\top (K_x + nκI)^{-1} K_x W_y` with the centred Gram matrix. The penalty K² + nκK
+    agrees to first order with Bach and Jordan's (K + nκ'/2)² for κ' = κ. With a small κ and few rows any two
+    variables are correlated, so values at different κ or n cannot be compared.
 
     Examples
     --------
@@ -246,19 +244,19 @@ def kcc(
 
 
 def root_of_top(G: FloatArray) -> float:
-    """Square root of the largest eigenvalue of G (k, k), symmetric but for rounding."""
+    """Return the square root of the largest eigenvalue, cut to [0, 1], of G (k, k), symmetric up to rounding."""
     top = eigh((G + G.T) / 2, eigvals_only=True, subset_by_index=[len(G) - 1, len(G) - 1])
     return float(np.sqrt(np.clip(top[0], 0.0, 1.0)))
 
 
 def gram_correlation(K: FloatArray, F: FloatArray, regularization: float) -> float:
-    """Largest canonical correlation of centred Gram matrix K (n, n) and a centred factor F (n, k) of the other."""
+    """Return the largest canonical correlation for a centred Gram matrix K (n, n) and a centred factor F (n, k)."""
     W = whitened(F, regularization)
     return root_of_top(W.T @ smooth(K, K @ W, regularization))
 
 
 def centred_gram(rows: FloatArray, sigma: float) -> FloatArray:
-    """HKH (n, n) of the RBF kernel."""
+    """Return HKH (n, n) of the RBF kernel."""
     K = rbf_kernel(rows, rows, sigma)
     K -= K.mean(axis=0)
     K -= K.mean(axis=1, keepdims=True)
@@ -266,7 +264,7 @@ def centred_gram(rows: FloatArray, sigma: float) -> FloatArray:
 
 
 def cholesky_factor(C: FloatArray, shift: float) -> FloatArray:
-    """Lower factor of C + shift·I, (D, D)."""
+    """Return the lower Cholesky factor (D, D) of C + shift·I."""
     shifted = C.copy()
     shifted[np.diag_indices_from(shifted)] += shift
     try:
@@ -278,13 +276,13 @@ def cholesky_factor(C: FloatArray, shift: float) -> FloatArray:
 
 
 def smooth(K: FloatArray, B: FloatArray, regularization: float) -> FloatArray:
-    """(K + nκI)⁻¹ B, (n, m). With B = KW it is W projected on whitened functions of X, without features."""
+    """Return (K + nκI)⁻¹ B (n, m). For B = KW it is the projection of W on the whitened functions of X."""
     factor = cholesky_factor(K, len(K) * regularization)
     return np.asarray(cho_solve((factor, True), B))
 
 
 def whitened(Phi: FloatArray, regularization: float) -> FloatArray:
-    """Φ(C + κI)^(-1/2)/√n up to a rotation, for centred Φ (n, D) and C = ΦᵀΦ/n."""
+    """Return Φ(C + κI)^(-1/2)/√n up to a rotation, for centred Φ (n, D) and C = ΦᵀΦ/n."""
     n = len(Phi)
     factor = cholesky_factor(Phi.T @ Phi / n, regularization)
     return np.ascontiguousarray(solve_triangular(factor, Phi.T, lower=True).T / np.sqrt(n))
@@ -299,7 +297,7 @@ def fourier_map(values: FloatArray, n_features: int, bandwidth: float | str, rng
 def feature_maps(
     rows: FloatArray, attribute: KernelAttribute, n_features: int, bandwidth: float | str, rng: RandomState
 ) -> tuple[Features, Features]:
-    """Features of the rows X (n, p), and of the attribute; drawn in this order."""
+    """Return the feature functions of the rows X (n, p) and of the attribute, drawn in this order."""
     of_rows = fourier_map(rows, n_features, bandwidth, rng)
     if not attribute.categorical:
         return of_rows, fourier_map(attribute.rows, n_features, bandwidth, rng)
@@ -308,18 +306,18 @@ def feature_maps(
 
 
 def correlation_of_features(x: Features, y: Features, n: int, regularization: float) -> float:
-    """Largest canonical correlation of two feature maps over n rows, taken by blocks; O(D²) memory."""
+    """Compute the largest canonical correlation of two feature maps over n rows, in blocks; O(D²) memory."""
     split, width = x(slice(0, 1)).shape[1], y(slice(0, 1)).shape[1]
     width += split
     total, square, shift = np.zeros(width), np.zeros((width, width)), np.zeros(width)
     step = max(1, BLOCK // width)
     for start in range(0, n, step):
         block = slice(start, min(start + step, n))
-        both = np.concatenate([x(block), y(block)], axis=1)  # (b, D_x + D_y)
-        shift = shift if start else both.mean(axis=0)
-        both -= shift
-        total += both.sum(axis=0)
-        square += both.T @ both
+        joint = np.concatenate([x(block), y(block)], axis=1)  # (b, D_x + D_y)
+        shift = shift if start else joint.mean(axis=0)
+        joint -= shift
+        total += joint.sum(axis=0)
+        square += joint.T @ joint
     C = square / n - np.outer(total / n, total / n)
     factors = [cholesky_factor(C[part, part], regularization) for part in (slice(split), slice(split, None))]
     M = solve_triangular(factors[0], C[:split, split:], lower=True)

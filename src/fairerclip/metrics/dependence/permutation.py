@@ -1,4 +1,4 @@
-"""Is a dependence more than chance? A permutation test with any of the measures."""
+"""Permutation test of independence with any of the dependence measures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from fairerclip.metrics.label_codes import FloatArray, IntArray, as_labels, same
 Scorer = Callable[[IntArray], FloatArray]
 
 _BATCH = 2**23
-"""Permuted values held at a time (64 MB)."""
+"""Number of permuted values computed at a time (64 MB)."""
 
 _TIE = 1e-10
 """Relative difference up to which a permuted value counts as equal to the observed one."""
@@ -34,7 +34,7 @@ _TIE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class PermutationResult:
-    """Outcome of `permutation_test`: the observed statistic, its p-value and the permuted values (B,)."""
+    """Result of `permutation_test`: the observed statistic, its p-value and the permuted values (B,)."""
 
     statistic: float
     p_value: float
@@ -53,38 +53,37 @@ def permutation_test(
     n_features: int = 2000,
     random_state: RandomState = None,
 ) -> PermutationResult:
-    """Test independence of X and S by how often a permuted S gives a statistic as large.
+    """Test independence of X and S by comparing a statistic with its values for permuted S.
 
     See docs/math.md#permutation. With B permutations and a factor of S of k columns (one fewer than the
-    categories, some tens for a quantity): O(B·n·r·k) time for "dep", O(n²·(p + B·k)) for "hsic",
-    O(n·D² + B·n·D·k) for "kcc" (D = n up to 2000 rows); 64 MB of permuted rows at a time, and n·D values
-    for "kcc".
+    categories, some tens for a quantity) the time is O(B·n·r·k) for "dep", O(n²·(p + B·k)) for "hsic" and
+    O(n·D² + B·n·D·k) for "kcc" (D = n up to 2000 rows). Memory is 64 MB, and n·D values for "kcc".
 
     Parameters
     ----------
-    X : array, shape (n, d) or (n,)
-        Representation, or whatever a callable takes.
-    S : array, shape (n,) or (n, m)
+    X : array of shape (n, d) or (n,)
+        Representation, or the first argument of a callable.
+    S : array of shape (n,) or (n, m)
         Attribute; its rows are permuted.
-    statistic : "dep", "hsic", "kcc" or callable, default="dep"
+    statistic : {"dep", "hsic", "kcc"} or callable, default="dep"
         A callable takes (X, permuted S) and returns a float that grows with dependence.
     n_permutations : int, default=999
         B; the smallest p-value is 1/(B + 1).
     kind, bandwidth, regularization, n_features
         As in `dep`, `hsic` and `kcc`; ignored for a callable.
     random_state : None, int, RandomState or Generator
-        Draws bandwidth rows and features as the measure itself would, then the permutations.
+        Draws the bandwidth rows and features as the measure does, then the permutations.
 
     Returns
     -------
     PermutationResult
-        With p = (1 + #{null ≥ observed}) / (1 + B), which is valid for any n; permuted values equal to
-        the observed one up to rounding count as ≥.
+        p = (1 + #{null ≥ observed}) / (1 + B) is valid for any n; a permuted value that equals the observed
+        one up to rounding counts as ≥.
 
     Notes
     -----
-    The test is of independence of X and S, not of independence given a class: rows of which the order was
-    not exchangeable (frames of one video, photos of one person) make p too small.
+    The test is of independence of X and S, not of independence given a class. Rows must be exchangeable:
+    several frames of one video or photos of one person make p too small.
 
     Examples
     --------
@@ -105,7 +104,7 @@ def permutation_test(
 
 
 def check_permutations(n_permutations: int) -> int:
-    """The number of permutations, at least 1."""
+    """Return the number of permutations as an int, and raise if it is below 1."""
     B = index(n_permutations)
     if B < 1:
         raise ParameterError(f"n_permutations must be at least 1; got {B}")
@@ -115,7 +114,7 @@ def check_permutations(n_permutations: int) -> int:
 def permute_attribute(
     rows: FloatArray, attribute: KernelAttribute, statistic: str, B: int, options: MeasureOptions, rng: Rng
 ) -> PermutationResult:
-    """`permutation_test` of rows and an attribute that have been read."""
+    """Run `permutation_test` on rows and an attribute that are already checked."""
     if trivial(rows, attribute):
         return PermutationResult(0.0, 1.0, np.zeros(B))
     scorer, width = _SCORERS[statistic](rows, attribute, options, rng)
@@ -123,7 +122,7 @@ def permute_attribute(
 
 
 def _orders(n: int, B: int, batch: int, rng: Rng) -> Iterator[IntArray]:
-    """Yield the identity and B permutations (b, n) in batches, on which the draws do not depend."""
+    """Yield the identity and B permutations in batches (b, n); the draws do not depend on the batch size."""
     todo = [np.arange(n)]
     for _ in range(B):
         if len(todo) == batch:
@@ -136,7 +135,7 @@ def _orders(n: int, B: int, batch: int, rng: Rng) -> Iterator[IntArray]:
 def _run(scorer: Scorer, n: int, B: int, batch: int, rng: Rng) -> PermutationResult:
     values = np.concatenate([scorer(orders) for orders in _orders(n, B, batch, rng)])
     observed, null = float(values[0]), values[1:]
-    # The absolute part is for an observed value that is zero but for rounding.
+    # The absolute part is for an observed value that is zero up to rounding.
     slack = _TIE * abs(observed) + 1e-14 * float(np.abs(null).max())
     exceed = int((null >= observed - slack).sum())
     return PermutationResult(observed, (1 + exceed) / (1 + B), null)
@@ -149,14 +148,14 @@ def _callable_scorer(function: Callable[[Any, Any], float], X: Any, S: Any) -> t
 
 
 def _permuted(F: FloatArray, orders: IntArray) -> FloatArray:
-    """Rows of F (n, k) in each of b orders, side by side: (n, b·k)."""
+    """Return the rows of F (n, k) in each of b orders, side by side (n, b·k)."""
     return F[orders.T].reshape(len(F), -1)
 
 
 def _dep_scorer(
     rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
-    """‖Z_cᵀF‖²/n² (r, b·k) with FFᵀ = HK_SH: only the rows of F move."""
+    """Return the scorer ‖Z_cᵀF‖²/n² with FFᵀ = HK_SH, in which only the rows of F are permuted."""
     Zt = centred(rows).T
     F = attribute.resolved(options.bandwidth, DEP_SEED).factor()
     n, k = F.shape
@@ -171,7 +170,7 @@ def _dep_scorer(
 def _hsic_scorer(
     rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
-    """tr(FᵀKF)/n² with FFᵀ = HLH; K by row blocks, once for a whole batch of permutations."""
+    """Return the scorer tr(FᵀKF)/n² with FFᵀ = HLH; K is computed in row blocks, once per batch of permutations."""
     sigma = resolve_bandwidth(options.bandwidth, rows, random_state=rng)
     F = attribute.resolved(options.bandwidth, rng).factor()
     n, k = F.shape
@@ -189,7 +188,7 @@ def _hsic_scorer(
 def _kcc_scorer(
     rows: FloatArray, attribute: KernelAttribute, options: MeasureOptions, rng: Rng
 ) -> tuple[Scorer, int]:
-    """Both sides whitened once: (C + κI)^(-1/2) does not change when rows are permuted."""
+    """Return the scorer of KCC; both sides are whitened once, since C does not change when rows are permuted."""
     n = len(rows)
     if n <= EXACT_ROWS:
         K = centred_gram(rows, resolve_bandwidth(options.bandwidth, rows, random_state=rng))

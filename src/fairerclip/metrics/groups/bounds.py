@@ -1,11 +1,11 @@
-"""An interval for every group figure; see docs/math.md#intervals.
+"""Intervals of all group figures; see docs/math.md#intervals.
 
-Worst groups and largest differences are extremes: of several noisy rates the lowest is too low, and the interval
-of the group that happens to be lowest says nothing about the lowest of the true rates. Here an extreme is bounded
-through all rates it is taken over. Of a maximum max_i d_i with limits L_i ≤ d_i ≤ U_i,
+Worst groups and largest differences are extremes. The lowest of several noisy rates is on average below the lowest
+true rate, and the interval of the group with the lowest estimate is not an interval of the lowest true rate. So an
+extreme is bounded by the limits of all rates that it is taken over. For max_i d_i with limits L_i ≤ d_i ≤ U_i:
 
-- max_i U_i is too low only where the limit of the one d_i that attains the maximum is: no correction is due;
-- max_i L_i is too high where any of the L_i is: each of the m limits has its m-th of the error.
+- max_i U_i is too low only if the limit of the d_i that attains the maximum is too low: no correction is needed;
+- max_i L_i is too high if any of the m limits L_i is too high: each gets 1/m of the error probability.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Limits = tuple[FloatArray, FloatArray]
 
 
 def lowest(k: NDArray[Any], n: NDArray[Any], confidence: float) -> Interval:
-    """Interval of the smallest of independent proportions, estimated by k/n (m,), n > 0."""
+    """Compute the interval of the smallest of independent proportions, estimated by k/n (m,), n > 0."""
     low, _ = clopper_pearson(k, n, confidence)
     _, high = clopper_pearson(k, n, per_side(confidence, len(n)))
     return float(low.min()), float(high.min())
@@ -36,7 +36,7 @@ class Differences:
 
     Parameters
     ----------
-    k, n : arrays, shape (m, |S|)
+    k, n : array of shape (m, |S|)
         Numerators and denominators of one rate per row. Pairs with an empty denominator are left out.
     """
 
@@ -56,12 +56,12 @@ class Differences:
         return len(self.pairs)
 
     def limits(self, confidence: float) -> Limits:
-        """Interval of each later − earlier difference, (pairs,) each."""
+        """Return low (pairs,) and high (pairs,) of each difference, later minus earlier sensitive value."""
         rows = [row for row, _, _ in self.pairs]
         return mover(self.weights, self.k[rows], self.n[rows], confidence)
 
     def values(self) -> FloatArray:
-        """Later − earlier, (pairs,)."""
+        """Return the differences (pairs,), later minus earlier sensitive value."""
         return np.array(
             [
                 self.k[r, second] / self.n[r, second] - self.k[r, first] / self.n[r, first]
@@ -70,9 +70,9 @@ class Differences:
         )
 
     def largest(self, confidence: float, shared_by: int = 1) -> Interval | None:
-        """Interval of the largest absolute difference; None where nothing can be compared.
+        """Compute the interval of the largest absolute difference; None if there are no pairs.
 
-        ``shared_by`` is the number of such maxima that should hold together.
+        ``shared_by`` is the number of such intervals that are to hold together.
         """
         if not self.pairs:
             return None
@@ -82,9 +82,9 @@ class Differences:
         return float(least), float(np.maximum(-low, high).max())
 
     def largest_signed(self, confidence: float) -> Interval | None:
-        """Interval of the difference that is largest in size, with its sign.
+        """Compute the interval of the difference with the largest absolute value, with its sign.
 
-        Any pair may be that one whose limits reach as far as the largest is sure to be.
+        Every pair whose limits reach the lower limit of the largest absolute difference may be the largest.
         """
         if not self.pairs:
             return None
@@ -100,25 +100,25 @@ def group_intervals(
     positive: int | None = None,
     train_counts: ArrayLike | None = None,
 ) -> dict[str, Interval]:
-    """Interval of every figure of `fairerclip.metrics.groups.group_figures.evaluate` that is defined for N (|S|, c, c).
+    """Compute the intervals of all figures of `group_figures.evaluate` that are defined for counts N (|S|, c, c).
 
-    Group sizes are taken as given. O(c·|S|³) time.
+    Group sizes are treated as fixed. O(c·|S|³) time.
     """
     rates = Rates.of(np.asarray(N))
     k, n = rates.recall
-    some = n > 0
+    nonempty = n > 0
     recall = Differences(k, n)
     chosen = positive_classes(len(k), positive)
     opportunity = Differences(k[chosen], n[chosen])
-    # Of two classes the rates of one follow from those of the other: nothing new is compared.
-    two = len(k) == 2
-    odds = recall if two else Differences(*_stacked(rates.recall, rates.false_positive))
-    selected, rows = (part[1:] if two else part for part in rates.selection)
+    # The rates of one of two classes determine those of the other, so they are counted once.
+    binary = len(k) == 2
+    odds = recall if binary else Differences(*_stacked(rates.recall, rates.false_positive))
+    selected, rows = (part[1:] if binary else part for part in rates.selection)
     low, high = clopper_pearson(k.sum(), n.sum(), confidence)
-    found: dict[str, Interval | None] = {
+    intervals: dict[str, Interval | None] = {
         "average": (float(low), float(high)),
-        "worst_group": lowest(k[some], n[some], confidence),
-        "gap": _gap(k[some], n[some], confidence),
+        "worst_group": lowest(k[nonempty], n[nonempty], confidence),
+        "gap": _gap(k[nonempty], n[nonempty], confidence),
         "eod": opportunity.largest(confidence),
         "eod_signed": opportunity.largest_signed(confidence),
         "eod_mean": _mean_of_largest(k, n, confidence),
@@ -127,10 +127,10 @@ def group_intervals(
         "demographic_parity_difference": Differences(selected, rows).largest(confidence),
     }
     if train_counts is not None:
-        weights = np.where(some, np.asarray(train_counts, dtype=np.float64), 0.0)
+        weights = np.where(nonempty, np.asarray(train_counts, dtype=np.float64), 0.0)
         ends = mover(weights.ravel() / weights.sum(), k.ravel(), n.ravel(), confidence)
-        found["train_weighted_average"] = float(ends[0]), float(ends[1])
-    return {name: ends for name, ends in found.items() if ends is not None}
+        intervals["train_weighted_average"] = float(ends[0]), float(ends[1])
+    return {name: ends for name, ends in intervals.items() if ends is not None}
 
 
 def _stacked(*rates: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -138,7 +138,7 @@ def _stacked(*rates: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], N
 
 
 def _gap(k: NDArray[Any], n: NDArray[Any], confidence: float) -> Interval:
-    """Of max_g (average − p_g), where average − p_g = (1 − w_g)·(accuracy outside g − inside)."""
+    """Compute the interval of max_g (average − p_g), where average − p_g = (1 − w_g)·(accuracy outside g − inside)."""
     outside = n.sum() - n
     if len(n) < 2:
         return 0.0, 0.0
@@ -151,8 +151,8 @@ def _gap(k: NDArray[Any], n: NDArray[Any], confidence: float) -> Interval:
 
 def _mean_of_largest(k: NDArray[Any], n: NDArray[Any], confidence: float) -> Interval | None:
     by_class = [Differences(k[[row]], n[[row]]) for row in range(len(k))]
-    compared = sum(len(one) > 0 for one in by_class)
-    ends = [end for one in by_class if (end := one.largest(confidence, shared_by=compared)) is not None]
+    compared = sum(len(differences) > 0 for differences in by_class)
+    ends = [end for d in by_class if (end := d.largest(confidence, shared_by=compared)) is not None]
     if not ends:
         return None
     low, high = np.mean(ends, axis=0)

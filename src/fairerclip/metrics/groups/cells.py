@@ -1,4 +1,4 @@
-"""Counts of predictions per class and sensitive value, and samples of such counts; see docs/math.md#groups."""
+"""Counts of predictions per class and sensitive value, and resampled counts; see docs/math.md#groups."""
 
 from operator import index
 from typing import Any
@@ -28,23 +28,25 @@ def _codes(values: ArrayLike, size: int, name: str) -> NDArray[np.intp]:
 def cell_accuracies(
     y_true: ArrayLike, y_pred: ArrayLike, s: ArrayLike, n_classes: int, n_sensitive: int
 ) -> tuple[Counts, Counts]:
-    """Correct predictions and rows in each cell of class and sensitive value, for g predictions at once.
+    """Count correct predictions and rows in each cell of class and sensitive value, for g predictions at once.
 
     O(g·n) time, O(n + g·c·|S|) memory.
 
     Parameters
     ----------
-    y_true, s : array of int, shape (n,)
+    y_true, s : int array of shape (n,)
         Codes below ``n_classes`` and ``n_sensitive``.
-    y_pred : array of int, shape (g, n) or (n,)
+    y_pred : int array of shape (g, n) or (n,)
         Predicted codes, one row per model; (n,) counts as g = 1. A code outside the classes is an error.
     n_classes, n_sensitive : int
         c and |S|.
 
     Returns
     -------
-    hits : array of int64, shape (g, c, |S|)
-    counts : array of int64, shape (c, |S|)
+    hits : int64 array of shape (g, c, |S|)
+        Correct predictions.
+    counts : int64 array of shape (c, |S|)
+        Rows.
 
     Examples
     --------
@@ -62,7 +64,9 @@ def cell_accuracies(
     shape = (n_classes, n_sensitive)
     cell = y * n_sensitive + a  # (n,)
     hits = np.empty((len(p), *shape), dtype=np.int64)
-    for out, prediction in zip(hits, p, strict=True):  # by model: a (g, n) mask may not fit in memory
+    for out, prediction in zip(
+        hits, p, strict=True
+    ):  # one model at a time: a (g, n) mask may not fit in memory
         out[...] = _count(cell[prediction == y], shape)
     return hits, _count(cell, shape)
 
@@ -70,15 +74,15 @@ def cell_accuracies(
 def confusion_counts(
     y_true: ArrayLike, s: ArrayLike, *y_pred: ArrayLike, n_classes: int, n_sensitive: int
 ) -> Counts:
-    """Rows by sensitive value, class and predicted class: (|S|, c, c); one more axis per further prediction.
+    """Count rows by sensitive value, class and predicted class (|S|, c, c); each further prediction adds an axis.
 
     O(n) time and memory.
 
     Parameters
     ----------
-    y_true, s : array of int, shape (n,)
+    y_true, s : int array of shape (n,)
         Codes below ``n_classes`` and ``n_sensitive``.
-    *y_pred : array of int, shape (n,)
+    *y_pred : int array of shape (n,)
         Predicted codes, of one model or of several on the same rows.
 
     Examples
@@ -96,23 +100,24 @@ def confusion_counts(
 
 
 def shrunken_worst_group(hits: ArrayLike, counts: ArrayLike, prior: float = 8) -> FloatArray:
-    """Worst-group accuracy with each group shrunk towards the overall accuracy, to choose models by.
+    """Compute the worst-group accuracy with each group shrunk towards the overall accuracy, to choose models.
 
     The minimum over nonempty cells of ``(hits + prior·mean) / (n + prior)``, where ``mean`` is the overall
     accuracy. O(g·c·|S|) time and memory. See docs/math.md#groups.
 
     Parameters
     ----------
-    hits : array, shape (g, c, |S|) or (c, |S|)
+    hits : array of shape (g, c, |S|) or (c, |S|)
         From `cell_accuracies`.
-    counts : array, shape (c, |S|)
+    counts : array of shape (c, |S|)
         Rows per cell; empty cells are skipped.
     prior : float, default=8
-        How many rows of overall accuracy are added to each cell; 0 gives the plain worst group.
+        Number of rows with the overall accuracy that are added to each cell; 0 gives the plain worst group.
 
     Returns
     -------
-    array, shape (g,) or ()
+    array of shape (g,) or ()
+        One value per prediction.
 
     Examples
     --------
@@ -127,25 +132,26 @@ def shrunken_worst_group(hits: ArrayLike, counts: ArrayLike, prior: float = 8) -
     if not prior >= 0:
         raise ParameterError(f"prior must be at least 0; got {prior}")
     if not n.any():
-        raise LabelError("every cell is empty: there is no worst group")
+        raise LabelError("every cell is empty, so there is no worst group; give counts with rows")
     mean = h.sum(axis=(-2, -1), keepdims=True) / n.sum()
-    full = n > 0
-    shrunk = (h + prior * mean)[..., full] / (n[full] + prior)
+    nonempty = n > 0
+    shrunk = (h + prior * mean)[..., nonempty] / (n[nonempty] + prior)
     return np.asarray(shrunk.min(axis=-1))
 
 
 def resample(counts: ArrayLike, n_replicates: int = 1000, random_state: Any = None) -> Counts:
-    """Counts of n_replicates samples of the same size, drawn with replacement: (n_replicates, *counts.shape).
+    """Draw the counts of n_replicates samples of the same size with replacement: (n_replicates, *counts.shape).
 
-    A sample of n rows from the observed ones has multinomial counts, so the time is O(n_replicates·cells)
-    whatever n.
+    A sample of n rows with replacement has multinomial counts, so the time is O(n_replicates·cells) for any n.
 
     Parameters
     ----------
-    counts : array of int, any shape
+    counts : int array of any shape
         Rows in each cell.
     n_replicates : int, default=1000
+        Number of samples.
     random_state : None, int or Generator
+        Source of the draws.
 
     Examples
     --------
@@ -162,8 +168,8 @@ def resample(counts: ArrayLike, n_replicates: int = 1000, random_state: Any = No
     if total == 0:
         raise LabelError("every count is 0: there is nothing to draw from")
     rng = np.random.default_rng(random_state)
-    # Only cells that have rows: the others stay empty, and the draws cost less.
-    full = np.flatnonzero(N)
+    # Drawn for cells with rows only: the others stay empty, and the draws cost less.
+    nonempty = np.flatnonzero(N)
     draws = np.zeros((B, N.size), dtype=np.int64)
-    draws[:, full] = rng.multinomial(total, N.ravel()[full] / total, size=B)
+    draws[:, nonempty] = rng.multinomial(total, N.ravel()[nonempty] / total, size=B)
     return draws.reshape(B, *N.shape)

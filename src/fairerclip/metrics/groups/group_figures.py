@@ -1,7 +1,7 @@
-"""Every group figure as a function of counts; see docs/math.md#groups.
+"""All group figures as functions of counts; see docs/math.md#groups.
 
-The counts N (…, |S|, c, c) say how many rows of sensitive value s and class y were predicted as p. They are all
-that a group figure needs, so one evaluation, a thousand bootstrap replicates and a path are the same code.
+The counts N (…, |S|, c, c) are the numbers of rows of sensitive value s and class y that were predicted as p. All
+group figures follow from them, so one evaluation, a thousand bootstrap replicates and a path use the same code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fairerclip.metrics.label_codes import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Numerators and denominators (…, c, |S|) of the three kinds of rate that figures compare."""
+    """Numerators and denominators (…, c, |S|) of recall, false positive rate and selection rate."""
 
     hits: NDArray[Any]
     counts: NDArray[Any]
@@ -30,7 +30,7 @@ class Rates:
 
     @classmethod
     def of(cls, N: ArrayLike) -> Rates:
-        """Count them in N (…, |S|, c, c)."""
+        """Compute the rates from counts N (…, |S|, c, c)."""
         N = np.asarray(N)
         if N.ndim < 3 or N.shape[-1] != N.shape[-2]:
             raise ShapeError(f"counts must have shape (…, |S|, c, c); got {N.shape}")
@@ -42,43 +42,45 @@ class Rates:
 
     @property
     def recall(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Rows of a class that were predicted as it: the accuracy of the cell (y, s)."""
+        """Rows of the class that were predicted as it, of all its rows: the accuracy of the cell (y, s)."""
         return self.hits, self.counts
 
     @property
     def false_positive(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Rows of other classes that were predicted as this one."""
+        """Rows of other classes that were predicted as this one, of all their rows."""
         return self.selected - self.hits, self.rows - self.counts
 
     @property
     def selection(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Rows of any class that were predicted as this one."""
+        """Rows of any class that were predicted as this one, of all rows."""
         return self.selected, self.rows
 
 
 def ratio(rate: tuple[NDArray[Any], NDArray[Any]]) -> FloatArray:
-    """Numerator over denominator, NaN where that is zero."""
+    """Divide numerator by denominator; NaN where the denominator is zero."""
     k, n = rate
     out = np.full(np.broadcast_shapes(k.shape, n.shape), np.nan)
     return np.asarray(np.divide(k, n, out=out, where=n > 0))
 
 
 def positive_classes(n_classes: int, positive: int | None) -> list[int]:
-    """The classes that EOD looks at: the positive one, of two the second, of more all."""
+    """Return the codes of the classes that EOD is computed on: the positive one, else the second of two, else all."""
     if positive is not None:
         return [positive]
     return [1] if n_classes == 2 else list(range(n_classes))
 
 
 def positive_class(classes: Sequence[Any], positive: Hashable | None) -> Any:
-    """The class that EOD is taken on: the one given, else of two the second; None where all are looked at.
+    """Return the class that EOD is computed on: the given one, else the second of two, else None for all classes.
 
-    Names have no order that says which of two is the positive one: which was taken is then warned of.
+    The sorted order of two names does not tell which one is positive, so the choice is reported in a warning.
     """
     if positive is not None:
         if positive not in classes:
             raise LabelError(f"positive={positive!r} is none of the classes {list(classes)}")
-        return classes[list(classes).index(positive)]  # a numpy scalar would be another type
+        return classes[
+            list(classes).index(positive)
+        ]  # the label itself: a given numpy scalar has another type
     if len(classes) != 2:
         return None
     if not all(isinstance(label, numbers.Real) for label in classes):
@@ -92,14 +94,14 @@ def positive_class(classes: Sequence[Any], positive: Hashable | None) -> Any:
 
 
 def positive_code(classes: Sequence[Any], positive: Any) -> int | None:
-    """Place of the class that EOD is taken on."""
+    """Return the code of the class that EOD is computed on."""
     return None if positive is None else list(classes).index(positive)
 
 
 def signed_weights(defined: NDArray[np.bool_]) -> FloatArray:
-    """Weights (…, |S|) with which rates sum to the mean of later minus earlier over the pairs of defined values.
+    """Return weights (…, |S|) whose sum of rates is the mean of later minus earlier over pairs of defined values.
 
-    Of m values the j-th has the weight (2j − m + 1) / (m(m − 1)/2); zero where fewer than two are defined.
+    The j-th of m defined values has the weight (2j − m + 1) / (m(m − 1)/2), or 0 if fewer than two are defined.
     """
     m = defined.sum(axis=-1, keepdims=True)
     order = np.cumsum(defined, axis=-1) - 1
@@ -108,7 +110,7 @@ def signed_weights(defined: NDArray[np.bool_]) -> FloatArray:
 
 
 def _spread(rate: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Largest difference between two values (…, c), NaN where fewer than two are defined; and its sign."""
+    """Return the largest difference between two values (…, c), NaN if fewer than two are defined, and its sign."""
     low, high = np.where(np.isnan(rate), np.inf, rate), np.where(np.isnan(rate), -np.inf, rate)
     enough = np.isfinite(rate).sum(axis=-1) > 1
     difference = np.where(enough, high.max(axis=-1) - low.min(axis=-1), np.nan)
@@ -116,7 +118,7 @@ def _spread(rate: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _largest(values: FloatArray) -> FloatArray:
-    """Maximum over the last axis, NaN where nothing is defined."""
+    """Return the maximum over the last axis, NaN if no value is defined."""
     top = np.where(np.isnan(values), -np.inf, values).max(axis=-1)
     return np.asarray(np.where(np.isinf(top), np.nan, top))
 
@@ -131,17 +133,17 @@ def _mean(values: FloatArray) -> FloatArray:
 def evaluate(
     N: ArrayLike, positive: int | None = None, train_counts: ArrayLike | None = None
 ) -> dict[str, FloatArray]:
-    """All figures of counts N (…, |S|, c, c): name → array (…), NaN where a figure is not defined.
+    """Compute all figures of counts N (…, |S|, c, c): name → array (…), NaN where a figure is not defined.
 
     O(size of N) time.
 
     Parameters
     ----------
-    N : array of counts, shape (…, |S|, c, c)
+    N : int array of shape (…, |S|, c, c)
         Rows by sensitive value, class and predicted class.
     positive : int, optional
-        Code of the class that ``eod`` is taken on; the second of two unless given.
-    train_counts : array, shape (c, |S|), optional
+        Code of the class that ``eod`` is computed on; by default the second of two, else all.
+    train_counts : array of shape (c, |S|), optional
         Training group sizes, for ``train_weighted_average``.
 
     Examples
@@ -159,8 +161,8 @@ def evaluate(
     spread, sign = _spread(recall)
     chosen = positive_classes(n_classes, positive)
     eod = _largest(spread[..., chosen])
-    where = np.where(np.isnan(spread[..., chosen]), -1.0, spread[..., chosen]).argmax(axis=-1)
-    eod_sign = np.take_along_axis(sign[..., chosen], where[..., None], axis=-1)[..., 0]
+    largest_class = np.where(np.isnan(spread[..., chosen]), -1.0, spread[..., chosen]).argmax(axis=-1)
+    eod_sign = np.take_along_axis(sign[..., chosen], largest_class[..., None], axis=-1)[..., 0]
     signed = (signed_weights(~np.isnan(recall)) * np.nan_to_num(recall)).sum(axis=-1)
     odds = np.concatenate([spread, _spread(ratio(rates.false_positive))[0]], axis=-1)
     return {

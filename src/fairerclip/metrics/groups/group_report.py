@@ -1,4 +1,4 @@
-"""Accuracy per class and sensitive value, the worst group, and differences between groups.
+"""Report of accuracy per class and sensitive value, the worst group, and differences between groups.
 
 The definitions are in `fairerclip.metrics.groups.group_figures`, the intervals in `fairerclip.metrics.groups.bounds`.
 See docs/math.md#groups.
@@ -68,7 +68,7 @@ class RecallDifference:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What a prediction does to each group; made by `group_report`.
+    """Accuracies of groups and differences between groups of one prediction; made by `group_report`.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class GroupReport:
     average : float
         Plain mean accuracy over rows.
     train_weighted_average : float or None
-        Group accuracies weighted by the training group sizes; None where these are not known. Groups
-        without test rows are left out of it. Published tables mix the two averages: name the one you quote.
+        Group accuracies weighted by the training group sizes; None if these are not given. Groups
+        without test rows are left out. Published tables mix the two averages, so name the one you quote.
     groups : tuple of GroupAccuracy
         One entry per nonempty cell of class and sensitive value.
     worst : GroupAccuracy
-        The group of lowest accuracy. ``worst.low`` and ``worst.high`` are the interval of that group;
-        ``intervals["worst_group"]`` is that of the lowest accuracy, whichever group has it.
+        The group with the lowest accuracy. ``worst.low`` and ``worst.high`` are the interval of that group;
+        ``intervals["worst_group"]`` is the interval of the lowest true accuracy of any group.
     gap : float
         ``average - worst.accuracy``.
     eod : float or None
@@ -101,27 +101,27 @@ class GroupReport:
     demographic_parity_difference : float or None
         The largest difference in selection rate (largest over classes).
     intervals : mapping from str to (low, high)
-        Of every figure above that is not None, and of ``worst_group``. Those of extremes (worst group, gap, largest
-        differences) account for the choice of the most extreme one.
+        Intervals of all figures above that are not None, and of ``worst_group``. Intervals of extremes (worst
+        group, gap, largest differences) account for the choice of the most extreme one.
     differences : tuple of RecallDifference
         Each pair of sensitive values in each class, later minus earlier, each with its own interval.
-    confusion : nested tuples of int, shape (|S|, c, c)
-        Rows by sensitive value, class and predicted class: all of the above follow from it.
+    confusion : nested tuples of int of shape (|S|, c, c)
+        Rows by sensitive value, class and predicted class; all figures above follow from it.
     empty : tuple of str
-        Names of cells without rows, skipped everywhere above.
+        Names of cells without rows, which are left out of all figures.
     classes, sensitive : tuple
         The labels, in the order of their codes.
     positive : label or None
-        The class that ``eod`` is taken on; None where it is the largest over all classes.
+        The class that ``eod`` is computed on; None if it is the largest over all classes.
     confidence : float
-        Of the intervals.
+        Confidence of the intervals.
     train_groups : mapping from (y, s) to int, or None
         Training group sizes as given.
 
     Notes
     -----
-    A difference is None where no two sensitive values can be compared. For two classes and no empty cell
-    the last two differences are those of fairlearn, which takes the rates of an empty cell to be zero.
+    A difference is None if no two sensitive values can be compared. For two classes and no empty cell
+    the last two differences equal those of fairlearn, which takes the rates of an empty cell as zero.
     """
 
     n: int
@@ -149,11 +149,11 @@ class GroupReport:
 
     @property
     def worst_group(self) -> float:
-        """``worst.accuracy``, under the name that its interval has."""
+        """``worst.accuracy``, under the name of its interval."""
         return self.worst.accuracy
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy: only dict, list, str, int, float, bool and None."""
+        """Return a JSON-ready copy: only dict, list, str, int, float, bool and None."""
         plain = {name: _plain(value) for name, value in vars(self).items() if name != "train_groups"}
         plain["groups"] = [_group_dict(group) for group in self.groups]
         plain["worst"] = _group_dict(self.worst)
@@ -161,11 +161,11 @@ class GroupReport:
         return plain
 
     def bootstrap(self, n_replicates: int = 1000, random_state: Any = None) -> dict[str, FloatArray]:
-        """Replicates (n_replicates,) of every figure, NaN where it is not defined, by resampling the counts.
+        """Return replicates (n_replicates,) of every figure from resampled counts, NaN where it is not defined.
 
-        For standard errors and for quantities of your own. The cost does not depend on the number of rows.
-        Percentiles of extremes (worst group, gap, largest differences) are *not* intervals of them: the lowest of
-        resampled rates is lower still than the lowest of the rates. Use ``intervals`` for these.
+        Use them for standard errors and for quantities of your own. The cost does not depend on the number of rows.
+        Percentiles of extremes (worst group, gap, largest differences) are *not* intervals, because the lowest of
+        resampled rates is biased further down; use ``intervals`` for these.
 
         Examples
         --------
@@ -178,10 +178,10 @@ class GroupReport:
         return evaluate(replicates, positive_code(self.classes, self.positive), train)
 
     def to_metric_frame(self, metrics: Any = None) -> Any:
-        """The same predictions as a `fairlearn.metrics.MetricFrame` by sensitive value (extra ``fairlearn``).
+        """Return the same predictions as a `fairlearn.metrics.MetricFrame` by sensitive value (extra ``fairlearn``).
 
-        ``metrics`` as `MetricFrame` takes them; accuracy, selection rate and count unless given, and for two
-        classes true and false positive rates. O(n) memory.
+        ``metrics`` are those of `MetricFrame`; the default is accuracy and count, and for two classes also selection
+        rate and true and false positive rates. O(n) memory.
         """
         from fairerclip.metrics.groups.metric_frame import to_metric_frame
 
@@ -202,7 +202,7 @@ def _group_dict(group: GroupAccuracy) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Counts N (|S|, c, c), the labels of both axes, and how to print the cells."""
+    """Counts N (|S|, c, c), the labels of both axes, and the names of the cells."""
 
     N: Counts
     classes: list[Any]
@@ -211,7 +211,7 @@ class Table:
 
 
 def _same_kind(true: list[Any], predicted: list[Any]) -> None:
-    """Refuse text against numbers: every prediction would silently count as wrong."""
+    """Raise if one has text labels and the other numbers: every prediction would silently count as wrong."""
     kinds = [{isinstance(label, str) for label in labels} for labels in (true, predicted)]
     if kinds[0].isdisjoint(kinds[1]):
         raise LabelError(
@@ -225,7 +225,7 @@ def tabulate(
     class_names: Names | None,
     sensitive_names: Names | None,
 ) -> tuple[Table, list[NDArray[np.intp]]]:
-    """Counts of the first prediction, and codes of all arrays: y_true, sensitive_features, then predictions."""
+    """Return counts of the first prediction, and codes of all arrays: y_true, sensitive_features, then predictions."""
     encoded = {name: encode(array, name) for name, array in arrays.items()}
     (y, ys), (a, ss), *predicted = encoded.values()
     for _, labels in predicted:
@@ -242,17 +242,19 @@ def tabulate(
 
 
 def read_labels(given: Mapping[str, Any], missing: Any) -> tuple[dict[str, NDArray[Any]], int]:
-    """Arrays of y_true, sensitive_features and predictions without rows whose label is missing; and how many were."""
+    """Return the given arrays without rows whose label is missing, and the number of those rows."""
     arrays = {name: as_labels(values, name) for name, values in given.items()}
     total = same_length(**arrays)
     groups = arrays["sensitive_features"]
     if groups.dtype.kind == "f" and np.any(groups[np.isfinite(groups)] % 1):
         raise LabelError(
-            "sensitive_features holds fractional numbers: groups need categories; bin them first"
+            "sensitive_features holds fractional numbers, but groups need categories; bin them first"
         )
     keep = ~(is_missing(arrays["y_true"], missing) | is_missing(groups, missing))
     if not keep.any():
-        raise LabelError(f"there is no row to report on: {total} rows came, all of them without labels")
+        raise LabelError(
+            f"expected at least one row with labels, got none in {total} rows; give y_true and sensitive_features"
+        )
     return {name: array[keep] for name, array in arrays.items()}, total - int(keep.sum())
 
 
@@ -268,15 +270,15 @@ def group_report(
     missing: Any = None,
     confidence: float = 0.95,
 ) -> GroupReport:
-    """Accuracy in every cell of class and sensitive value, and the differences between them.
+    """Report the accuracy in every cell of class and sensitive value, and the differences between cells.
 
     O(n log n) time, O(n + c·|S|) memory. See docs/math.md#groups.
 
     Parameters
     ----------
-    y_true, y_pred : array of labels, shape (n,)
+    y_true, y_pred : label array of shape (n,)
         Any hashable labels.
-    sensitive_features : array of labels, shape (n,) or (n, m)
+    sensitive_features : label array of shape (n,) or (n, m)
         Several columns are intersected; a label is then a tuple.
     train_groups : mapping from (y, s) to count, optional
         Sizes of the training groups, for `GroupReport.train_weighted_average`.
@@ -284,16 +286,17 @@ def group_report(
         Names to print: a mapping from label to name, or a list in the order of the labels (for integer
         labels: of the labels 0, 1, 2 …, so that values without rows are reported as empty).
     positive : label, optional
-        The class on which ``eod`` is taken. Of two classes with numbers it is the larger one unless given. Of two
-        classes with names it is the second in sorted order, with a `PositiveClassWarning`.
+        The class that ``eod`` is computed on. The default for two numeric classes is the larger one, and for two
+        named classes the second in sorted order, with a `PositiveClassWarning`.
     missing : label, optional
         Rows where ``y_true`` or a sensitive value is this label are dropped and counted.
     confidence : float, default=0.95
-        Of the intervals.
+        Confidence of the intervals.
 
     Returns
     -------
     GroupReport
+        All figures with their intervals.
 
     Examples
     --------
@@ -312,7 +315,7 @@ def group_report(
 def train_counts(
     classes: Sequence[Any], sensitive: Sequence[Any], train_groups: Mapping[Any, int] | None
 ) -> FloatArray | None:
-    """Training group sizes (c, |S|) in the order of the labels."""
+    """Return the training group sizes (c, |S|) in the order of the labels."""
     if train_groups is None:
         return None
     rows, columns = list(classes), list(sensitive)
@@ -331,7 +334,7 @@ def assemble(
     confidence: float,
     dropped: int,
 ) -> GroupReport:
-    """The report of counts; ``positive`` as `positive_class` gives it."""
+    """Build the report from counts; ``positive`` is the result of `positive_class`."""
     code = positive_code(table.classes, positive)
     train = train_counts(table.classes, table.sensitive, train_groups)
     rates = Rates.of(table.N)
@@ -340,7 +343,7 @@ def assemble(
     values = {name: None if np.isnan(v) else float(v) for name, v in evaluate(table.N, code, train).items()}
     groups = _groups(table, rates, confidence)
     worst = min(groups, key=lambda group: group.accuracy)
-    del values["worst_group"]  # that of `worst`
+    del values["worst_group"]  # `worst` has it
     return GroupReport(
         n=int(table.N.sum()),
         dropped=dropped,

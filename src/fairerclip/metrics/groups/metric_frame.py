@@ -1,4 +1,4 @@
-"""A group report as fairlearn's `MetricFrame`."""
+"""Conversion of a group report to fairlearn's `MetricFrame`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def to_metric_frame(report: GroupReport, metrics: Any = None) -> Any:
-    """Rows in the order of the counts, with classes as codes (the positive one is 1 where there are two)."""
+    """Return a `MetricFrame` of the report, with classes as codes (of two classes the positive one is 1)."""
     fairlearn = require("fairlearn.metrics", "fairlearn", "a MetricFrame")
     pandas = require("pandas", "fairlearn", "a MetricFrame")
     N = np.array(report.confusion)
@@ -34,8 +34,8 @@ def to_metric_frame(report: GroupReport, metrics: Any = None) -> Any:
 def _default_metrics(fairlearn: Any, n_classes: int) -> dict[str, Any]:
     from sklearn.metrics import accuracy_score
 
-    found = {"accuracy": accuracy_score, "count": fairlearn.count}
+    metrics = {"accuracy": accuracy_score, "count": fairlearn.count}
     if n_classes != 2:
-        return found
+        return metrics
     rates = ("selection_rate", "true_positive_rate", "false_positive_rate")
-    return {**found, **{name: getattr(fairlearn, name) for name in rates}}
+    return {**metrics, **{name: getattr(fairlearn, name) for name in rates}}

@@ -1,16 +1,16 @@
-"""Two predictions on the same rows: what changed, with paired intervals; see docs/math.md#paired.
+"""Changes between two predictions on the same rows, with paired intervals; see docs/math.md#paired.
 
-The rows are the same, so what they have in common cancels: the interval of a change is narrower than the difference
-of two intervals. Everything follows from the counts of rows by sensitive value, class, prediction before and
-prediction after.
+Both predictions share the rows and so most of the sampling error, and the interval of a change is narrower than the
+difference of two intervals. All figures follow from the counts of rows by sensitive value, class, prediction before
+and prediction after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,9 @@ from fairerclip.metrics.groups.group_report import (
     tabulate,
     train_counts,
 )
-from fairerclip.metrics.intervals import clopper_pearson, per_side
+from fairerclip.metrics.groups.paired_rates import Kind, PairCounts, PairedRates
 from fairerclip.metrics.label_codes import FloatArray, Names
 from fairerclip.metrics.names import FIGURES
-
-Ints = NDArray[np.int64]
-
-BLOCK_CELLS = 1024
-"""Cells whose part in every rate is held at a time."""
-BLOCK_SUMS = 256
-"""Sums of rates after that are compared with all before at a time."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +49,10 @@ class Change:
 
 @dataclass(frozen=True)
 class GroupChange:
-    """The accuracy of one group before and after, and the interval of after − before.
+    """Accuracy of one group before and after, and the interval of after − before.
 
-    ``clear`` says whether the change is beyond doubt, for all groups together: of 28 groups that did not change, one
-    or two have an interval of their own that leaves out 0.
+    ``clear`` tells whether the change differs from 0 at the level for all groups together: of 28 groups that did not
+    change, one or two have a single interval without 0 by chance.
     """
 
     y: Any
@@ -81,18 +74,18 @@ class PairedReport:
 
     before: GroupReport
     after: GroupReport
-    """Each on its own."""
+    """Reports of both predictions."""
     changes: tuple[Change, ...]
-    """After − before, of every figure that both have."""
+    """After − before of every figure that both reports have."""
     groups: tuple[GroupChange, ...]
-    """After − before, of every group's accuracy."""
+    """After − before of the accuracy of every group."""
 
     def change(self, name: str) -> Change:
-        """The change of one figure by name."""
+        """Return the change of the figure ``name``."""
         return next(change for change in self.changes if change.name == name)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy."""
+        """Return a JSON-ready copy."""
         changes = [
             {
                 "figure": c.name,
@@ -125,7 +118,7 @@ def paired_report(
     missing: Any = None,
     confidence: float = 0.95,
 ) -> PairedReport:
-    """Group reports of two predictions on the same rows, and paired intervals of all changes.
+    """Report the groups of two predictions on the same rows, with paired intervals of all changes.
 
     O(n log n) time. The parameters are those of `fairerclip.metrics.group_report`, with two predictions.
 
@@ -159,218 +152,40 @@ def paired_report(
     order = list(FIGURES)
     changes.sort(key=lambda change: order.index(change.name))
     return PairedReport(
-        before, after, tuple(changes), _group_changes(_Pair(counts, confidence), before, after)
+        before, after, tuple(changes), _group_changes(PairedRates(counts, confidence), before, after)
     )
 
 
 def paired_from_counts(
     counts: PairCounts, confidence: float, positive: int | None = None, train: FloatArray | None = None
 ) -> dict[str, tuple[float, float]]:
-    """Interval of after − before of every figure.
+    """Compute the interval of after − before of every figure.
 
-    O(m·(m·cells + K²)) time and O(m·(m + K)) memory for m = c·|S| rates and K differences that a figure is the
-    largest of. ``positive`` and ``train`` as in `fairerclip.metrics.groups.group_figures.evaluate`.
+    O(m·(m·cells + K²)) time and O(m·(m + K)) memory for m = c·|S| rates and a figure that is the largest of K
+    differences. ``positive`` and ``train`` are as in `fairerclip.metrics.groups.group_figures.evaluate`.
     """
     return dict(_figure_intervals(counts, confidence, positive, train))
-
-
-@dataclass(frozen=True, eq=False)
-class PairCounts:
-    """Rows by sensitive value, class, prediction before and prediction after: the cells that occur, and their rows.
-
-    There are |S|·c³ cells and at most n that occur, so memory is O(n) for any number of classes.
-    """
-
-    s: Ints
-    """(cells,)"""
-    y: Ints
-    predictions: tuple[Ints, Ints]
-    """Before and after."""
-    rows: FloatArray
-    n_classes: int
-    n_sensitive: int
-
-    @classmethod
-    def of(cls, codes: Sequence[NDArray[Any]], n_classes: int, n_sensitive: int) -> PairCounts:
-        """Count rows with codes y, s, before and after, (n,) each."""
-        cells, rows = np.unique(np.column_stack(codes), axis=0, return_counts=True)
-        y, s, before, after = cells.T
-        return cls(s, y, (before, after), rows.astype(np.float64), n_classes, n_sensitive)
-
-    def pooled(self) -> PairCounts:
-        """All rows as one cell, by right and wrong before and after: two classes, the second without rows."""
-        right = [(prediction != self.y).astype(np.int64) for prediction in self.predictions]
-        none = np.zeros(len(self.y), dtype=np.int64)
-        return PairCounts(none, none, (right[0], right[1]), self.rows, 2, 1)
-
-    def confusion(self, stage: int) -> NDArray[np.int64]:
-        """Rows by sensitive value, class and prediction: (|S|, c, c)."""
-        N = np.zeros((self.n_sensitive, self.n_classes, self.n_classes), dtype=np.int64)
-        np.add.at(N, (self.s, self.y, self.predictions[stage]), self.rows.astype(np.int64))
-        return N
-
-
-Kind = Literal["recall", "selection", "false"]
-"""Rates of every class and sensitive value, (c·|S|,): recall, share predicted, the same among other classes' rows."""
-
-
-class _Pair:
-    """Rates of both predictions, their exact limits, and how far the two vary together.
-
-    For the correlation alone every class and value with rows gets two more, half a row for each of right and wrong,
-    before and after: where a group is always right it would not be defined. A wrong prediction is of any other class,
-    and before and after are independent, so one cell with shares in place of predictions stands for all of them.
-    """
-
-    def __init__(self, counts: PairCounts, confidence: float) -> None:
-        self.n_sensitive, self.n_classes = counts.n_sensitive, counts.n_classes
-        self.confidence = confidence
-        seen = np.unique(np.column_stack([counts.s, counts.y]), axis=0)
-        more = np.full(len(seen), -1)
-        self._s, self._y = np.concatenate([counts.s, seen[:, 0]]), np.concatenate([counts.y, seen[:, 1]])
-        self._predictions = [np.concatenate([prediction, more]) for prediction in counts.predictions]
-        self._counts = np.concatenate([counts.rows, np.zeros(len(seen))])
-        self._smoothed = np.concatenate([counts.rows, np.full(len(seen), 2.0)])
-        self._known: dict[tuple[Kind, ...], tuple[_Sums, _Sums, FloatArray]] = {}
-
-    def _rates(self, kinds: tuple[Kind, ...], stage: int, cells: slice) -> tuple[FloatArray, FloatArray]:
-        """Which of some cells count in each rate (m, b), as successes and in all."""
-        tops, bottoms = zip(*(self._rate(kind, stage, cells) for kind in kinds), strict=True)
-        return np.concatenate(tops), np.concatenate(bottoms)
-
-    def _rate(self, kind: Kind, stage: int, cells: slice) -> tuple[FloatArray, FloatArray]:
-        s, y, predicted = self._s[cells], self._y[cells], self._predictions[stage][cells]
-        classes, values = np.divmod(np.arange(self.n_classes * self.n_sensitive)[:, None], self.n_sensitive)
-        members = s == values
-        own = y == classes
-        if kind == "recall":
-            members &= own
-        elif kind == "false":
-            members &= ~own
-        drawn = np.where(own, 0.5, 0.5 / max(self.n_classes - 1, 1))
-        taken = np.where(predicted < 0, drawn, predicted == classes)
-        return members * taken, members.astype(np.float64)
-
-    def _sums(self, kinds: tuple[Kind, ...]) -> tuple[_Sums, _Sums, FloatArray]:
-        """Sums of the rates after and before, and the correlation (m, m) of each after with each before."""
-        if kinds not in self._known:
-            blocks = [slice(start, start + BLOCK_CELLS) for start in range(0, len(self._counts), BLOCK_CELLS)]
-            sums = []
-            for stage in (1, 0):
-                total = np.zeros((4, len(kinds) * self.n_classes * self.n_sensitive))
-                for cells in blocks:
-                    top, bottom = self._rates(kinds, stage, cells)
-                    for weight, at in ((self._counts[cells], 0), (self._smoothed[cells], 2)):
-                        total[at] += top @ weight
-                        total[at + 1] += bottom @ weight
-                sums.append(_Sums(*total))
-            shared = np.zeros((total.shape[1], total.shape[1]))
-            for cells in blocks:
-                after, before = (
-                    one.influence(*self._rates(kinds, stage, cells))
-                    for one, stage in zip(sums, (1, 0), strict=True)
-                )
-                shared += (after * self._smoothed[cells]) @ before.T
-            self._known[kinds] = sums[0], sums[1], shared
-        return self._known[kinds]
-
-    def _toward(
-        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
-    ) -> tuple[FloatArray, FloatArray, list[tuple[FloatArray, FloatArray]], FloatArray]:
-        """Sums of rates (k,) after and before; weighted distances (k, m) to the limits below and above; correlation.
-
-        Distances to the rates' limits add up in squares, with what the two predictions have in common taken off
-        (MOVER for dependent rates, Newcombe 1998).
-        """
-        level = per_side(self.confidence, share)
-        after, before, shared = self._sums(kinds)
-        (value_1, low_1, high_1), (value_0, low_0, high_0) = after.limits(level), before.limits(level)
-        ends = []
-        for toward_1, toward_0 in (
-            ((value_1 - low_1, high_1 - value_1), (value_0 - low_0, high_0 - value_0)),
-            ((high_1 - value_1, value_1 - low_1), (high_0 - value_0, value_0 - low_0)),
-        ):
-            ends.append(
-                (
-                    np.where(weights > 0, toward_1[0], toward_1[1]) * weights,
-                    np.where(weights < 0, toward_0[0], toward_0[1]) * -weights,
-                )
-            )
-        return weights @ value_1, weights @ value_0, ends, shared
-
-    def matched(
-        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Limits (k,) each of the change of each sum of rates, ``share`` of them holding together.
-
-        Sums are given by weights (k, m).
-        """
-        after, before, ends, shared = self._toward(kinds, weights, share)
-        distance = [_distance((a**2 + b**2 + 2 * (a @ shared) * b).sum(axis=1)) for a, b in ends]
-        return after - before - distance[0], after - before + distance[1]
-
-    def contrasts(
-        self, kinds: tuple[Kind, ...], weights: FloatArray, share: int
-    ) -> Iterator[tuple[FloatArray, FloatArray]]:
-        """Yield limits (b, k) of the i-th sum of rates after minus the j-th before, for block after block of i."""
-        after, before, ends, shared = self._toward(kinds, weights, share)
-        squares = [((a**2).sum(axis=1), (b**2).sum(axis=1)) for a, b in ends]
-        for start in range(0, len(weights), BLOCK_SUMS):
-            rows = slice(start, start + BLOCK_SUMS)
-            centre = after[rows, None] - before
-            distance = [
-                _distance(x[rows, None] + y + 2 * (a[rows] @ shared) @ b.T)
-                for (a, b), (x, y) in zip(ends, squares, strict=True)
-            ]
-            yield centre - distance[0], centre + distance[1]
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Rows (m,) behind rates: successes and all, as counted and smoothed."""
-
-    hits: FloatArray
-    rows: FloatArray
-    smooth_hits: FloatArray
-    smooth_rows: FloatArray
-
-    def limits(self, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rates (m,) and their exact limits."""
-        k, n = np.rint(self.hits), np.maximum(np.rint(self.rows), 1.0)
-        return np.asarray(k / n), *clopper_pearson(k, n, level)
-
-    def influence(self, top: FloatArray, bottom: FloatArray) -> FloatArray:
-        """How far a row of each cell moves each rate (m, b), in standard errors."""
-        n = np.where(self.smooth_rows > 0, self.smooth_rows, 1.0)
-        value = self.smooth_hits / n
-        spread = np.sqrt(value * (1 - value) / n)
-        return np.asarray((top - value[:, None] * bottom) / (n * np.where(spread > 0, spread, 1.0))[:, None])
-
-
-def _distance(square: FloatArray) -> FloatArray:
-    return np.sqrt(np.maximum(square, 0.0))
 
 
 def _figure_intervals(
     counts: PairCounts, confidence: float, positive: int | None, train: FloatArray | None
 ) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield the interval of after − before for every figure that is defined."""
-    pair, pooled = _Pair(counts, confidence), _Pair(counts.pooled(), confidence)
+    pair, pooled = PairedRates(counts, confidence), PairedRates(counts.pooled(), confidence)
     rows = Rates.of(counts.confusion(0)).counts
-    some = np.flatnonzero(rows.ravel() > 0)
-    one = np.eye(rows.size)[some]  # each group's accuracy
+    single = np.eye(rows.size)[rows.ravel() > 0]  # weights of each group's accuracy
     yield "average", _linear(pooled, np.array([[1.0, 0.0]]))
     # The change of a minimum is min_i max_j (after_i − before_j); docs/math.md#paired.
-    yield "worst_group", _extreme(pair, ("recall",), one, len(some), lowest=True)
+    yield "worst_group", _extreme(pair, ("recall",), single, len(single), lowest=True)
     if train is not None:
         weights = np.where(rows > 0, train, 0.0).ravel()[None]
         yield "train_weighted_average", _linear(pair, weights / weights.sum())
-    yield "gap", _extreme(pair, ("recall",), rows.ravel() / rows.sum() - one, len(one))
+    yield "gap", _extreme(pair, ("recall",), rows.ravel() / rows.sum() - single, len(single))
     yield from _difference_intervals(pair, rows, positive)
 
 
 def _difference_intervals(
-    pair: _Pair, counts: NDArray[Any], positive: int | None
+    pair: PairedRates, counts: NDArray[Any], positive: int | None
 ) -> Iterator[tuple[str, tuple[float, float]]]:
     c, S = counts.shape
     by_class = [_pairs(counts > 0, [k]) for k in range(c)]
@@ -393,11 +208,11 @@ def _difference_intervals(
     kinds: tuple[Kind, ...] = ("recall",)
     if c != 2:
         kinds = ("recall", "false")
-        more = _pairs(rows - counts > 0, list(range(c)))
+        false = _pairs(rows - counts > 0, list(range(c)))
         odds = np.block(
             [
                 [odds, np.zeros((len(odds), c * S))],
-                [np.zeros((len(more), c * S)), more],
+                [np.zeros((len(false), c * S)), false],
             ]
         )
     if len(odds):
@@ -405,34 +220,34 @@ def _difference_intervals(
 
 
 def _pairs(defined: NDArray[np.bool_], classes: list[int]) -> FloatArray:
-    """Weights (pairs, c·|S|) of the difference of two values' rates, both ways, in some of the classes.
+    """Return weights (pairs, c·|S|) of the differences between two sensitive values in the given classes.
 
-    The first of each two is later − earlier.
+    Every pair occurs in both orders; later − earlier comes first.
     """
     S = defined.shape[1]
-    found = []
+    weights = []
     for k in classes:
         for second, first in permutations(np.flatnonzero(defined[k])[::-1].tolist(), 2):
             row = np.zeros(defined.size)
             row[k * S + second], row[k * S + first] = 1.0, -1.0
-            found.append(row)
-    return np.array(found).reshape(len(found), defined.size)
+            weights.append(row)
+    return np.array(weights).reshape(len(weights), defined.size)
 
 
-def _linear(pair: _Pair, weights: FloatArray) -> tuple[float, float]:
-    """Interval of the change of one weighted sum (1, m) of recalls."""
+def _linear(pair: PairedRates, weights: FloatArray) -> tuple[float, float]:
+    """Compute the interval of the change of one weighted sum (1, m) of recalls."""
     low, high = pair.matched(("recall",), weights, 1)
     return float(low[0]), float(high[0])
 
 
 def _extreme(
-    pair: _Pair, kinds: tuple[Kind, ...], weights: FloatArray, share: int, *, lowest: bool = False
+    pair: PairedRates, kinds: tuple[Kind, ...], weights: FloatArray, share: int, *, lowest: bool = False
 ) -> tuple[float, float]:
-    """Interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired.
+    """Compute the interval of max_i after_i − max_j before_j = max_i min_j (after_i − before_j); docs/math.md#paired.
 
-    Or of the ``lowest`` after minus the lowest before. It is cut to where the changes of single sums allow it to be:
-    no extreme changes by more than what it is an extreme of. The limits that this takes are among those that hold
-    together already.
+    With ``lowest``, of the lowest after minus the lowest before. An extreme changes by no more than one of the sums
+    that it is taken over, so the interval is cut to the range of their changes. This needs no further correction: the
+    limits of these changes are among the limits that already hold together.
     """
     inner, outer = (np.max, np.min) if lowest else (np.min, np.max)
     ends = [[inner(end, axis=1) for end in block] for block in pair.contrasts(kinds, weights, share)]
@@ -441,7 +256,7 @@ def _extreme(
     return float(max(least, low.min())), float(min(most, high.max()))
 
 
-def _group_changes(pair: _Pair, before: GroupReport, after: GroupReport) -> tuple[GroupChange, ...]:
+def _group_changes(pair: PairedRates, before: GroupReport, after: GroupReport) -> tuple[GroupChange, ...]:
     places = [
         before.classes.index(g.y) * pair.n_sensitive + before.sensitive.index(g.s) for g in before.groups
     ]

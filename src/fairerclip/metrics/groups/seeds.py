@@ -1,7 +1,7 @@
-"""Spread over seeds, kept apart from sampling error.
+"""Spread of figures over seeds, reported separately from the sampling error.
 
-Fits that differ by their seed alone, evaluated on the same rows, differ for another reason than two samples of
-rows do. The two are not to be added up silently: each is reported by name.
+Fits that differ by their seed alone, evaluated on the same rows, show the effect of the seed and not of the sample
+of rows. The two errors are never added up; each is reported under its own name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fairerclip.metrics.groups.group_report import GroupReport
 from fairerclip.metrics.names import FIGURES
 
 REPLICATES = 1000
+"""Bootstrap replicates per report."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class SeedSpread:
     Attributes
     ----------
     name : str
+        Name of the figure, as in `FIGURES`.
     mean, sd, smallest, largest : float
-        Over the seeds; sd with n − 1, 0 for one seed.
+        Statistics over the seeds; sd divides by n − 1, and is 0 for one seed.
     sampling_se : float
         Standard error of the figure for one seed, from the finite number of rows (bootstrap on counts, mean over
         the seeds). It does not shrink with more seeds.
@@ -41,7 +43,7 @@ class SeedSpread:
     sampling_se: float
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy."""
+        """Return a JSON-ready copy."""
         return {"figure": self.name, "label": FIGURES[self.name].label, **_numbers(self)}
 
 
@@ -50,7 +52,9 @@ def _numbers(spread: SeedSpread) -> dict[str, float]:
 
 
 def seed_spread(reports: Sequence[GroupReport], random_state: Any = 0) -> tuple[SeedSpread, ...]:
-    """Every figure over reports on the same rows that differ by their seed; figures that one lacks are left out.
+    """Compute the spread of every figure over reports on the same rows that differ by their seed.
+
+    Figures that are None in one of the reports are left out.
 
     Examples
     --------
@@ -65,7 +69,9 @@ def seed_spread(reports: Sequence[GroupReport], random_state: Any = 0) -> tuple[
         raise ParameterError("expected at least one report, got none")
     sizes = {tuple((group.name, group.n) for group in report.groups) for report in reports}
     if len(sizes) > 1:
-        raise ParameterError("the reports are not of the same rows: their groups differ")
+        raise ParameterError(
+            "expected reports on the same rows, got reports with different groups; evaluate every seed on the same rows"
+        )
     replicates = [report.bootstrap(REPLICATES, random_state) for report in reports]
     spreads = []
     for name in FIGURES:

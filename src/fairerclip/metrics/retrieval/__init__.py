@@ -1,1 +1,1 @@
-"""Who is shown at the top of a ranking, and what the ranking is worth."""
+"""Shares of groups at the top of a ranking, and the quality of the ranking."""

@@ -1,4 +1,4 @@
-"""A gallery with its groups and relevance, and what resampling its rows says of the retrieval figures."""
+"""Gallery with its groups and relevance, and the intervals of retrieval figures from resampled rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from fairerclip.metrics.retrieval.skew import Reference, discounted_kl, one_hot,
 from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, resampled_counts
 
 EXTREMES = (("max_skew", 1), ("min_skew", -1))
+"""Figures that are extremes over groups: 1 for the largest log-ratio, −1 for the smallest."""
 FIGURES = ("max_skew", "min_skew", "ndkl", "precision", "recall")
 
 HALF_SAMPLES = 200
-"""Halves of the gallery whose NDKL gives its standard error."""
+"""Number of random halves of the gallery, from which the standard error of NDKL is computed."""
 
 Interval = tuple[float, float, float]
 """Value, lower and upper end."""
@@ -37,7 +38,7 @@ Interval = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Rows to rank: their scores (n, q), groups, relevance, and the shares that the groups should have."""
+    """Rows to rank: scores (n, q), groups, relevance, and the reference shares of the groups."""
 
     table: FloatArray
     codes: IntArray
@@ -50,7 +51,7 @@ class Gallery:
 
     @classmethod
     def read(cls, table: FloatArray, groups: Any, k: Any, relevant: Any, reference: Reference) -> Gallery:
-        """Check what a user gave, with scores (n, q)."""
+        """Check the arguments of a user and build the gallery; ``table`` has the scores (n, q)."""
         codes, labels = encode(groups, "groups")
         cut = checked_cut(k, same_length(scores=table, groups=codes))
         members, desired = reference_shares(reference, codes, labels)
@@ -59,12 +60,12 @@ class Gallery:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.table)
 
     @property
     def population(self) -> bool:
-        """Whether groups are compared with their shares of the rows, which vary with them."""
+        """Whether the reference shares are those of the rows, which vary with the sample."""
         return isinstance(self.reference, str) and self.reference == "population"
 
     @property
@@ -73,23 +74,23 @@ class Gallery:
         return bool(np.isin(np.arange(len(self.labels)), self.members).all())
 
     def indicators(self) -> list[FloatArray]:
-        """Columns (n, A + 1) to count per query: the groups, and relevance (0 where it is not known)."""
+        """Return the columns (n, A + 1) to count for each query: the groups, and relevance (0 if it is not known)."""
         hot = one_hot(self.codes, len(self.labels))
         if self.relevant is None:
             return [np.column_stack([hot, np.zeros(self.n)])] * self.table.shape[1]
         return [np.column_stack([hot, column]) for column in self.relevant.T]
 
     def skews(self, top: Proportions, of_group: Proportions) -> LogRatios:
-        """Log-ratios to the reference, from shares in the top k (q, A) and shares of groups shown (q, A).
+        """Return log-ratios to the reference, from shares in the top k (q, A) and shares of groups shown (q, A).
 
-        Against the population, p_a/q_a is the share of the group that is shown over that of all rows: one
-        proportion, of which the sampling error is known also where none or all of the group is shown.
+        Against the population, p_a/q_a is the share of the group that is shown, divided by k/n. This is a single
+        proportion, whose sampling error is known even if none or all of the group is shown.
         """
         if self.population:
             return LogRatios(of_group, np.full(of_group.value.shape, self.k / self.n), True)
-        there = self.members >= 0
-        value = np.where(there, top.value[:, self.members], 0.0)
-        replicates = np.where(there, top.replicates[:, :, self.members], 0.0)
+        present = self.members >= 0
+        value = np.where(present, top.value[:, self.members], 0.0)
+        replicates = np.where(present, top.replicates[:, :, self.members], 0.0)
         shape = value.shape
         chosen = Proportions(value, replicates, np.full(shape, float(self.k)), np.zeros(shape, dtype=bool))
         return LogRatios(chosen, np.broadcast_to(self.desired, shape), self.complete)
@@ -99,10 +100,10 @@ class Gallery:
 class Divergences:
     """NDKL (q,) of each query, of random halves (R, q), and with the reference mixed into every share (q,).
 
-    The spread of the halves about the whole is the standard error of the whole where NDKL is smooth in the rows,
-    and above it in a fair ranking, where NDKL falls with the number of rows. The mixture has the share of
-    the reference that k rows may fail to show (with probability 0.025): the halves of a ranking that shows one
-    group only are all alike, and say nothing of it.
+    The deviation of the halves from the whole estimates the standard error where NDKL is smooth in the rows, and
+    over-estimates it in a fair ranking, where NDKL falls with the number of rows. The mixture covers rankings that
+    show one group only, whose halves are all equal: its share of the reference is the largest that k rows fail to
+    show with probability 0.025.
     """
 
     value: FloatArray
@@ -113,7 +114,7 @@ class Divergences:
         return Divergences(self.value[part], self.halves[:, part], self.mixed[part])
 
     def mean(self) -> Divergences:
-        """Return the mean over queries, (1,)."""
+        """Return the mean over queries (1,)."""
         return Divergences(
             self.value.mean(keepdims=True),
             self.halves.mean(axis=1, keepdims=True),
@@ -121,20 +122,20 @@ class Divergences:
         )
 
     def limits(self, confidence: float) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper limits, (q,) each, of the expectation in galleries of this size."""
+        """Return low (q,) and high (q,) of the expected NDKL in galleries of this size."""
         with np.errstate(invalid="ignore"):  # an infinite NDKL has no spread
             reach = float(ndtri((1 + confidence) / 2)) * np.sqrt(
                 ((self.halves - self.value) ** 2).mean(axis=0)
             )
             low = np.maximum(np.minimum(self.value - reach, self.mixed), 0.0)
-            # NDKL is a sum of squares to first order: its error grows as its root, so that the end is (√v + r/2√v)².
+            # NDKL is a sum of squares to first order, so its error grows with its root: the end is (√v + r/2√v)².
             beyond = np.divide(reach**2, 4 * self.value, out=np.zeros_like(reach), where=self.value > 0)
             return low, self.value + reach + beyond
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What one scorer shows per query, in the gallery and in resampled ones."""
+    """Counts, shares and figures of one scorer per query, with resampled values."""
 
     counts: FloatArray
     shares: Proportions
@@ -147,7 +148,7 @@ class Sample:
 def sample_rows(
     gallery: Gallery, scorers: Sequence[Sequence[TopRows]], n_replicates: int, rng: np.random.Generator
 ) -> list[Sample]:
-    """Resample the rows once for all scorers, each of which has a ranking per query."""
+    """Resample the rows once for all scorers, and return a sample for each; a scorer has a ranking per query."""
     members = gallery.indicators()
     ranked = [ranking for scorer in scorers for ranking in scorer]
     tops, sizes = resampled_counts(ranked, members * len(scorers), gallery.k, n_replicates, rng)
@@ -167,12 +168,12 @@ def _sample(
     resampled: tuple[FloatArray, FloatArray],
     ndkl: Divergences,
 ) -> Sample:
-    k, everyone = gallery.k, gallery.k == gallery.n
+    k, all_shown = gallery.k, gallery.k == gallery.n
     top = np.stack([r.shown(k) @ member for r, member in zip(scorer, members, strict=True)])  # (q, A + 1)
     size = np.stack([member.sum(axis=0) for member in members])
     tops, sizes = resampled
     of_top = Proportions.of(top, np.full(top.shape, float(k)), tops, np.full(tops.shape, float(k)))
-    of_group = Proportions.of(top, size, tops, sizes, exact=everyone)
+    of_group = Proportions.of(top, size, tops, sizes, exact=all_shown)
     known = gallery.relevant is not None
     return Sample(
         counts=top[:, :-1],
@@ -185,12 +186,12 @@ def _sample(
 
 
 def _divergences(gallery: Gallery, ranked: Sequence[TopRows], rng: np.random.Generator) -> Divergences:
-    """NDKL of each ranking and of halves drawn without replacement, up to half of k: both share the halves."""
+    """Compute NDKL of each ranking, and of the same random halves for all, drawn without replacement and cut at k/2."""
     n, k = gallery.n, gallery.k
-    hot, everything = one_hot(gallery.codes, len(gallery.labels)), np.ones(n, dtype=bool)
+    hot, all_rows = one_hot(gallery.codes, len(gallery.labels)), np.ones(n, dtype=bool)
     unseen = 1 - 0.025 ** (1 / k)
     value, mixed = (
-        np.array([_ndkl(gallery, ranking, hot, everything, k, share) for ranking in ranked])
+        np.array([_ndkl(gallery, ranking, hot, all_rows, k, share) for ranking in ranked])
         for share in (0.0, unseen)
     )
     half = max(1, n // 2)
@@ -211,7 +212,7 @@ def _ndkl(
     k: int,
     mixed: float = 0.0,
 ) -> float:
-    """NDKL up to k of the rows that are ``kept`` (n,), with groups as columns of ``hot`` (n, A)."""
+    """Compute NDKL up to k of the rows that are ``kept`` (n,), with groups as columns of ``hot`` (n, A)."""
     members, desired = gallery.members, gallery.desired
     if gallery.population:
         desired = (hot.T @ kept)[members] / kept.sum()
@@ -226,13 +227,13 @@ def _zipped(*columns: FloatArray) -> list[Interval]:
 
 
 def intervals_of(proportions: Proportions, confidence: float) -> list[Interval]:
-    """Interval of each of proportions (q,); NaN where it rests on no rows."""
+    """Return value and interval of each proportion (q,); NaN if it has no rows."""
     low, high = proportions.limits(float(ndtri((1 + confidence) / 2)), shift=0.5)
     return _zipped(*(np.where(proportions.size > 0, x, np.nan) for x in (proportions.value, low, high)))
 
 
 def figures_of(sample: Sample, confidence: float) -> tuple[dict[str, list[Interval]], dict[str, Interval]]:
-    """Value and interval of each figure per query, and of the mean over queries."""
+    """Return value and interval of each figure per query, and of the mean over queries."""
     each: dict[str, list[Interval]] = {}
     mean: dict[str, Interval] = {}
     for name, sign in EXTREMES:
@@ -251,7 +252,7 @@ def figures_of(sample: Sample, confidence: float) -> tuple[dict[str, list[Interv
 def changes_of(
     before: Sample, after: Sample, same: NDArray[np.bool_], confidence: float
 ) -> tuple[dict[str, list[Interval]], dict[str, Interval]]:
-    """Difference and paired interval of each figure per query, and of the mean; 0 where scores are the same."""
+    """Return difference and paired interval of each figure per query and of the mean; 0 where scores are the same."""
     each: dict[str, list[Interval]] = {}
     mean: dict[str, Interval] = {}
     for name, sign in EXTREMES:
@@ -265,25 +266,25 @@ def changes_of(
         if first is not None:
             each[name] = _proportion_change(first, second, confidence)
             mean[name] = _proportion_change(first.mean(), second.mean(), confidence)[0]
-    none = (0.0, 0.0, 0.0)
+    unchanged = (0.0, 0.0, 0.0)
     for name, intervals in each.items():
-        each[name] = [none if alike else x for alike, x in zip(same, intervals, strict=True)]
-    return each, dict.fromkeys(mean, none) if same.all() else mean
+        each[name] = [unchanged if equal else x for equal, x in zip(same, intervals, strict=True)]
+    return each, dict.fromkeys(mean, unchanged) if same.all() else mean
 
 
 def clear_changes(
     before: Sample, after: Sample, same: NDArray[np.bool_], confidence: float
 ) -> tuple[bool, ...]:
-    """Whether the change of MaxSkew of each query is beyond doubt, for all queries together (Bonferroni)."""
+    """Return whether the change of MaxSkew of each query differs from 0, for all queries together (Bonferroni)."""
     change = ExtremeChange(before.skews, after.skews, 1, per_side(confidence, len(same)))
     low, high = change.each()
-    with np.errstate(invalid="ignore"):  # NaN, where a limit is not known, is not beyond doubt
+    with np.errstate(invalid="ignore"):  # NaN, an unknown limit, is not a clear change
         return tuple((~same & ((low > 0) | (high < 0))).tolist())
 
 
 def _divergence_change(before: Divergences, after: Divergences, confidence: float) -> list[Interval]:
     first, second = ((d.value, *d.limits(confidence)) for d in (before, after))
-    with np.errstate(invalid="ignore"):  # infinite both times: the difference is not known
+    with np.errstate(invalid="ignore"):  # infinite before and after: the difference is not known
         limits = difference_limits(first, second, correlation(before.halves, after.halves))
         return _zipped(after.value - before.value, *limits)
 
@@ -292,5 +293,5 @@ def _proportion_change(before: Proportions, after: Proportions, confidence: floa
     h = float(ndtri((1 + confidence) / 2))
     first, second = ((p.value, *p.limits(h, shift=0.5)) for p in (before, after))
     limits = difference_limits(first, second, correlation(before.replicates, after.replicates))
-    there = before.size > 0
-    return _zipped(*(np.where(there, x, np.nan) for x in (after.value - before.value, *limits)))
+    has_rows = before.size > 0
+    return _zipped(*(np.where(has_rows, x, np.nan) for x in (after.value - before.value, *limits)))

@@ -1,4 +1,4 @@
-"""What a ranking is worth, and how far it has moved: precision and recall at k, and drift."""
+"""Quality of a ranking (precision and recall at k), and its drift from another ranking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXACT_ONE = 1 - 1e-12
 
 
 def relevance(relevant: Any, table: FloatArray) -> NDArray[np.bool_]:
-    """``relevant`` as booleans (n, q) for scores (n, q); one column serves all queries."""
+    """Return ``relevant`` as booleans (n, q) for scores (n, q); one column serves all queries."""
     array = as_labels(relevant, "relevant")
     same_length(scores=table, relevant=array)
     columns = array[:, None] if array.ndim == 1 else array
@@ -39,16 +39,16 @@ def relevance(relevant: Any, table: FloatArray) -> NDArray[np.bool_]:
             f"relevant must have one column or one per query ({table.shape[1]}); got {columns.shape[1]}"
         )
     if columns.dtype.kind != "b":
-        strange = [value for value in columns.ravel().tolist() if value not in (0, 1)]
-        if strange:
-            raise LabelError(f"relevant must hold True and False (or 1 and 0); got {strange[0]!r}")
+        invalid = [value for value in columns.ravel().tolist() if value not in (0, 1)]
+        if invalid:
+            raise LabelError(f"relevant must hold True and False (or 1 and 0); got {invalid[0]!r}")
     return np.broadcast_to(columns.astype(bool), table.shape)
 
 
 def _hits(
     scores: ArrayLike, relevant: Any, k: int, ties: str, random_state: RandomState
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Expected relevant rows (q,) in the top k, relevant rows (q,) in all, and k."""
+    """Return the expected number of relevant rows (q,) in the top k, in all rows (q,), and k."""
     table = matrix(scores, "scores")
     cut = checked_cut(k, len(table))
     known = relevance(relevant, table)
@@ -60,18 +60,19 @@ def _hits(
 def precision_at_k(
     scores: ArrayLike, relevant: Any, k: int, *, ties: str = "expected", random_state: RandomState = None
 ) -> float | FloatArray:
-    """Share of the top k that is relevant; O(q·n log n) time.
+    """Compute the share of the top k that is relevant; O(q·n log n) time.
 
     Parameters
     ----------
     scores, k, ties, random_state
         As in `max_skew`.
-    relevant : array of bool, shape (n,) or (n, q)
-        Rows that are right for a query; one column serves all queries.
+    relevant : bool array of shape (n,) or (n, q)
+        Whether a row is relevant to a query; one column serves all queries.
 
     Returns
     -------
-    float, or array of shape (q,) for 2-D scores
+    float or array of shape (q,)
+        One value per query; an array for 2-D scores.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def precision_at_k(
 def recall_at_k(
     scores: ArrayLike, relevant: Any, k: int, *, ties: str = "expected", random_state: RandomState = None
 ) -> float | FloatArray:
-    """Share of the relevant rows that is in the top k; NaN where no row is relevant. O(q·n log n) time.
+    """Compute the share of the relevant rows that is in the top k; NaN if no row is relevant. O(q·n log n) time.
 
     Parameters
     ----------
@@ -94,7 +95,8 @@ def recall_at_k(
 
     Returns
     -------
-    float, or array of shape (q,) for 2-D scores
+    float or array of shape (q,)
+        One value per query; an array for 2-D scores.
 
     Examples
     --------
@@ -122,15 +124,15 @@ class RankingDrift:
     spearman: Estimate
     """Rank correlation over all rows; 1 is the same ranking."""
     groups: tuple[GroupDrift, ...]
-    """Inside each group of at least 3 rows that are not all tied."""
+    """Rank correlation inside each group of at least 3 rows that are not all tied."""
     spearman_within: Estimate | None
-    """Their plain mean: every group counts alike. Between groups a mitigation must move rows; what it moves inside
-    them is its price."""
+    """Plain mean over groups. A mitigation has to reorder rows of different groups; reordering inside groups is a
+    side effect."""
     overlap: Estimate | None
-    """Share of the top k that is kept; under ties the expected one, of independent random orders."""
+    """Share of the top k that is kept; with ties its expectation over independent random orders."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy without the single groups: what is not finite is None."""
+        """Return a JSON-ready copy without the single groups; values that are not finite become None."""
         figures = {name: getattr(self, name) for name in ("spearman", "spearman_within", "overlap")}
         return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
@@ -146,31 +148,32 @@ def ranking_drift(
     n_replicates: int = 300,
     random_state: RandomState = None,
 ) -> RankingDrift | tuple[RankingDrift, ...]:
-    """How far a ranking has moved: rank correlation over all rows and inside groups, and overlap of the top k.
+    """Compute how far a ranking moved: rank correlation over all rows and inside groups, and overlap of the top k.
 
-    O(q·(n log n + B·n)) time. Intervals are from resampled rows, on Fisher's scale for correlations; two rankings
-    that agree in every row have a correlation of 1 with an interval of no width.
+    O(q·(n log n + B·n)) time. Intervals come from resampled rows, for correlations on Fisher's scale. Two equal
+    rankings have a correlation of 1 with an interval of width 0.
 
     Parameters
     ----------
-    before, after : array, shape (n,) or (n, q)
-        Scores of the same rows; higher is ranked first.
-    groups : array of labels, shape (n,) or (n, m), optional
+    before, after : array of shape (n,) or (n, q)
+        Scores of the same rows; higher scores rank first.
+    groups : label array of shape (n,) or (n, m), optional
         Needed for the correlation inside groups. Several columns are intersected.
     k : int, optional
         Needed for the overlap.
-    ties : "expected", "score" or "random", default="expected"
-        "expected" gives equal scores their mean rank; as in `max_skew`.
+    ties : {"expected", "score", "random"}, default="expected"
+        As in `max_skew`; "expected" gives equal scores their mean rank.
     confidence : float, default=0.95
-        Of the intervals.
+        Confidence of the intervals.
     n_replicates : int, default=300
-        B, for standard errors.
+        Number B of resampled galleries for standard errors.
     random_state : None, int, RandomState or Generator
         Draws "random" ties, then the resampled rows.
 
     Returns
     -------
-    RankingDrift, or a tuple of one per query for 2-D scores
+    RankingDrift or tuple of RankingDrift
+        A tuple with one per query for 2-D scores.
 
     Examples
     --------
@@ -180,19 +183,18 @@ def ranking_drift(
     """
     tables = matrix(before, "before"), matrix(after, "after")
     if tables[0].shape != tables[1].shape:
-        raise ShapeError(f"before and after must have one shape; got {tables[0].shape} and {tables[1].shape}")
+        raise ShapeError(
+            f"before and after must have the same shape; got {tables[0].shape} and {tables[1].shape}"
+        )
     check_confidence(confidence)
     check_replicates(n_replicates)
-    n = len(tables[0])
-    checked_cut(k, n)
+    cut = checked_cut(k, len(tables[0]))
     coded = None if groups is None else encode(groups, "groups")
     if coded is not None:
         same_length(before=tables[0], groups=coded[0])
     rng = as_generator(random_state)
     ranked = [rankings(table, ties, rng) for table in tables]
-    drifts = drift_of_queries(
-        ranked, coded, None if k is None else checked_cut(k, n), confidence, rng, n_replicates
-    )
+    drifts = drift_of_queries(ranked, coded, None if k is None else cut, confidence, rng, n_replicates)
     return drifts[0] if np.ndim(before) == 1 else drifts
 
 
@@ -204,7 +206,7 @@ def drift_of_queries(
     rng: np.random.Generator,
     n_replicates: int = 300,
 ) -> tuple[RankingDrift, ...]:
-    """`ranking_drift` of the rankings before and after of each query, which see the same resampled rows."""
+    """Compute `ranking_drift` for the rankings before and after of each query, on the same resampled rows."""
     n = ranked[0][0].order.size
     parts = [np.arange(n)]
     if coded is not None:
@@ -266,7 +268,7 @@ def _drift(
 
 
 def _on_fishers_scale(value: float, replicates: FloatArray, confidence: float) -> Estimate:
-    """Interval of a correlation, symmetric in its inverse hyperbolic tangent."""
+    """Compute the interval of a correlation, symmetric in its inverse hyperbolic tangent."""
     known = replicates[np.isfinite(replicates)]
     if not np.isfinite(value) or known.size < 2:
         return Estimate(value, float("nan"), float("nan"))
@@ -279,7 +281,7 @@ def _on_fishers_scale(value: float, replicates: FloatArray, confidence: float) -
 
 
 def _spearman(weights: FloatArray, first: TopRows, second: TopRows) -> FloatArray:
-    """Rank correlation (b,) of rows that count ``weights`` (b, n) times; NaN where all are tied."""
+    """Compute the rank correlation (b,) of rows that count ``weights`` (b, n) times; NaN if all are tied."""
     middle = weights.sum(axis=1, keepdims=True) / 2
     x, y = first.mid_ranks(weights) - middle, second.mid_ranks(weights) - middle
     cross, xx, yy = (np.einsum("bi,bi,bi->b", weights, a, b) for a, b in ((x, y), (x, x), (y, y)))
@@ -289,9 +291,9 @@ def _spearman(weights: FloatArray, first: TopRows, second: TopRows) -> FloatArra
 
 
 def _kept(weights: FloatArray, first: TopRows, second: TopRows, k: int) -> FloatArray:
-    """Rows (b,) that are in the top k of both rankings, of galleries that hold rows ``weights`` (b, n) times."""
+    """Count rows (b,) in the top k of both rankings, in galleries that hold rows ``weights`` (b, n) times."""
     rows, shown = second.resampled(weights, k)
-    there = np.zeros_like(weights)
-    there[:, rows] = np.divide(shown, weights[:, rows], out=np.zeros_like(shown), where=shown > 0)
+    in_second = np.zeros_like(weights)
+    in_second[:, rows] = np.divide(shown, weights[:, rows], out=np.zeros_like(shown), where=shown > 0)
     rows, shown = first.resampled(weights, k)
-    return np.asarray(np.einsum("bi,bi->b", shown, there[:, rows]))
+    return np.asarray(np.einsum("bi,bi->b", shown, in_second[:, rows]))

@@ -1,6 +1,6 @@
 """Retrieval figures with their intervals, for one scorer and for a change of scorer.
 
-The rows of the gallery are the sample: a top k of n rows stands for the top share k/n of all such rows.
+The rows of the gallery are treated as a sample: the top k of n rows represents the top share k/n of all such rows.
 See docs/math.md#retrieval-intervals.
 """
 
@@ -44,21 +44,21 @@ class QueryFigures:
     recall: Estimate | None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy: what is not finite is None."""
+        """Return a JSON-ready copy; values that are not finite become None."""
         figures = {name: getattr(self, name) for name in FIGURES}
         return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
 
 @dataclass(frozen=True)
 class RankedGroups:
-    """Who is in the top k of one query: expected rows and share of each group, and the figures."""
+    """Top k of one query: expected number of rows and share of each group, and the figures."""
 
     counts: tuple[float, ...]
     shares: tuple[Estimate, ...]
     figures: QueryFigures
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy: the counts and the figures."""
+        """Return a JSON-ready copy of the counts and the figures."""
         return {"counts": list(self.counts), **self.figures.as_dict()}
 
 
@@ -71,9 +71,9 @@ class RetrievalReport:
     k, n : int
         The cut and the number of rows.
     reference, ties : str
-        Against which shares, and what was done with equal scores.
+        The reference shares and the treatment of equal scores.
     groups : tuple
-        The labels.
+        Labels of the groups.
     shares : tuple of float
         Share of each group in all rows.
     queries : tuple of RankedGroups
@@ -81,7 +81,7 @@ class RetrievalReport:
     mean : QueryFigures
         Means over queries.
     confidence : float
-        Of the intervals.
+        Confidence of the intervals.
     """
 
     k: int
@@ -95,7 +95,7 @@ class RetrievalReport:
     confidence: float
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy, with the figures under "before"."""
+        """Return a JSON-ready copy with the figures under "before"."""
         queries = [
             {"before": query.as_dict(), "after": None, "changes": None, "drift": None, "clear": None}
             for query in self.queries
@@ -114,16 +114,16 @@ class RetrievalChanges:
     Attributes
     ----------
     before, after : RetrievalReport
-        Of the same rows.
+        Reports on the same rows.
     changes : tuple of mapping from figure to PairedEstimate
-        One per query; None where relevance is not known.
+        One mapping per query; precision and recall are None if relevance is not known.
     mean_changes : mapping from figure to PairedEstimate
-        Of the means over queries.
+        Changes of the means over queries.
     drift : tuple of RankingDrift
         How far each ranking moved.
     clear : tuple of bool
-        Whether MaxSkew of each query changed beyond doubt, for all queries together: of 20 queries that did not
-        change, one may have an interval of its own that leaves out 0.
+        Whether the change of MaxSkew of each query differs from 0 at the level for all queries together: of 20
+        queries that did not change, one may have a single interval without 0 by chance.
     """
 
     before: RetrievalReport
@@ -134,7 +134,7 @@ class RetrievalChanges:
     clear: tuple[bool, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready copy: what is not finite is None."""
+        """Return a JSON-ready copy; values that are not finite become None."""
         queries = [
             {
                 "before": before.as_dict(),
@@ -182,41 +182,38 @@ def retrieval_report(
     n_replicates: int = 1000,
     random_state: RandomState = None,
 ) -> RetrievalReport:
-    """Who is shown in the top k, with intervals, for each query and on average over queries.
+    """Report the shares of groups in the top k, with intervals, for each query and on average over queries.
 
     O(B·(n + q·c·A) + q·(n log n + 200·n)) time for q queries, A groups and c rows near the cut.
     See docs/math.md#retrieval-intervals.
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query.
-    groups : array of labels, shape (n,) or (n, m)
+    scores : array of shape (n,) or (n, q)
+        Higher scores rank first; one column per query.
+    groups : label array of shape (n,) or (n, m)
         Several columns are intersected.
     k : int
         The cut, at most n.
-    relevant : array of bool, shape (n,) or (n, q), optional
-        Rows that are right for a query; needed for precision and recall.
-    reference : "population", "uniform" or mapping, default="population"
-        The share a group should have, as in `max_skew`.
-    ties : "expected", "score" or "random", default="expected"
-        What is done with rows of equal score, as in `max_skew`.
+    relevant : bool array of shape (n,) or (n, q), optional
+        Whether a row is relevant to a query; needed for precision and recall.
+    reference : {"population", "uniform"} or mapping, default="population"
+        Reference share of each group, as in `max_skew`.
+    ties : {"expected", "score", "random"}, default="expected"
+        Treatment of equal scores, as in `max_skew`.
     confidence : float, default=0.95
-        Of every interval on its own.
+        Confidence of each single interval.
     n_replicates : int, default=1000
-        B, galleries resampled from the rows; each serves all queries.
+        Number B of galleries resampled from the rows; each serves all queries.
     random_state : None, int, RandomState or Generator
         Draws "random" ties, then the resampled galleries.
 
     Returns
     -------
     RetrievalReport
-
-    Notes
-    -----
-    Intervals of shares, precision and recall are right on average; those of MaxSkew and MinSkew are
-    conservative, because an extreme over groups has no exact one. That of NDKL is for its expectation in
-    galleries of n such rows: NDKL of a fair ranking is above 0, the more so the shorter the ranking.
+        Intervals of shares, precision and recall have their confidence on average; those of MaxSkew and MinSkew
+        are conservative. The interval of NDKL is for its expectation in galleries of n such rows, which is above
+        0 even for a fair ranking, and the more so the shorter the ranking.
 
     Examples
     --------
@@ -247,21 +244,22 @@ def retrieval_changes(
     n_replicates: int = 1000,
     random_state: RandomState = None,
 ) -> RetrievalChanges:
-    """What a change of scores does to who is shown, with paired intervals: both see the same resampled rows.
+    """Report how a change of scores changes the shares of groups in the top k, with paired intervals.
 
-    Complexity and the kinds of interval are those of `retrieval_report`. Where a query's scores
-    did not change at all, its change is 0 without error. See docs/math.md#retrieval-intervals.
+    Both rankings use the same resampled rows. Complexity and intervals are those of `retrieval_report`. If the scores
+    of a query did not change at all, its change is 0 without error. See docs/math.md#retrieval-intervals.
 
     Parameters
     ----------
-    before_scores, after_scores : array, shape (n,) or (n, q)
-        Higher is ranked first; the same rows and queries in both.
+    before_scores, after_scores : array of shape (n,) or (n, q)
+        Higher scores rank first; the same rows and queries in both.
     groups, k, relevant, reference, ties, confidence, n_replicates, random_state
         As in `retrieval_report`.
 
     Returns
     -------
     RetrievalChanges
+        Both reports and the changes.
 
     Examples
     --------
@@ -274,7 +272,7 @@ def retrieval_changes(
     before, after = matrix(before_scores, "before_scores"), matrix(after_scores, "after_scores")
     if before.shape != after.shape:
         raise ShapeError(
-            f"before_scores and after_scores must have one shape; got {before.shape} and {after.shape}"
+            f"before_scores and after_scores must have the same shape; got {before.shape} and {after.shape}"
         )
     gallery = Gallery.read(before, groups, k, relevant, reference)
     check_confidence(confidence)

@@ -1,8 +1,8 @@
-"""Who is shown at the top of a ranking: MaxSkew, MinSkew and NDKL.
+"""Skew of the groups at the top of a ranking: MaxSkew, MinSkew and NDKL.
 
-Definitions of Geyik et al. 2019 (arXiv:1905.01989); see docs/math.md#retrieval. Code in the wild takes
-different reference distributions (population or uniform), cuts k and treatments of ties under the same
-name: state all three next to a figure.
+Definitions of Geyik et al. 2019 (arXiv:1905.01989); see docs/math.md#retrieval. Published code uses different
+reference shares (population or uniform), cuts k and treatments of ties under the same name, so state all three
+next to a figure.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ Reference = str | Mapping[Any, float]
 
 
 def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -> tuple[IntArray, FloatArray]:
-    """Codes of the groups with a positive reference share (-1: not in the gallery), and the shares."""
+    """Return the codes of groups with a positive reference share (-1: not in the gallery), and the shares."""
     if isinstance(reference, Mapping):
-        strangers = [label for label in labels if label not in reference]
-        if strangers:
-            raise LabelError(f"reference gives no share for group {strangers[0]!r}; give 0 to leave it out")
+        missing = [label for label in labels if label not in reference]
+        if missing:
+            raise LabelError(f"reference gives no share for group {missing[0]!r}; give 0 to leave it out")
         weights = np.array([float(share) for share in reference.values()])
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise ParameterError(
@@ -42,7 +42,7 @@ def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -
 
 
 def one_hot(codes: IntArray, n_groups: int) -> FloatArray:
-    """Indicator (n, n_groups) of each row's group."""
+    """Return indicators (n, n_groups) of the group of each row."""
     return np.asarray(codes[:, None] == np.arange(n_groups), dtype=np.float64)
 
 
@@ -93,34 +93,35 @@ def max_skew(
     ties: str = "expected",
     random_state: RandomState = None,
 ) -> float | FloatArray:
-    r"""Log-ratio by which the most over-represented group exceeds its reference share in the top k.
+    r"""Compute the log-ratio of the share in the top k to the reference share, for the most over-represented group.
 
-    :math:`\max_a \ln\big(p_a(\text{top-}k) / p_a(\text{reference})\big)`; 0 is proportional, and it is never
-    negative when every row's group has a share. O(q·(n log n + n·A)) time, O(n·q) memory.
+    :math:`\max_a \ln\big(p_a(\text{top-}k) / p_a(\text{reference})\big)`; 0 is proportional. It is never
+    negative if every group has a reference share. O(q·(n log n + n·A)) time, O(n·q) memory.
     See docs/math.md#retrieval.
 
     Parameters
     ----------
-    scores : array, shape (n,) or (n, q)
-        Higher is ranked first; one column per query. Rank by inner products: a cosine in a one-dimensional
-        space is ±1, a tie of thousands.
-    groups : array of labels, shape (n,) or (n, m)
+    scores : array of shape (n,) or (n, q)
+        Higher scores rank first; one column per query. Use inner products: cosines in a one-dimensional space
+        are ±1, so that thousands of rows tie.
+    groups : label array of shape (n,) or (n, m)
         Several columns are intersected.
     k : int
         The cut, at most n.
-    reference : "population", "uniform" or mapping, default="population"
+    reference : {"population", "uniform"} or mapping, default="population"
         The share a group should have: its share of all rows, one over the number of groups, or
-        the given weights (normalised to sum 1). Only groups with a positive one count.
-    ties : "expected", "score" or "random", default="expected"
+        the given weights (normalised to sum 1). Only groups with a positive share count.
+    ties : {"expected", "score", "random"}, default="expected"
         Rows of equal score at the cut: "expected" takes the expected composition over random orders (a tied
-        block contributes its proportions), "score" takes rows as they come (stable sort), "random" one
+        block contributes its proportions), "score" the order of the input (stable sort), "random" one
         random order.
     random_state : None, int, RandomState or Generator
         Draws the order of "random" ties.
 
     Returns
     -------
-    float, or array of shape (q,) for 2-D scores
+    float or array of shape (q,)
+        One value per query; an array for 2-D scores.
 
     Examples
     --------
@@ -141,9 +142,9 @@ def min_skew(
     ties: str = "expected",
     random_state: RandomState = None,
 ) -> float | FloatArray:
-    r"""Log-ratio by which the most under-represented group falls short of its reference share in the top k.
+    r"""Compute the log-ratio of the share in the top k to the reference share, for the most under-represented group.
 
-    :math:`\min_a \ln\big(p_a(\text{top-}k) / p_a(\text{reference})\big)`; ``-inf`` where a group is not shown
+    :math:`\min_a \ln\big(p_a(\text{top-}k) / p_a(\text{reference})\big)`; ``-inf`` if a group is not shown
     at all. Complexity is that of `max_skew`. See docs/math.md#retrieval.
 
     Parameters
@@ -153,7 +154,8 @@ def min_skew(
 
     Returns
     -------
-    float, or array of shape (q,) for 2-D scores
+    float or array of shape (q,)
+        One value per query; an array for 2-D scores.
 
     Examples
     --------
@@ -164,7 +166,7 @@ def min_skew(
 
 
 def discounted_kl(shares: FloatArray, desired: FloatArray, cuts: FloatArray) -> float:
-    """NDKL of shares (m, A) in the prefixes ``cuts`` (m,)."""
+    """Compute NDKL of shares (m, A) in the prefixes of lengths ``cuts`` (m,)."""
     if not np.allclose(shares.sum(axis=1), 1):
         return float("inf")  # a group without reference share is shown
     ratio = np.divide(shares, desired, out=np.ones_like(shares), where=shares > 0)
@@ -182,10 +184,10 @@ def ndkl(
     ties: str = "expected",
     random_state: RandomState = None,
 ) -> float | FloatArray:
-    r"""Normalised discounted Kullback-Leibler divergence of every prefix of a ranking from the reference.
+    r"""Compute NDKL, the normalised discounted Kullback-Leibler divergence of all prefixes of a ranking.
 
     :math:`\sum_i w_i \mathrm{KL}(p(\text{top-}i) \| p(\text{reference})) / \sum_i w_i` with
-    :math:`w_i = 1/\log_2(i+1)`, natural logarithm in KL; infinite if a row is shown whose group has a
+    :math:`w_i = 1/\log_2(i+1)`, with natural logarithms; infinite if a row is shown whose group has a
     reference share of 0. O(q·(n log n + n·A)) time, O(n·(q + A)) memory. See docs/math.md#retrieval.
 
     Parameters
@@ -193,11 +195,12 @@ def ndkl(
     scores, groups, reference, ties, random_state
         As in `max_skew`.
     k : int, optional
-        Only the prefixes up to k; all n unless given.
+        Longest prefix; by default all n rows.
 
     Returns
     -------
-    float, or array of shape (q,) for 2-D scores
+    float or array of shape (q,)
+        One value per query; an array for 2-D scores.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Who is in the top k of a ranking, in the gallery and in galleries resampled from its rows.
+"""Top k rows of a ranking, in the gallery and in galleries resampled from its rows.
 
-A gallery is sorted once per query. A resampled one is a weight per row: its top k is found by adding
-weights down that order, so that no replicate is sorted.
+A gallery is sorted once per query. A resampled gallery is a weight per row; its top k is found by adding up
+the weights in that order, so no replicate is sorted.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from fairerclip.features.feature_map import RandomState, Rng, as_rng
 from fairerclip.metrics.label_codes import FloatArray, IntArray
 
 TIES = ("expected", "score", "random")
+"""Treatments of rows of equal score; see `fairerclip.metrics.max_skew`."""
 
 BLOCK = 2**21
-"""Weights held at a time (16 MB)."""
+"""Number of weights held at a time (16 MB)."""
 
 
 @dataclass(frozen=True, eq=False)
 class TopRows:
-    """Rows (n,) by falling score, and where each block of rows that are ranked alike ends (m,).
+    """Rows (n,) by falling score, and the ends (m,) of blocks of rows with equal rank.
 
-    A cut inside a block takes every row of it by the same share: its expectation over random orders.
+    A cut inside a block takes the same share of each of its rows, the expectation over random orders.
     """
 
     order: IntArray
@@ -37,7 +38,7 @@ class TopRows:
 
     @classmethod
     def of(cls, scores: FloatArray, ties: str, rng: Rng | None = None) -> TopRows:
-        """Sort ``scores`` (n,); ``rng`` shuffles equal ones if ties are "random". O(n log n)."""
+        """Sort ``scores`` (n,); ``rng`` shuffles equal scores if ties are "random". O(n log n) time."""
         n = scores.size
         if ties == "random" and rng is not None:
             shuffle = rng.permutation(n)
@@ -54,7 +55,7 @@ class TopRows:
         return self.ends.size < self.order.size
 
     def prefix_counts(self, members: FloatArray, cuts: IntArray) -> FloatArray:
-        """Sum of ``members`` (n, g) over the first ``cuts`` (m,) rows, rising: (m, g). O(n·g)."""
+        """Sum ``members`` (n, g) over the first ``cuts`` (m,) rows, in rising order: (m, g). O(n·g) time."""
         ends = self.ends[: int(np.searchsorted(self.ends, cuts[-1])) + 1]
         totals = np.cumsum(members[self.order[: ends[-1]]], axis=0)[ends - 1]
         if not self.tied:
@@ -63,23 +64,23 @@ class TopRows:
         return np.stack([np.interp(cuts, knots, np.append(0, total)) for total in totals.T], axis=1)
 
     def among(self, kept: NDArray[np.bool_]) -> TopRows:
-        """Return the ranking of the rows that are ``kept`` (n,), which keep their numbers."""
-        stays = kept[self.order]
+        """Return the ranking of the rows where ``kept`` (n,) is True, with their original numbers."""
+        kept_in_order = kept[self.order]
         if not self.tied:
-            order = self.order[stays]
+            order = self.order[kept_in_order]
             return TopRows(order, np.arange(1, order.size + 1))
-        ends = np.cumsum(stays, dtype=np.intp)[self.ends - 1]
-        return TopRows(self.order[stays], ends[np.diff(ends, prepend=0) > 0])
+        ends = np.cumsum(kept_in_order, dtype=np.intp)[self.ends - 1]
+        return TopRows(self.order[kept_in_order], ends[np.diff(ends, prepend=0) > 0])
 
     def renumbered(self, rows: IntArray) -> TopRows:
-        """Return the ranking of some ``rows`` (m,), rising, numbered by their place there."""
+        """Return the ranking of ``rows`` (m,), given in rising order and renumbered 0 … m − 1."""
         places = np.full(self.order.size, -1)
         places[rows] = np.arange(rows.size)
         inner = self.among(places >= 0)
         return TopRows(places[inner.order], inner.ends)
 
     def mid_ranks(self, weights: FloatArray) -> FloatArray:
-        """Middle (b, n) of the ranks that a row's block takes, if rows count ``weights`` (b, n) times."""
+        """Return the middle rank (b, n) of the block of each row, if rows count ``weights`` (b, n) times."""
         total = np.cumsum(weights[:, self.order], axis=1)[:, self.ends - 1]
         middle = (total + np.concatenate([np.zeros((len(total), 1)), total[:, :-1]], axis=1)) / 2
         block = np.empty(self.order.size, dtype=np.intp)
@@ -87,7 +88,7 @@ class TopRows:
         return np.asarray(middle[:, block])
 
     def shown(self, k: int) -> FloatArray:
-        """Share (n,) of each row that is among the first k: 1, 0, or between in the block at the cut."""
+        """Return the share (n,) of each row that is among the first k: 1 or 0, or between in the block at the cut."""
         shown = np.zeros(self.order.size)
         last = int(np.searchsorted(self.ends, k))
         start = int(self.ends[last - 1]) if last else 0
@@ -97,7 +98,7 @@ class TopRows:
         return shown
 
     def resampled(self, weights: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-        """Rows (c,) that reach the top k in any of b galleries, and their weight (b, c) in it.
+        """Return the rows (c,) that reach the top k in any of b galleries, and their weight (b, c) in it.
 
         ``weights`` (b, n) are counts that sum to n.
         """
@@ -113,11 +114,11 @@ class TopRows:
             share = np.clip(np.divide(k - total + held, held, out=np.zeros_like(held), where=held > 0), 0, 1)
             return rows, shown * np.repeat(share, sizes, axis=1)
         np.subtract(k, above, out=above)
-        above += shown  # what is left of k when the turn of a row comes
+        above += shown  # what the rows before leave of k
         return rows, np.clip(above, 0.0, shown)
 
     def _reach(self, weights: FloatArray, k: int) -> int:
-        """Blocks from the top that hold at least k in every gallery."""
+        """Return a number of blocks from the top that hold at least k rows in every gallery."""
         m = self.ends.size
         guess = int(np.searchsorted(self.ends, k + 6 * k**0.5 + 20)) + 1
         while guess < m:
@@ -135,14 +136,14 @@ def rankings(table: FloatArray, ties: str, random_state: RandomState) -> list[To
 
 
 def default_cut(n: int) -> int:
-    """How many of n rows a search shows: 1000, or a quarter where there are fewer than 4000."""
+    """Return the default cut k of n rows: 1000, or a quarter of fewer than 4000 rows."""
     return max(1, min(1000, n // 4))
 
 
 def checked_cut(k: Any, n: int) -> int:
-    """``k`` as an integer between 1 and n; None is n."""
+    """Return ``k`` as an integer between 1 and n; None means n."""
     if n == 0:
-        raise ShapeError("there is no row to rank: scores has 0 rows")
+        raise ShapeError("expected at least one row to rank, got scores with 0 rows")
     cut = n if k is None else index(k)
     if not 1 <= cut <= n:
         raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {cut}")
@@ -150,13 +151,13 @@ def checked_cut(k: Any, n: int) -> int:
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Return a Generator that follows ``random_state``."""
+    """Return a numpy Generator that is determined by ``random_state``."""
     rng = as_rng(random_state)
     return rng if isinstance(rng, np.random.Generator) else np.random.default_rng(rng.randint(2**31, size=4))
 
 
 def row_weights(n: int, n_replicates: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Yield how often each of n rows is drawn, (b, n), in blocks of replicates; every row of it sums to n."""
+    """Yield how often each of n rows is drawn, in blocks of replicates (b, n); each replicate sums to n."""
     step = max(1, BLOCK // n)
     for start in range(0, n_replicates, step):
         b = min(step, n_replicates - start)
@@ -173,12 +174,12 @@ def resampled_counts(
 ) -> tuple[FloatArray, FloatArray]:
     """Count members in the top k of each ranking, and in all rows, of galleries resampled by rows.
 
-    ``members`` has an array (n, g) per ranking. All rankings see the same galleries. Both results are
+    ``members`` has an array (n, g) per ranking. All rankings use the same galleries. Both results have shape
     (B, q, g). O(B·(n + q·(c·g + n·g))) time for c rows near the top.
     """
     n, width = members[0].shape
     top = np.empty((n_replicates, len(ranked), width))
-    every = np.empty_like(top)
+    total = np.empty_like(top)
     start = 0
     for weights in row_weights(n, n_replicates, rng):
         block = slice(start, start + len(weights))
@@ -188,6 +189,6 @@ def resampled_counts(
             top[block, q] = shown @ member[rows]
             if id(member) not in known:
                 known[id(member)] = weights @ member
-            every[block, q] = known[id(member)]
+            total[block, q] = known[id(member)]
         start += len(weights)
-    return top, every
+    return top, total

@@ -1,1 +1,1 @@
-"""Figures for a paper, drawn by matplotlib."""
+"""Figures of the results of an audit for papers, drawn by matplotlib."""

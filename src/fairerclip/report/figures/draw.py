@@ -1,4 +1,4 @@
-"""The results of an audit as figures for a paper: one file each, of a column's or a page's width."""
+"""Functions that draw the results of an audit as figures for a paper, one file each, a column or a page wide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairerclip.report.figures.drawings import DRAWINGS
 
 FORMATS = ("pdf", "png", "svg")
 STYLE: dict[str, Any] = {
-    "text.parse_math": False,  # text comes from files, and `$` in it is a dollar
+    "text.parse_math": False,  # text comes from files: `$` in it is a dollar sign
     "text.usetex": False,
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same file everywhere
     "font.size": 7.5,
@@ -47,7 +47,7 @@ NO_DATE = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Softwa
 
 
 def check_figures(folder: Path, *, formats: Sequence[str] = ("pdf", "png"), overwrite: bool = False) -> None:
-    """Refuse what `draw_figures` would refuse, before any work: formats, a folder that is taken, no matplotlib."""
+    """Raise before any work if `draw_figures` would fail: unknown format, folder in use, no matplotlib."""
     unknown = sorted(set(formats) - set(FORMATS))
     if unknown or not formats:
         raise ParameterError(
@@ -64,18 +64,20 @@ def draw_figures(
     formats: Sequence[str] = ("pdf", "png"),
     overwrite: bool = False,
 ) -> list[Path]:
-    """Draw a figure of each section that is there into a folder, which appears whole; returns the files.
+    """Draw a figure of each section of the results into a folder, all or none, and return the files.
 
     The same results give the same bytes with the same version of matplotlib. Needs the extra ``plots``.
 
     Parameters
     ----------
     results : AuditResults
+        Results of an audit; sections that are None get no figure.
     folder : path
+        Folder to write to.
     formats : sequence of {'pdf', 'png', 'svg'}
         Each figure is written in each of them.
     overwrite : bool
-        Whether files of an earlier call may be replaced; other files in the folder are left alone.
+        Replace the files of an earlier call; other files in the folder stay.
     """
     folder = Path(folder)
     check_figures(folder, formats=formats, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""What the figures share: colours that the colour-blind tell apart, short labels, dots with whiskers."""
+"""Parts that the figures share: a palette for the colour-blind, short labels, legends, dots with whiskers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fairerclip.report.markdown_text import clean
 COLUMN, PAGE = 3.4, 7.0
 """Widths in inches."""
 MOST_ROWS, MOST_LINES = 30, 8
-"""Beyond these a figure says how many it leaves out."""
+"""Largest number of rows and lines of a figure; it says how many it leaves out."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C8C00")
-"""Okabe and Ito's palette, its yellow darkened for white paper."""
+"""The palette of Okabe and Ito, with its yellow darkened for white paper."""
 BEFORE, AFTER, FAINT = "#D55E00", "#0072B2", "#b5b5b5"
 STAGE_STYLES: dict[Stage, dict[str, Any]] = {
     "before": {"color": BEFORE, "marker": "o", "markerfacecolor": "white"},
@@ -33,29 +33,29 @@ Row = tuple[str, Sequence[Estimate]]
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure that keeps its labels inside."""
+    """Return an empty figure that keeps its labels inside."""
     figures = require("matplotlib.figure", "plots", "drawing figures")
     return figures.Figure(figsize=(width, height), layout="constrained")
 
 
 def line(**style: Any) -> Any:
-    """A handle for a legend."""
+    """Return a line for a legend."""
     return require("matplotlib.lines", "plots", "drawing figures").Line2D([], [], **style)
 
 
 def patch(**style: Any) -> Any:
-    """A coloured field for a legend."""
+    """Return a coloured field for a legend."""
     return require("matplotlib.patches", "plots", "drawing figures").Patch(**style)
 
 
 def short(text: str, most: int = 44) -> str:
-    """One clean line of at most ``most`` characters."""
-    found = clean(text)
-    return found if len(found) <= most else f"{found[: most - 1]}…"
+    """Return one clean line of at most ``most`` characters."""
+    line_of_text = clean(text)
+    return line_of_text if len(line_of_text) <= most else f"{line_of_text[: most - 1]}…"
 
 
 def folded(text: str, width: int = 24, lines: int = 2) -> str:
-    r"""Clean text on a few lines.
+    r"""Fold clean text into a few lines.
 
     Examples
     --------
@@ -66,7 +66,8 @@ def folded(text: str, width: int = 24, lines: int = 2) -> str:
 
 
 def legend(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: int | None = None) -> None:
-    """A legend above everything; a label may begin with an underscore, too."""
+    """Draw a legend above the figure."""
+    # matplotlib leaves out labels that begin with an underscore.
     safe = [f" {label}" if label.startswith("_") else label for label in labels]
     figure.legend(
         handles,
@@ -80,14 +81,14 @@ def legend(figure: Any, handles: Sequence[Any], labels: Sequence[str], columns: 
 
 def stage_legend(
     figure: Any,
-    there: Collection[Stage],
+    stages: Collection[Stage],
     names: Mapping[Stage, str],
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """A legend of before and after, by name, and what else is drawn."""
-    handles = [line(markersize=4, linestyle="-", **STAGE_STYLES[stage]) for stage in there]
+    """Draw a legend of the stages by name, and of ``more`` handles by label."""
+    handles = [line(markersize=4, linestyle="-", **STAGE_STYLES[stage]) for stage in stages]
     extra = dict(more or {})
-    legend(figure, [*handles, *extra.values()], [*(names[stage] for stage in there), *extra])
+    legend(figure, [*handles, *extra.values()], [*(names[stage] for stage in stages), *extra])
 
 
 def dots(
@@ -96,7 +97,7 @@ def dots(
     styles: Iterable[Mapping[str, Any]] = tuple(STAGE_STYLES.values()),
     scale: float = 100.0,
 ) -> None:
-    """A row per label with a dot and a whisker for each of its estimates; the first row is on top."""
+    """Draw a row per label, with a dot and a whisker for each of its estimates; the first row is on top."""
     for place, (_, estimates) in enumerate(rows):
         if place % 2 == 0:
             axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
@@ -117,7 +118,7 @@ def whisker(
     scale: float = 100.0,
     upright: bool = False,
 ) -> None:
-    """A dot at a value and a line over its interval, lying or upright; nothing where there is no value."""
+    """Draw a dot at a value and a line over its interval, horizontal or ``upright``; nothing without a value."""
     if estimate is None or estimate.value is None:
         return
     low, high = estimate.low, estimate.high
@@ -131,6 +132,6 @@ def whisker(
     axes.plot(*(([at], [value]) if upright else ([value], [at])), linestyle="none", zorder=3, **drawn)
 
 
-def left_out(shown: int, there: int, what: str) -> str:
-    """What a figure says of rows that it has no room for."""
-    return "" if shown >= there else f"{shown} of {there} {what}"
+def left_out(shown: int, total: int, noun: str) -> str:
+    """Return a title that says how many of the rows are shown; empty if all are."""
+    return "" if shown >= total else f"{shown} of {total} {noun}"

@@ -1,4 +1,4 @@
-"""The figure of the embeddings in two directions: where each group's rows lie, as contours."""
+"""Functions that draw the embeddings in two dimensions, with contours around the rows of each group."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ from fairerclip.report.figures.drawing_parts import (
 from fairerclip.report.phrases import EMBEDDINGS
 
 SHARES = (0.9, 0.5)
-"""What part of a group's rows its lines enclose, the outer one first."""
+"""Shares of a group's rows that its contours enclose, the outer one first."""
 LINES = ("-", "--", "-.", ":") * 2
 MARGIN = 6
-"""Empty cells around the picture, so that lines close."""
+"""Empty cells around the picture, so that contours close."""
 SMOOTHING = 0.05
-"""Standard deviation of the filter that evens out the counts, as a part of the picture's width; 1 to 2 cells."""
+"""Standard deviation of the filter that smooths the counts, as a share of the picture's width; 1 to 2 cells."""
 
 
 def draw_picture(results: AuditResults) -> Any:
-    """Lines around half and nine tenths of each group's rows, before and after; dots where there are few."""
+    """Draw contours around 50 % and 90 % of each group's rows, before and after; dots for small groups."""
     section = results.picture
-    there = present_stages(section)
-    if section is None or not there or not section.groups:
+    stages = present_stages(section)
+    if section is None or not stages or not section.groups:
         return None
-    # More groups than colours: those of one sensitive value share one, as S is what the picture is about.
+    # With more groups than colours, groups of the same sensitive value share a colour.
     apart = len(section.groups) <= MOST_LINES
     coloured = [group.name if apart else group.s for group in section.groups]
     names = list(dict.fromkeys(coloured))
     colour_of = [names.index(name) for name in coloured]
-    figure = new_figure(PAGE if len(there) == 2 else COLUMN, 3.3)
-    panels = figure.subplots(1, len(there), squeeze=False)[0]
-    for axes, (stage, part) in zip(panels, there.items(), strict=True):
+    figure = new_figure(PAGE if len(stages) == 2 else COLUMN, 3.3)
+    panels = figure.subplots(1, len(stages), squeeze=False)[0]
+    for axes, (stage, part) in zip(panels, stages.items(), strict=True):
         _contours(axes, part, colour_of, results.settings.small)
         axes.set_title(f"{EMBEDDINGS[stage]}: lines around 50 % and 90 % of each group", loc="left")
-    shown = names[:MOST_LINES]
-    handles = [line(color=COLOURS[g], linestyle=LINES[g]) for g in range(len(shown))]
-    legend(figure, handles, [short(name, 40) for name in shown], min(len(shown), 2 if apart else 4))
+    shown_names = names[:MOST_LINES]
+    handles = [line(color=COLOURS[g], linestyle=LINES[g]) for g in range(len(shown_names))]
+    legend(
+        figure, handles, [short(name, 40) for name in shown_names], min(len(shown_names), 2 if apart else 4)
+    )
     return figure
 
 
@@ -58,7 +60,7 @@ def _contours(axes: Any, part: PictureStage, colour_of: Sequence[int], small: in
     centres = [_padded_centres(e) for e in edges]
     for colour in range(min(max(colour_of) + 1, MOST_LINES)):
         chosen = [cell for cell in part.cells if colour_of[cell[2]] == colour]
-        if sum(cell[3] for cell in chosen) < small:  # a line around a handful of rows would show chance
+        if sum(cell[3] for cell in chosen) < small:  # a contour around a few rows would show chance
             places = [[_middle(e, cell[axis]) for cell in chosen] for axis, e in enumerate(edges)]
             axes.scatter(*places, s=9, color=COLOURS[colour], linewidths=0)
             continue
@@ -95,20 +97,20 @@ def _padded_centres(edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def smoothed(cells: Sequence[Sequence[int]], shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Share of the rows per cell, evened out, with empty cells around: shape + 2·MARGIN."""
+    """Return the smoothed share of the rows per cell, with empty cells around: shape + 2·MARGIN."""
     from scipy.ndimage import gaussian_filter
 
     counts = np.zeros((shape[0] + 2 * MARGIN, shape[1] + 2 * MARGIN))
     for i, j, _, n in cells:
         counts[i + MARGIN, j + MARGIN] += n
     spread = [min(2.0, max(1.0, SMOOTHING * size)) for size in shape]
-    even: NDArray[np.float64] = gaussian_filter(counts, spread, mode="constant", truncate=3.0)
-    total = even.sum()
-    return even / total if total else even
+    smooth: NDArray[np.float64] = gaussian_filter(counts, spread, mode="constant", truncate=3.0)
+    total = smooth.sum()
+    return smooth / total if total else smooth
 
 
 def enclosing_level(density: NDArray[np.float64], share: float) -> float:
-    """The highest level such that the cells at or above it hold ``share`` of the whole; 0 where all is 0.
+    """Return the highest level such that the cells at or above it hold ``share`` of the total; 0 if all are 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures of the (τ, τ_z) plane: the front between average and worst group, and the plane itself."""
+"""Functions that draw the front between average and worst group, and the (τ, τ_z) plane itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fairerclip.report.figures.drawing_parts import (
     whisker,
 )
 from fairerclip.report.phrases import ZERO_SHOT, confidence
-from fairerclip.report.tables import worst_at
+from fairerclip.report.stage_rows import worst_at
 
 CHOSEN: dict[str, Any] = {"color": AFTER, "marker": "*", "markersize": 9, "markeredgecolor": "white"}
 BASELINE: dict[str, Any] = {"color": BEFORE, "marker": "D", "markersize": 4.5, "markeredgecolor": "white"}
@@ -33,7 +33,7 @@ AVERAGE, WORST = FIGURES["average"], FIGURES["worst_group"]
 
 
 def average_at(plane: PlaneSection, point: PlanePoint | PlaneBaseline, level: float) -> Measured:
-    """The average at a point with its exact binomial interval."""
+    """Return the average at a point with its exact binomial interval."""
     from fairerclip.metrics.intervals import clopper_pearson
 
     n = sum(group.n for group in plane.groups)
@@ -48,7 +48,7 @@ def _per_cent(share: float | None) -> float:
 
 
 def draw_front(results: AuditResults) -> Any:
-    """Worst group against average: every point, those that none beats, the chosen one and zero-shot."""
+    """Draw worst group against average: every point, the front, the chosen point and zero-shot."""
     plane = results.plane
     if plane is None:
         return None
@@ -91,7 +91,7 @@ def _places(points: Sequence[PlanePoint]) -> tuple[list[float], list[float]]:
 
 
 def draw_plane(results: AuditResults) -> Any:
-    """Worst group over the (τ, τ_z) plane, a panel per criterion; over τ where there is one τ_z only."""
+    """Draw the worst group over the (τ, τ_z) plane, a panel per criterion; over τ if there is only one τ_z."""
     plane = results.plane
     if plane is None:
         return None
@@ -143,9 +143,9 @@ def _name_chosen(figure: Any, plane: PlaneSection) -> None:
     chosen = plane.points[plane.chosen]
     at = f"τ {setting(chosen.tau)}, τ_z {setting(chosen.tau_z)}"
     worst = worst_at(plane, chosen)[1]
-    shown = with_interval(worst.value, worst.low, worst.high, WORST.kind)
-    said = f"{_chosen_name(plane)}: {at}, {WORST.short} {shown}"
-    handles, labels = [line(linestyle="none", **{**CHOSEN, "color": BEFORE})], [said]
+    accuracy = with_interval(worst.value, worst.low, worst.high, WORST.kind)
+    label = f"{_chosen_name(plane)}: {at}, {WORST.short} {accuracy}"
+    handles, labels = [line(linestyle="none", **{**CHOSEN, "color": BEFORE})], [label]
     if any(point.failure is not None for point in plane.points):
         handles.append(line(linestyle="none", marker="s", color="#dddddd"))
         labels.append("no solution")
@@ -161,12 +161,12 @@ def _curves(plane: PlaneSection, level: str) -> Any:
         colour = COLOURS[c]
         points = [p for p in plane.points[c * len(taus) : (c + 1) * len(taus)] if p.failure is None]
         x = [point.tau for point in points]
-        ends = [worst_at(plane, point)[1] for point in points]
-        known = [(t, e) for t, e in zip(x, ends, strict=True) if e.low is not None]
+        estimates = [worst_at(plane, point)[1] for point in points]
+        with_ends = [(t, e) for t, e in zip(x, estimates, strict=True) if e.low is not None]
         axes.fill_between(
-            [t for t, _ in known],
-            [_per_cent(e.low) for _, e in known],
-            [_per_cent(e.high) for _, e in known],
+            [t for t, _ in with_ends],
+            [_per_cent(e.low) for _, e in with_ends],
+            [_per_cent(e.high) for _, e in with_ends],
             color=colour,
             alpha=0.15,
             linewidth=0,

@@ -1,14 +1,14 @@
 "use strict";
 // Draws the plots of the report from the JSON in the page. Figures are looked up and formatted, never computed:
-// the only arithmetic here is a count as a share of its group, and positions on the screen.
-// Data reaches the document as text and attributes alone.
+// the only arithmetic is the share of a count in its group, and positions on the screen.
+// Data is written to the document only as text and attributes.
 (() => {
   const LONGEST = 120;
   const brief = shortNames();
-  // Long names are shortened for display alone; the whole of them stays in the JSON.
+  // Long names are shortened for display; the JSON keeps the whole names.
   const results = JSON.parse(document.getElementById("results").textContent, (key, value) => (typeof value === "string" && key !== "command" ? brief(value) : value));
   const byId = (id) => document.getElementById(id);
-  // What figures and probes are called: the same table as everywhere.
+  // Names of figures and probes, the same as in the tables.
   const NAMES = JSON.parse(byId("names").textContent);
   document.documentElement.classList.add("js");
 
@@ -56,7 +56,7 @@
   const setting = (x) => trimmed(x, 4);
   const interval = (low, high) => (missing(low) && missing(high) ? "" : `[${bare(low)}, ${bare(high)}]`);
   const grouped = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  // Both ends of a text that has no room: groups often differ at the end alone.
+  // Beginning and end of a text that is too wide: names of groups often differ only at the end.
   function shorten(text, length) {
     const tail = Math.floor(length / 3);
     return text.length > length ? text.slice(0, Math.max(1, length - 1 - tail)) + "…" + text.slice(text.length - tail) : text;
@@ -120,7 +120,7 @@
     for (const state of charts) observer.observe(state.host);
   }
 
-  // Hatching, so that nothing is told by colour alone.
+  // Hatching, so that no information is in colour alone.
   function hatch(svg, name) {
     const id = newId("hatch");
     const pattern = draw(draw(svg, "defs"), "pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
@@ -290,7 +290,7 @@
     return [Math.min(...values), Math.max(...values)];
   }
 
-  // Better is always the strong end of the ramp.
+  // The strong end of the colour ramp is always better.
   function heatColour(value, [low, high]) {
     const t = high > low ? (value - low) / (high - low) : 1;
     const good = FIGURES[picked.figure].better === "higher" ? t : 1 - t;
@@ -393,7 +393,7 @@
     });
   }
 
-  // Where in the drawing an event happened, whatever size the drawing is shown at.
+  // Position of an event in the coordinates of the drawing, at any display size.
   function inside(host, event) {
     const svg = host.querySelector("svg");
     const box = svg.getBoundingClientRect();
@@ -409,7 +409,7 @@
     });
   }
 
-  // The front: average across, worst group or EOD upright.
+  // The front: average on the horizontal axis, worst group or EOD on the vertical one.
   function frontScales(width, height) {
     const known = plane.points.filter((point) => !missing(point.average) && !missing(point[picked.axis]));
     if (plane.baseline && !missing(plane.baseline[picked.axis])) known.push(plane.baseline);
@@ -444,7 +444,7 @@
     const marks = plane.points.filter(visible).map((point) => shape(2 * plane.criteria.indexOf(point.criterion))(...place(point), 3.4));
     new Set(marks).forEach((d) => draw(svg, "path", { d, class: "point" }));
     const front = plane.front.map((index) => plane.points[index]).filter(visible);
-    // The front is of average and worst group, so only there do its points make a line.
+    // The front is defined by average and worst group, so its points form a line only for these axes.
     if (picked.axis === "worst_group" && front.length) draw(svg, "path", { d: "M" + front.map((point) => place(point).join(",")).join("L"), class: "front-line" });
     front.forEach((point) => draw(draw(svg, "path", { d: shape(2 * plane.criteria.indexOf(point.criterion))(...place(point), 3.8), class: "front-point" }), "title", {}, pointText(point)));
     return { place, visible };
@@ -499,7 +499,7 @@
     onKeys(host, { ArrowRight: () => stepFront(1), ArrowLeft: () => stepFront(-1), ArrowUp: () => stepFront(-1), ArrowDown: () => stepFront(1) });
   }
 
-  // What follows the picked point.
+  // Updates of all parts that show the picked point.
   function showReadout(point) {
     const forms = { tau: setting, tau_z: setting, lambda_eff: number };
     for (const field of byId("readout").querySelectorAll("[data-field]")) {
@@ -513,9 +513,9 @@
     byId("is-chosen").textContent = pickedIndex() === plane.chosen ? chosenPoint : "a point you picked";
   }
 
-  // As a shell reads it back as one word.
+  // Quoted, so that a shell reads it as one word.
   const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace(/'/g, `'"'"'`)}'`);
-  // Quoted words first, so that a placeholder inside one is left alone.
+  // Quoted words first, so that a placeholder inside one is not replaced.
   const PLACES = /'[^']*'|"[^"]*"|(?<![^ ])\{(tau|tau_z|criterion)\}(?![^ ])/g;
 
   function showCommand(point) {
@@ -547,7 +547,7 @@
 
   let saying = 0;
 
-  // Said a moment later, so that a held key does not queue a sentence per step.
+  // Announced with a delay, so that holding a key does not queue a sentence per step.
   function say(point) {
     clearTimeout(saying);
     saying = setTimeout(() => { byId("live").textContent = pointText(point); }, 250);
@@ -571,15 +571,15 @@
 
   async function copyCommand() {
     const box = byId("command");
-    const said = byId("copied");
+    const status = byId("copied");
     try {
       await navigator.clipboard.writeText(box.value);
-      said.textContent = "Copied.";
+      status.textContent = "Copied.";
     } catch {
-      // Files opened from disk may not reach the clipboard.
+      // Files opened from disk may not be allowed to use the clipboard.
       box.focus();
       box.select();
-      said.textContent = "The command is selected: press Ctrl+C or ⌘C to copy it.";
+      status.textContent = "The command is selected: press Ctrl+C or ⌘C to copy it.";
     }
   }
 
@@ -616,7 +616,7 @@
     Object.assign(picked, { criterion: Math.floor(index / perCriterion), tauZ: Math.floor((index % perCriterion) / plane.taus.length), tau: index % plane.taus.length });
   }
 
-  // Paper shows the chosen point; the screen gets the picked one back.
+  // Print shows the chosen point; afterwards the screen shows the picked one again.
   function printAtChosen() {
     let kept = null;
     window.addEventListener("beforeprint", () => { kept = pickedIndex(); pick(plane.chosen); });
@@ -643,7 +643,7 @@
 
   // ---- Scores --------------------------------------------------------------------------------------------------
 
-  // Whether scores above the threshold are right for this group: of two classes only the second is there.
+  // Whether scores above the threshold are correct for this group: of two classes, only those of the second.
   const rightIsAbove = (group) => results.task.classes.length !== 2 || group.y === results.task.classes[1];
 
   function histogramPanel(svg, part, group, stage, left, width, highest) {
@@ -697,7 +697,7 @@
 
   // ---- The picture in two dimensions ------------------------------------------------------------------------------
 
-  // Labels in the order in which the groups name them.
+  // Labels in the order of the groups.
   const labelsOf = (by) => [...new Set(results.picture.groups.map((group) => group[by]))];
 
   function markKey(list, names, letters = false) {
@@ -713,7 +713,7 @@
 
   const letter = (i) => String.fromCharCode(65 + (i % 26)) + (i >= 26 ? String(Math.floor(i / 26)) : "");
 
-  // Neighbouring squares are drawn as one where they would be too small to tell marks apart.
+  // Neighbouring squares are merged where their marks would be too small to distinguish.
   const coarseness = (part) => Math.ceil(Math.max(part.x_edges.length, part.y_edges.length) / 27);
 
   // Counts per square and label: squares hold rows of several labels.
@@ -737,7 +737,7 @@
     return (edge(index) + edge(index + 1)) / 2;
   }
 
-  // The most frequent label stands in the middle of its square, the next one beside it.
+  // The most frequent label is drawn in the centre of its square, the next one beside it.
   function pictureMark(svg, [x, y], [label, n], rank, size, by) {
     const aside = rank ? size.cell * 0.24 : 0;
     const radius = Math.max(1.3, Math.sqrt(n / size.most) * size.cell * 0.6);
@@ -876,9 +876,9 @@
   // ---- Theme -------------------------------------------------------------------------------------------------------
 
   const remembered = {
-    // A file from disk may have no storage.
+    // Files opened from disk may have no storage.
     get() { try { return localStorage.getItem("fairerclip-theme"); } catch { return null; } },
-    set(value) { try { localStorage.setItem("fairerclip-theme", value); } catch { /* not kept, then */ } },
+    set(value) { try { localStorage.setItem("fairerclip-theme", value); } catch { /* then the choice is not kept */ } },
   };
 
   function startTheme() {

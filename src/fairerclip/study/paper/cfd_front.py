@@ -1,4 +1,4 @@
-"""CFD, few training rows: worst group against average, and the front of FairerCLIP."""
+"""CFD, with few training rows: worst group against average, and the front of FairerCLIP."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fairerclip.study.paper.accuracy import (
     preset_rows,
     published_table,
 )
-from fairerclip.study.paper.answers import FrontResult, MethodRow, PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import TAUS, plane
+from fairerclip.study.paper.job_answers import FrontResult, MethodRow, PlaneAnswer, PlaneFigures
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
 
@@ -38,14 +38,14 @@ Fronts = Mapping[str, Sequence[PlaneFigures]]
 
 
 def cfd(context: Context) -> Outcome:
-    """Worst group against average on few training rows, and the front of FairerCLIP."""
+    """Compare methods by worst group and average on few training rows, and compute the front of FairerCLIP."""
     outcome = Outcome()
-    for one in context.tasks("cfd"):
-        experiment = Experiment.of(one.task)
+    for source_task in context.tasks("cfd"):
+        experiment = Experiment.of(source_task.task)
         paper = paper_parameters(context, "cfd")
         rows = compared_rows(context, experiment, METHODS)
         rows += preset_rows(context, experiment, "cfd", ("target",))
-        outcome.tables.append(accuracy_table("cfd", one, rows, ("ViT-L/14",)))
+        outcome.tables.append(accuracy_table("cfd", source_task, rows, ("ViT-L/14",)))
         jobs = [
             job(
                 experiment,
@@ -62,14 +62,14 @@ def cfd(context: Context) -> Outcome:
         ]
         answers = dict(zip(CRITERIA, context.run(jobs), strict=True))
         fronts = {name: front.points for name, front in answers.items() if not isinstance(front, Failure)}
-        outcome.tables.append(_front_table(one, fronts, paper))
-        outcome.curves.append(_front_chart(one, rows, fronts))
-        outcome.results[one.encoder] = FrontResult(rows=tuple(rows), fronts=fronts)
+        outcome.tables.append(_front_table(source_task, fronts, paper))
+        outcome.curves.append(_front_chart(source_task, rows, fronts))
+        outcome.results[source_task.encoder] = FrontResult(rows=tuple(rows), fronts=fronts)
     outcome.tables.append(published_table("cfd"))
     return outcome
 
 
-def _front_table(one: SourceTask, fronts: Fronts, paper: Mapping[str, Any]) -> ResultTable:
+def _front_table(source_task: SourceTask, fronts: Fronts, paper: Mapping[str, Any]) -> ResultTable:
     rows: list[list[Content]] = [
         [name, setting(p.tau), *(Cell(getattr(p, figure), "bare") for figure in NAMES)]
         for name, points in fronts.items()
@@ -77,13 +77,14 @@ def _front_table(one: SourceTask, fronts: Fronts, paper: Mapping[str, Any]) -> R
     ]
     note = (
         "Test rows, labels, one seed; the paper's preset for CFD with its "
-        f"τ_z {setting(paper['tau_z'])}, τ the same on both sides: what can be had, not a choice of a point."
+        f"τ_z {setting(paper['tau_z'])}, τ the same on both sides. The table shows what can be "
+        "reached; no point was chosen."
     )
     columns = ["criterion", "τ", *NAMES.values()]
-    return ResultTable(f"{one.title}: the front of FairerCLIP over τ", columns, rows, note)
+    return ResultTable(f"{source_task.title}: the front of FairerCLIP over τ", columns, rows, note)
 
 
-def _front_chart(one: SourceTask, rows: Sequence[MethodRow], fronts: Fronts) -> Curves:
+def _front_chart(source_task: SourceTask, rows: Sequence[MethodRow], fronts: Fronts) -> Curves:
     series: dict[str, list[tuple[float, float]]] = {
         f"front, {name}": [
             (100 * p.worst_group, 100 * p.average)
@@ -98,7 +99,7 @@ def _front_chart(one: SourceTask, rows: Sequence[MethodRow], fronts: Fronts) -> 
             title = f"{row.title}{'' if row.labels == 'target' else ', no labels'}"
             series[title] = [(100 * figures.worst_group, 100 * figures.average)]
     return Curves(
-        f"{one.title}: worst group against average",
+        f"{source_task.title}: worst group against average",
         FIGURES["worst_group"].axis,
         FIGURES["average"].axis,
         series,

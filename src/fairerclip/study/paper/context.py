@@ -1,4 +1,4 @@
-"""What an entry works with: a source, options, a folder for runs, and a list of what failed."""
+"""The context in which an entry runs: task source, options, folder of kept runs, and a list of failures."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from fairerclip.study.paper.task_source import SourceTask, TaskSource
 from fairerclip.study.workers import Failure
 
 MAX_STEPS = {"data": 20_000, "suite": 3000, "simulated": 500}
-"""Cap on the training of one setting of a method trained by gradient, in batches, unless told."""
+"""Default limit of the training of one setting of a method trained by gradient, in batches, by kind of source."""
 SEEDS = {"data": 3, "suite": 3, "simulated": 2}
 GRADIENT_SEEDS = {"data": 3, "suite": 1, "simulated": 1}
-"""The same for methods trained by gradient, which take most of the time."""
+"""Number of seeds of methods trained by gradient, which take most of the time."""
 QUICK_METHODS = ("zero-shot", "orth-cali", "probe")
-"""Methods besides FairerCLIP with ``quick``."""
+"""Methods that run besides FairerCLIP if ``quick``."""
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What a reproduction may be told; None is the source's own default."""
+    """Options of a reproduction; None is the default of the source."""
 
     seeds: int | None = None
     jobs: int | None = None
@@ -44,7 +44,7 @@ class ReproduceOptions:
 
 @dataclass
 class Outcome:
-    """What an entry found: tables and charts to show, and the numbers behind them."""
+    """Results of an entry: tables and charts, and the numbers behind them."""
 
     tables: list[ResultTable] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -59,12 +59,20 @@ class Context:
 
     Attributes
     ----------
-    source, options : where tasks come from, and what was asked for.
-    work : folder for kept runs.
-    progress : called with (runs done, runs in all).
-    used : tasks that were used, by dataset and encoder.
-    failures : what is missing or failed.
-    asked, answered : methods and jobs that were to run, and those that have figures.
+    source : TaskSource
+        Where tasks come from.
+    options : ReproduceOptions
+        Seeds, processes and limits.
+    work : Path
+        Folder of kept runs.
+    progress : callable
+        Called with (runs done, number of runs).
+    used : dict
+        Tasks that were used, by dataset and encoder.
+    failures : list of str
+        Messages on what is missing or failed.
+    asked, answered : int
+        Number of methods and jobs that were started, and of those that have figures.
     """
 
     source: TaskSource
@@ -78,21 +86,21 @@ class Context:
 
     @property
     def seeds(self) -> int:
-        """How many seeds a method that needs no gradient gets."""
+        """Number of seeds of a method that is not trained by gradient."""
         return 1 if self.options.quick else self.options.seeds or SEEDS[self.source.kind]
 
     @property
     def gradient_seeds(self) -> int:
-        """How many seeds a method trained by gradient gets."""
+        """Number of seeds of a method that is trained by gradient."""
         return 1 if self.options.quick else self.options.seeds or GRADIENT_SEEDS[self.source.kind]
 
     @property
     def max_steps(self) -> int:
-        """Cap for methods trained by gradient, in batches."""
+        """Limit of the training of methods trained by gradient, in batches."""
         return self.options.max_steps or (200 if self.options.quick else MAX_STEPS[self.source.kind])
 
     def settings(self) -> EntrySettings:
-        """What it takes to run it again, besides the data."""
+        """Return the settings that a repetition needs besides the data."""
         return EntrySettings(
             seeds=self.seeds,
             gradient_seeds=self.gradient_seeds,
@@ -102,20 +110,20 @@ class Context:
         )
 
     def tasks(self, *datasets: str) -> list[SourceTask]:
-        """The tasks of some datasets that the source has; what is missing is a failure that is told."""
-        found: list[SourceTask] = []
+        """Return the tasks of some datasets; a dataset that the source lacks is added to the failures."""
+        tasks: list[SourceTask] = []
         for dataset in datasets:
             try:
-                made = self.source.tasks(dataset)
+                tasks_of_dataset = self.source.tasks(dataset)
             except FairerClipError as error:
                 self.failures.append(str(error))
                 continue
-            found += made
-            self.used |= {f"{dataset} {one.encoder}": one for one in made}
-        return found
+            tasks += tasks_of_dataset
+            self.used |= {f"{dataset} {task.encoder}": task for task in tasks_of_dataset}
+        return tasks
 
     def compare(self, experiment: Experiment, methods: Sequence[str]) -> dict[str, ComparisonRow]:
-        """Rows of a comparison by method; methods that cannot be had are told as failures."""
+        """Compare methods and return rows by method; methods that cannot run are added to the failures."""
         keys = [m for m in methods if self._wanted(m)]
         known = {m.key: m for m in METHODS}
         rows: dict[str, ComparisonRow] = {}
@@ -145,7 +153,7 @@ class Context:
         return not self.options.quick or method.startswith("fairerclip") or method in QUICK_METHODS
 
     def run(self, jobs: Sequence[Job[A]]) -> list[A | Failure]:
-        """Answers of jobs; what failed is told."""
+        """Run jobs and return their answers; errors are added to the failures."""
         answers = run_jobs(jobs, self.work / "jobs", processes=self.options.jobs, progress=self.progress)
         failed = [
             f"{job.title}: {answer.error}"
@@ -159,7 +167,7 @@ class Context:
 
 
 def parted(answers: Sequence[A | Failure]) -> tuple[list[A], list[str]]:
-    """Answers, and the errors of those that failed."""
+    """Split the results of jobs into answers and error messages."""
     good = [answer for answer in answers if not isinstance(answer, Failure)]
     return good, [answer.error for answer in answers if isinstance(answer, Failure)]
 
@@ -167,7 +175,7 @@ def parted(answers: Sequence[A | Failure]) -> tuple[list[A], list[str]]:
 def job(
     experiment: Experiment, call: Callable[..., A], answer: type[A], title: str, **arguments: Any
 ) -> Job[A]:
-    """A job on an experiment: its answer depends on the data, on what is chosen of them and on the arguments."""
+    """Make a job on an experiment; its key has the data, the chosen classes and attributes, and the arguments."""
     key = {
         "title": title,
         "data": digest(experiment.task),

@@ -21,15 +21,20 @@ from fairerclip.study.paper.training_time import training_time
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure.
+    """A table or figure of the paper.
 
     Attributes
     ----------
-    name : how the command line names it.
-    where : its label in the paper.
-    title : what it shows.
-    needs : datasets that it uses, those that there are; none for what needs no data.
-    run : does it.
+    name : str
+        Name on the command line.
+    where : str
+        Label in the paper.
+    title : str
+        What it shows.
+    needs : tuple of str
+        Datasets; it runs on those that the source has. Empty if it needs no data.
+    run : callable
+        Computes its outcome.
     """
 
     name: str
@@ -39,23 +44,23 @@ class Entry:
     run: Callable[[Context], Outcome]
 
     def why_not(self, source: TaskSource) -> str | None:
-        """Why it cannot run on a source; None where at least one of its datasets is there."""
+        """Return the reason why it cannot run on a source; None if the source has one of its datasets."""
         reasons = [reason for dataset in self.needs if (reason := source.why_not(dataset)) is not None]
         return "; ".join(reasons) if self.needs and len(reasons) == len(self.needs) else None
 
     def absent(self, source: TaskSource) -> bool:
-        """Whether a source has nothing of any of its datasets, so that nothing could be measured."""
+        """Return whether a source has none of its datasets."""
         return bool(self.needs) and all(source.absent(dataset) for dataset in self.needs)
 
 
 ONE_IMAGE = (
-    "A published EOD of 0.02 or 0.005 per cent is less than one test image changes: it is that of one operating point. "
-    "The paper gives 0.02 in its table and 0.002 in its text for RN50. Read the intervals."
+    "A published EOD of 0.02 or 0.005 per cent is smaller than the change by one test image, so it holds for one "
+    "operating point only. The paper gives 0.02 in its table and 0.002 in its text for RN50. Compare the intervals."
 )
 NEGATIVE = (
     "The released code counts low cheekbones as class 1, so that its EOD is the difference in recall of the negative "
-    "class; both are shown. It also takes the true S in training here, where the paper says Ŝ; rows here take Ŝ. Here "
-    "as elsewhere settings are chosen by the worst group, not by EOD."
+    "class; both are shown. It also uses the true S in training, where the paper says Ŝ; rows here use Ŝ. As in all "
+    "tables, settings are chosen by the worst group, not by EOD."
 )
 
 
@@ -160,10 +165,10 @@ ENTRIES = (
 
 
 def chosen_entries(names: list[str]) -> list[Entry]:
-    """Entries by name, in the order of the paper; "all" is every one."""
+    """Return the entries of these names in the order of the paper; "all" is every entry."""
     known = {entry.name: entry for entry in ENTRIES}
     unknown = [name for name in names if name not in known and name != "all"]
     if unknown or not names:
-        what = f"no table or figure {unknown[0]!r}" if unknown else "nothing to reproduce was named"
-        raise ParameterError(f"{what}; there are {', '.join(known)}, and all")
+        problem = f"no table or figure {unknown[0]!r}" if unknown else "no table or figure was named"
+        raise ParameterError(f"{problem}; there are {', '.join(known)}, and all")
     return [entry for entry in ENTRIES if "all" in names or entry.name in names]

@@ -1,4 +1,4 @@
-"""What `reproduce` stores of a table or figure in ``NAME.json``, as a frozen object.
+"""The result of a reproduced table or figure as a frozen object, stored in ``NAME.json``.
 
 `fairerclip.study.jobs.read_stored` reads an `EntryResult`.
 """
@@ -24,7 +24,7 @@ Found = Part | Failure | str | Sequence["Found"] | Mapping[str, "Found"]
 
 
 class EntrySettings(Part):
-    """What it takes to run an entry again, besides the data; the first entries had a cap in seconds."""
+    """Settings that a repetition of an entry needs besides the data; ``max_seconds`` is of early versions."""
 
     seeds: Count
     gradient_seeds: Count
@@ -42,7 +42,7 @@ class PromptedValues(Part):
 
 
 class EntryTask(Part):
-    """What it takes to know the same data again; ``rows`` are by split."""
+    """Identification of the data of an entry; ``rows`` are by split."""
 
     dataset: Words
     name: Words
@@ -58,8 +58,8 @@ class EntryTask(Part):
 class EntryResult(Part):
     """A table or figure that was run.
 
-    ``failed`` says that it has no measured figure, and nothing is written; ``absent`` that the source has none of its
-    datasets. ``results`` are the numbers behind the tables of ``document``, by task or setting.
+    ``failed`` is true if it has no measured figure, and then no file is written; ``absent`` is true if the source has
+    none of its datasets. ``results`` are the numbers behind the tables of ``document``, by task or setting.
     """
 
     source: Words
@@ -80,22 +80,22 @@ class EntryResult(Part):
     document: Document
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result as JSON values."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def as_json(self) -> str:
-        """The content of its file."""
+        """Return the content of its file."""
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def first_reason(self) -> str:
-        """Why it has no measured figure, in a line; what a dataset should look like is left out."""
+        """Reason why it has no measured figure, in one line, without the description of the expected layout."""
         lines = next(iter(self.failures), "nothing was measured").splitlines()
         return lines[0] if lines else ""
 
 
 def plain(found: Found) -> JsonValue:
-    """Return a copy that JSON can hold, without fields that were not given."""
+    """Return a copy as JSON values, without fields that were not set."""
     if isinstance(found, Part):
         return found.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(found, Failure):

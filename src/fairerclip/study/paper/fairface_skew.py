@@ -1,4 +1,4 @@
-"""MaxSkew@1000 of five opposite pairs of prompts, under every convention that is in use."""
+"""MaxSkew@1000 of five opposite pairs of prompts on FairFace, in every convention in use."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.methods import chosen_methods, make
 from fairerclip.study.paper.accuracy import published_table
-from fairerclip.study.paper.answers import SkewAnswer
 from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model
+from fairerclip.study.paper.job_answers import SkewAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.run_method import fit_arguments
@@ -47,7 +47,7 @@ NAMES = {"max_skew_sex": "sex", "max_skew_race": "race"}
 
 
 def pair_skews(experiment: Experiment, method: str, quick: bool) -> SkewAnswer:
-    """Skews of both prompts of a pair, and rank correlations inside groups with zero-shot."""
+    """Measure the skews of both prompts of a pair, and rank correlations with zero-shot inside groups."""
     name = experiment.ranked_split()
     if name is None:
         raise ValueError("no split has sensitive labels to measure skew with")
@@ -69,7 +69,7 @@ def pair_skews(experiment: Experiment, method: str, quick: bool) -> SkewAnswer:
 
 
 def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -> NDArray[Any]:
-    """Inner products with both prompts (n, 2), in the order of the experiment's classes."""
+    """Fit a method and return its scores of both prompts (n, 2), in the order of the experiment's classes."""
     model: Any
     if method.startswith("fairerclip"):
         from fairerclip.model.estimator import FairerCLIP
@@ -90,43 +90,44 @@ def _scores(experiment: Experiment, method: str, X: NDArray[Any], quick: bool) -
 
 
 def _skews(scores: NDArray[Any], groups: NDArray[Any], k: int, kind: str) -> tuple[float | None, ...]:
-    """One value per prompt; None where |log| is unbounded because a group is not shown at all."""
+    """Return the skew of each prompt; None if |log| is unbounded because a group is not shown at all."""
     reference = "uniform" if kind.endswith("uniform") else "population"
     top = np.atleast_1d(max_skew(scores, groups, k, reference=reference))
     if not kind.startswith("absolute"):
         return tuple(float(v) for v in top)
     low = np.atleast_1d(min_skew(scores, groups, k, reference=reference))
-    both = np.maximum(top, -low)
-    return tuple(float(v) if np.isfinite(v) else None for v in both)
+    largest = np.maximum(top, -low)
+    return tuple(float(v) if np.isfinite(v) else None for v in largest)
 
 
 def run(context: Context) -> Outcome:
-    """Every method × attribute × pair; means over the ten prompts."""
+    """Measure every method on every attribute and pair, and make tables of means over the prompts."""
     outcome = Outcome(notes=[RANKED])
-    for one in context.tasks("fairface"):
-        summary = _measured(context, one)
+    for source_task in context.tasks("fairface"):
+        summary = _measured(context, source_task)
         outcome.notes.append(
-            f"{one.title}: fits have all {len(one.task.train)} rows of the training split, since nothing is tuned."
+            f"{source_task.title}: fits use all {len(source_task.task.train)} rows of the training split, since "
+            "nothing is tuned."
         )
-        outcome.results[one.encoder] = summary
+        outcome.results[source_task.encoder] = summary
         for attribute in ATTRIBUTES:
             if attribute in summary:
-                outcome.tables.append(_table(one, attribute, summary[attribute]))
-        if context.source.kind == "data" and one.backbone is not None:
-            outcome.notes += _identified(one, summary)
+                outcome.tables.append(_table(source_task, attribute, summary[attribute]))
+        if context.source.kind == "data" and source_task.backbone is not None:
+            outcome.notes += _identified(source_task, summary)
     outcome.tables.append(published_table("fairface", NAMES))
     return outcome
 
 
 RANKED = (
-    "Rows are ranked by inner product: in one dimension a cosine is ±1, a tie of thousands. Every reference in use is "
-    "shown, since the published figures do not state theirs. FairerCLIP has one seed here, 0, and is not "
-    "tuned: no row has a target label, and the published figures are of models that saw no sensitive label either."
+    "Rows are ranked by inner product: in one dimension a cosine is ±1, and thousands of rows would be tied. Every "
+    "reference in use is shown, since the published figures do not state theirs. FairerCLIP has one seed, 0, and is "
+    "not tuned: no row has a target label, and the published models used no sensitive labels either."
 )
 
 
-def _measured(context: Context, one: SourceTask) -> dict[str, Skews]:
-    names = one.task.class_names
+def _measured(context: Context, source_task: SourceTask) -> dict[str, Skews]:
+    names = source_task.task.class_names
     pairs = list(zip(names[::2], names[1::2], strict=True))
     methods = [
         m for m in METHODS if not context.options.quick or m in ("zero-shot", "orth-proj", "fairerclip")
@@ -135,13 +136,13 @@ def _measured(context: Context, one: SourceTask) -> dict[str, Skews]:
     wanted = [
         (attribute, method, pair)
         for attribute in ATTRIBUTES
-        if attribute in one.task.sensitive
+        if attribute in source_task.task.sensitive
         for method in methods
         for pair in pairs
     ]
     jobs = [
         job(
-            Experiment.of(one.task, [attribute], pair),
+            Experiment.of(source_task.task, [attribute], pair),
             pair_skews,
             SkewAnswer,
             f"{TITLES[method]}, {attribute}, {' / '.join(pair)}",
@@ -150,65 +151,69 @@ def _measured(context: Context, one: SourceTask) -> dict[str, Skews]:
         )
         for attribute, method, pair in wanted
     ]
-    out: dict[str, Skews] = {}
+    skews: dict[str, Skews] = {}
     for (attribute, method, _), answer in zip(wanted, context.run(jobs), strict=True):
-        out.setdefault(attribute, {}).setdefault(method, []).append(answer)
-    return out
+        skews.setdefault(attribute, {}).setdefault(method, []).append(answer)
+    return skews
 
 
 def _mean(answers: Sequence[SkewAnswer], kind: str) -> float | None:
-    """Mean over the prompts of all pairs; None where one is unbounded."""
+    """Return the mean over the prompts of all pairs; None if one is unbounded."""
     values = [v for answer in answers for v in answer.skews[kind]]
     known = [v for v in values if v is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
 
 
-def _table(one: SourceTask, attribute: str, methods: Skews) -> ResultTable:
+def _table(source_task: SourceTask, attribute: str, methods: Skews) -> ResultTable:
     backbones = ("ViT-B/32", "ViT-L/14")
     columns = ["method", *CONVENTIONS.values(), DRIFT["spearman_within"].label]
     columns += [f"published, CLIP {b}" for b in backbones]
     rows: list[list[Content]] = []
     k, prompts = None, list[str]()
     for method, answers in methods.items():
-        good, errors = parted(answers)
-        beside = [Cell(_beside(method, attribute, backbone), "number") for backbone in backbones]
-        if not good:
-            rows.append([TITLES[method], f"failed: {errors[0]}", *[None] * 4, *beside])
+        finished, errors = parted(answers)
+        published_cells = [
+            Cell(_published_skew(method, attribute, backbone), "number") for backbone in backbones
+        ]
+        if not finished:
+            rows.append([TITLES[method], f"failed: {errors[0]}", *[None] * 4, *published_cells])
             continue
-        k, prompts = good[0].k, [p for answer in good for p in answer.prompts]
-        means = [_mean(good, kind) for kind in CONVENTIONS]
-        within = [v for answer in good for v in answer.spearman_within if v is not None]
-        shown = ["unbounded" if m is None else Cell(m, "number") for m in means]
+        k, prompts = finished[0].k, [p for answer in finished for p in answer.prompts]
+        means = [_mean(finished, kind) for kind in CONVENTIONS]
+        within = [v for answer in finished for v in answer.spearman_within if v is not None]
+        skews = ["unbounded" if m is None else Cell(m, "number") for m in means]
         failed = f" ({len(errors)} of {len(answers)} pairs failed)" if errors else ""
-        kept = Cell(float(np.mean(within)) if within else None, "number")
-        rows.append([TITLES[method] + failed, *shown, kept, *beside])
+        correlation = Cell(float(np.mean(within)) if within else None, "number")
+        rows.append([TITLES[method] + failed, *skews, correlation, *published_cells])
     note = (
-        f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| counts a group that is shown too seldom; it is "
-        "unbounded where a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
-        "order. " + " / ".join(one.task.target_prompts[:2]) + " …"
+        f"Mean over {len(prompts)} prompts: {', '.join(prompts)}. |log| also counts groups that are shown too rarely; "
+        "it is unbounded if a group is not shown at all. The rank correlation is a mean over prompts: 1 is the same "
+        "order. " + " / ".join(source_task.task.target_prompts[:2]) + " …"
     )
-    return ResultTable(f"{one.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note)
+    return ResultTable(
+        f"{source_task.title}: {RETRIEVAL['max_skew'].label}@{k} by {attribute}", columns, rows, note
+    )
 
 
-def _beside(method: str, attribute: str, backbone: str) -> float | None:
+def _published_skew(method: str, attribute: str, backbone: str) -> float | None:
     key = "fairerclip" if method.startswith("fairerclip") else method
     found = [p for p in published("fairface", "fairface", key) if p.backbone == backbone]
     return found[0].figures[f"max_skew_{attribute}"] if found else None
 
 
-def _identified(one: SourceTask, summary: Mapping[str, Skews]) -> list[str]:
-    """Which convention comes nearest to the published zero-shot figures."""
-    told = []
+def _identified(source_task: SourceTask, summary: Mapping[str, Skews]) -> list[str]:
+    """Return sentences on which convention is nearest to the published zero-shot figures."""
+    sentences = []
     for attribute, methods in summary.items():
-        target = _beside("zero-shot", attribute, one.backbone or "")
+        target = _published_skew("zero-shot", attribute, source_task.backbone or "")
         answers, _ = parted(methods.get("zero-shot", ()))
         means = {kind: _mean(answers, kind) for kind in CONVENTIONS} if answers else {}
-        there = {kind: mean for kind, mean in means.items() if mean is not None}
-        if target is None or not there:
+        bounded = {kind: mean for kind, mean in means.items() if mean is not None}
+        if target is None or not bounded:
             continue
-        nearest = min(there, key=lambda kind: abs(there[kind] - target))
-        told.append(
-            f"{one.encoder}, {attribute}: of the conventions, {CONVENTIONS[nearest]} comes nearest to the published "
-            f"zero-shot figure ({number(there[nearest])} against {number(target)})."
+        nearest = min(bounded, key=lambda kind: abs(bounded[kind] - target))
+        sentences.append(
+            f"{source_task.encoder}, {attribute}: of the conventions, {CONVENTIONS[nearest]} comes nearest to the "
+            f"published zero-shot figure ({number(bounded[nearest])} against {number(target)})."
         )
-    return told
+    return sentences

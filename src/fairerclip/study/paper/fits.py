@@ -1,4 +1,4 @@
-"""Single fits of FairerCLIP that entries ask for, as functions that a process of its own can run."""
+"""Single fits of FairerCLIP as functions that worker processes can run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import hsic_bound
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.study.paper.answers import FitAnswer, InformationAnswer, PlaneAnswer, PlaneFigures, Strengths
+from fairerclip.study.paper.job_answers import (
+    FitAnswer,
+    InformationAnswer,
+    PlaneAnswer,
+    PlaneFigures,
+    Strengths,
+)
 from fairerclip.study.run_method import count_parameters, peak_memory
 
 QUICK_FEATURES = 300
-"""Most features with ``quick``."""
+"""Limit of the number of features if ``quick``."""
 BEYOND = (1.0, 1.5, 2.0, 3.0, 5.0)
-"""Strengths above the published ones: weights as the paper prints them have no upper end."""
+"""Strengths above the published ones: weights as the paper prints them have no upper limit."""
 TAUS = [*(round(0.05 * i, 2) for i in range(20)), *BEYOND]
 SHOWN = (
     "tau",
@@ -31,13 +37,14 @@ SHOWN = (
     "n_features",
     "gamma",
     "class_weight",
+    "subsample",
     "max_iter",
     "criterion",
 )
 
 
 def preset_model(dataset: str, origin: str, backbone: str, *, quick: bool) -> FairerCLIP:
-    """The published parameters; with fewer features if ``quick``."""
+    """Make a model with published parameters; with fewer features if ``quick``."""
     model = FairerCLIP.preset(dataset, source=origin, backbone=backbone)
     return model.set_params(n_features=min(model.n_features, QUICK_FEATURES)) if quick else model
 
@@ -45,7 +52,7 @@ def preset_model(dataset: str, origin: str, backbone: str, *, quick: bool) -> Fa
 def fit_preset(
     experiment: Experiment, dataset: str, origin: str, backbone: str, labels: str, quick: bool
 ) -> FitAnswer:
-    """Fit as published, fixed and untuned; report on the test rows."""
+    """Fit published parameters without tuning, and report on the test rows."""
     model = preset_model(dataset, origin, backbone, quick=quick)
     given = {name: getattr(model, name) for name in SHOWN}
     parameters = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
@@ -60,10 +67,10 @@ def fit_tuned(
     taus: Sequence[float] | None,
     tau_zs: Sequence[float] | None,
 ) -> FitAnswer:
-    """Fit, choose (τ, τ_z) of the given ones on the validation rows, report on the test rows.
+    """Fit, choose (τ, τ_z) among the given values on the validation rows, and report on the test rows.
 
-    Without a validation split, or with one point, nothing is chosen. Guessed labels are refined anew at each point
-    where the parameters say so: the model that is chosen is the one that its parameters fit.
+    Without a validation split, or with one point, nothing is chosen. If the parameters say so, pseudo-labels are
+    refined again at each point: the chosen model is the one that a fit with its parameters gives.
     """
     model = FairerCLIP(**{**parameters, "random_state": seed})
     return fitted(experiment, model, labels, taus=taus, tau_zs=tau_zs)
@@ -77,7 +84,7 @@ def fitted(
     taus: Sequence[float] | None = None,
     tau_zs: Sequence[float] | None = None,
 ) -> FitAnswer:
-    """Report of a model on the evaluation split, with the seconds and the memory that its fit took."""
+    """Fit a model and report on the evaluation split, with the time and the memory that the fit took."""
     name = evaluation(experiment)
     before, start = peak_memory(), time.perf_counter()
     model = experiment.fit(model, labels)
@@ -100,7 +107,7 @@ def fitted(
 
 
 def evaluation(experiment: Experiment) -> str:
-    """The split to report on, or an error."""
+    """Return the split to report on, or raise if there is none."""
     name = experiment.evaluation_split()
     if name is None:
         raise LabelError(f"{experiment.task.name}: no split has both target and sensitive labels")
@@ -110,14 +117,14 @@ def evaluation(experiment: Experiment) -> str:
 def fit_share(
     experiment: Experiment, share: float, parameters: Mapping[str, Any], seed: int, taus: Sequence[float]
 ) -> FitAnswer:
-    """`fit_tuned` with labels on a share of the training rows, drawn inside each class × sensitive value."""
+    """Run `fit_tuned` with labels on a share of the training rows, drawn inside each class × sensitive value."""
     fewer = subsample(experiment, share, seed)
     answer = fit_tuned(fewer, parameters, "target", seed, taus, None)
     return answer.model_copy(update={"rows": len(fewer.task.train)})
 
 
 def subsample(experiment: Experiment, share: float, seed: int) -> Experiment:
-    """The experiment with a share of each training cell, at least one row of each; all rows at share 1."""
+    """Return the experiment with a share of the rows of each training cell, at least one row."""
     if share >= 1:
         return experiment
     y, s = experiment.labels(experiment.task.train)
@@ -140,9 +147,9 @@ def plane(
     taus: Sequence[float],
     tau_zs: Sequence[float] | None,
 ) -> PlaneAnswer:
-    """Average and worst group of every (τ, τ_z) on the evaluation split, from one factorisation.
+    """Measure average and worst group at every (τ, τ_z) on the evaluation split, from one factorisation.
 
-    ``rescale`` is what τ_z counts for in τ_eff = τ / (1 + rescale·τ_z); docs/math.md#one-step.
+    ``rescale`` is the factor of τ_z in τ_eff = τ / (1 + rescale·τ_z); docs/math.md#one-step.
     """
     name = evaluation(experiment)
     model = experiment.fit(FairerCLIP(**{**parameters, "random_state": seed}), labels)
@@ -152,7 +159,7 @@ def plane(
 
 
 def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
-    """d²/2 of docs/math.md#one-step, where the plane is one curve under the paper's scaling; else None."""
+    """Return d²/2 of docs/math.md#one-step if the plane is one curve under the paper's scaling, else None."""
     if len(experiment.classes) != 2 or model.scaling != "paper" or model.decision != "prompts":
         return None
     one, other = model.transform_text(experiment.text)
@@ -162,18 +169,18 @@ def rescale(experiment: Experiment, model: FairerCLIP) -> float | None:
 def measure(
     experiment: Experiment, permutations: int, max_rows: int, parameters: Mapping[str, Any]
 ) -> InformationAnswer:
-    """HSIC and KCC of the embeddings, and of what FairerCLIP makes of them, with Y and S; and how large HSIC can be."""
+    """Measure HSIC and KCC of embeddings before and after FairerCLIP with Y and S, and the upper bounds of HSIC."""
     from fairerclip.auditing.sections.dependence import audit_representation
 
     rows = experiment.task.split(evaluation(experiment))
     model = experiment.fit(FairerCLIP(**parameters), "target")
     stages: dict[Stage, NDArray[Any]] = {"before": rows.X, "after": model.transform(rows.X)}
-    found = audit_representation(
+    dependence = audit_representation(
         experiment, rows, stages, permutations=permutations, random_state=0, max_rows=max_rows
     )
     y, s = experiment.labels(rows)
     known = (y != UNKNOWN) & (s != UNKNOWN)
     return InformationAnswer(
-        stages=found or (),
+        stages=dependence or (),
         bounds={"hsic_y": hsic_bound(y[known]), "hsic_s": hsic_bound(s[known])},
     )

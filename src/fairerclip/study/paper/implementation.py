@@ -1,4 +1,4 @@
-"""Settings side by side: the paper's table, the released code's, and our defaults."""
+"""Settings of the paper, of the released code, and of this package in one table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fairerclip.study.paper.entry_result import Found
 SHOWN = (
     *("n_features", "n_components", "tau", "tau_z", "tau_text", "tau_z_text", "gamma", "gamma_text"),
     *("bandwidth", "zero_shot", "decision", "refine"),
-    *("scaling", "alignment", "class_weight", "max_iter", "random_state"),
+    *("scaling", "alignment", "class_weight", "subsample", "max_iter", "random_state"),
 )
 
 
 def implementation(context: Context) -> Outcome:
-    """Settings side by side: what was published, and what a fit takes unless told."""
+    """Make a table of published settings and of the defaults of a fit."""
     del context  # nothing depends on the data
     columns = ["setting", "our default"]
     sources: list[dict[str, Any]] = [FairerCLIP().get_params()]
@@ -33,10 +33,10 @@ def implementation(context: Context) -> Outcome:
         columns,
         rows,
         "A preset of the paper has one τ for both sides: tau_text and tau_z_text None are as strong as on the image "
-        "side. γ is not given there, and 1e-4 stands in, nor is a seed. Shares in class_weight are those kept of the "
-        "negative and of the positive class. n_components None "
-        "is the number of classes minus one, the paper's r; zero_shot None is 0.5 with labels and 0.75 without. Our "
-        "defaults are for a fit; `fit` on a task with labelled validation rows chooses most of them there.",
+        "side. The paper gives no γ and no seed; its presets have 1e-4 and 0. Shares in subsample are those of "
+        "rows kept of the negative and of the positive class. n_components None is the number of classes minus one, "
+        "the paper's r; zero_shot None is 0.5 with labels and 0.75 without. Our defaults are those of a fit; on a task "
+        "with labelled validation rows the command `fit` chooses most of them there.",
     )
     names = {"n_features": "RFF", "r": "r", "tau": "τ", "tau_z": "τ_z", "training_rows": "training rows"}
     results: dict[str, Found] = {

@@ -1,4 +1,4 @@
-"""HSIC and KCC of representations with Y and S, and how large HSIC can be."""
+"""HSIC and KCC of representations with Y and S, and the upper bounds of HSIC."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fairerclip.metrics import hsic_bound
 from fairerclip.metrics.names import REPRESENTATION
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.paper.accuracy import paper_parameters, published_table
-from fairerclip.study.paper.answers import InformationAnswer
 from fairerclip.study.paper.context import Context, Outcome, job
 from fairerclip.study.paper.fits import measure
+from fairerclip.study.paper.job_answers import InformationAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
 from fairerclip.study.workers import Failure
@@ -22,14 +22,14 @@ MEASURES = ("hsic_y", "kcc_y", "hsic_s", "kcc_s")
 
 
 def information(context: Context) -> Outcome:
-    """HSIC and KCC with Y and with S, of each encoder's embeddings and of what FairerCLIP makes of them."""
+    """Measure HSIC and KCC with Y and with S of each encoder's embeddings, before and after FairerCLIP."""
     most = hsic_bound([0, 1])
     largest = max(p.figures[name] for p in published("information") for name in ("hsic_y", "hsic_s"))
     outcome = Outcome(
         notes=[
-            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: of two groups it is {number(most, 2)} at most, "
-            f"whatever the embeddings, and less where the groups are unequal. The paper prints up to "
-            f"{number(largest, 4)}: its HSIC has another scale, and its figures compare with each other alone."
+            f"HSIC here is tr(KHLH)/n² with a delta kernel on labels: for two groups it is at most {number(most, 2)} "
+            f"for any embeddings, and less if the groups are unequal. The paper prints up to {number(largest, 4)}: its "
+            "HSIC has another scale, so its figures can only be compared with each other."
         ]
     )
     limit, permutations = (100, 9) if context.options.quick else (500, 99)
@@ -37,28 +37,28 @@ def information(context: Context) -> Outcome:
     wanted = context.tasks("waterbirds", "blond", "cheekbones")
     jobs = [
         job(
-            Experiment.of(one.task),
+            Experiment.of(source_task.task),
             measure,
             InformationAnswer,
-            f"{one.dataset}, information",
+            f"{source_task.dataset}, information",
             permutations=permutations,
             max_rows=limit,
-            parameters=paper_parameters(context, one.dataset),
+            parameters=paper_parameters(context, source_task.dataset),
         )
-        for one in wanted
+        for source_task in wanted
     ]
-    for one, answer in zip(wanted, context.run(jobs), strict=True):
+    for source_task, answer in zip(wanted, context.run(jobs), strict=True):
         if isinstance(answer, Failure):
-            lines.append([one.title, f"failed: {answer.error}", *[None] * 4])
+            lines.append([source_task.title, f"failed: {answer.error}", *[None] * 4])
             continue
         for stage in answer.stages:
             measured = [getattr(stage, name) for name in MEASURES]
-            found = [m and Cell(m.value, "fine", m.low, m.high) for m in measured]
-            lines.append([one.title, stage.space, *found])
+            figures = [m and Cell(m.value, "fine", m.low, m.high) for m in measured]
+            lines.append([source_task.title, stage.space, *figures])
         bounds = [Cell(answer.bounds.get(name), "fine") for name in MEASURES]
-        lines.append([one.title, "no representation can exceed", *bounds])
-        outcome.results[f"{one.dataset} {one.encoder}"] = answer
-        outcome.notes += _beyond(one, answer.bounds)
+        lines.append([source_task.title, "no representation can exceed", *bounds])
+        outcome.results[f"{source_task.dataset} {source_task.encoder}"] = answer
+        outcome.notes += _beyond(source_task, answer.bounds)
     names = {name: REPRESENTATION[name].label for name in MEASURES}
     columns = ["task", "representation", *names.values()]
     note = (
@@ -71,15 +71,15 @@ def information(context: Context) -> Outcome:
     return outcome
 
 
-def _beyond(one: SourceTask, bounds: Mapping[str, float]) -> list[str]:
-    """Published HSIC on this dataset that is larger than ours can be on these rows."""
-    told = []
+def _beyond(source_task: SourceTask, bounds: Mapping[str, float]) -> list[str]:
+    """Return sentences on published HSIC of this dataset above the upper bound on these rows."""
+    sentences = []
     for name, bound in bounds.items():
-        above = [p for p in published("information", one.dataset) if p.figures[name] > bound]
+        above = [p for p in published("information", source_task.dataset) if p.figures[name] > bound]
         figures = ", ".join(f"{number(p.figures[name], 4)} ({p.title})" for p in above)
         if figures:
-            told.append(
-                f"{one.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows, whatever "
-                f"the embeddings are, and the paper prints {figures}."
+            sentences.append(
+                f"{source_task.title}: {REPRESENTATION[name].label} cannot exceed {number(bound, 4)} on these rows for "
+                f"any embeddings, and the paper prints {figures}."
             )
-    return told
+    return sentences

@@ -1,4 +1,4 @@
-"""Zero-shot of CLIP models by group."""
+"""Zero-shot accuracy of CLIP models by group."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from fairerclip.study.paper.fits import evaluation
 
 
 def models(context: Context) -> Outcome:
-    """Zero-shot by group of every encoder that the source has."""
+    """Measure zero-shot accuracy by group of every encoder of the source."""
     outcome = Outcome()
     datasets = ("cfd", "waterbirds", "blond", "cheekbones", "attractive", "pacs")
-    there = [d for d in datasets if context.source.why_not(d) is None]
+    available = [d for d in datasets if context.source.why_not(d) is None]
     lines: list[list[Content]] = []
     encoders = set()
-    for one in context.tasks(*there):
-        experiment = Experiment.of(one.task)
-        encoders.add(one.encoder)
+    for source_task in context.tasks(*available):
+        experiment = Experiment.of(source_task.task)
+        encoders.add(source_task.encoder)
         try:
-            rows = one.task.split(evaluation(experiment))
-            found = experiment.report(rows, experiment.zero_shot(rows)).as_dict()
+            rows = source_task.task.split(evaluation(experiment))
+            figures = experiment.report(rows, experiment.zero_shot(rows)).as_dict()
         except ValueError as error:
-            context.failures.append(f"{one.title}: {error}")
-            lines.append([one.task.name, one.encoder, f"failed: {error}", *[None] * len(COLUMNS)])
+            context.failures.append(f"{source_task.title}: {error}")
+            lines.append(
+                [source_task.task.name, source_task.encoder, f"failed: {error}", *[None] * len(COLUMNS)]
+            )
             continue
-        report = StageReport.model_validate(found)
-        lines.append([one.task.name, one.encoder, *cells(mean_figures([report])), report.worst.name])
-        outcome.results[f"{one.dataset} {one.encoder}"] = report
+        report = StageReport.model_validate(figures)
+        lines.append(
+            [source_task.task.name, source_task.encoder, *cells(mean_figures([report])), report.worst.name]
+        )
+        outcome.results[f"{source_task.dataset} {source_task.encoder}"] = report
     if context.source.kind != "data":
         outcome.notes.append(
             "There is one encoder here; the published figure compares more than 100. Give --data and --model several "

@@ -26,22 +26,29 @@ DATA: dict[str, tuple[str, dict[str, Any]]] = {
     # Nothing is tuned on FairFace, so that no row of the official training list is held out.
     "fairface": ("fairface", {"sensitive": ("sex", "race"), "val_share": 0.0}),
 }
-"""Dataset of an entry → reader and its options."""
+"""Reader and its options by dataset of an entry."""
 
 
 @dataclass
 class OfficialImages:
-    """The datasets below a folder, and how their images become embeddings.
+    """The datasets in a folder, and how their images are embedded.
 
     Parameters
     ----------
-    root : the folder of the datasets, each in a folder of its name or directly in it.
-    work : folder for embeddings and tasks; what is there is used again.
-    models : encoders; none where nothing is to be embedded.
-    prompts : dataset → prompt set; the dataset's own unless given.
-    margin : of FairFace's images.
-    workers : threads that decode images.
-    progress : called with what is embedded, the images gone through, and their number.
+    root : Path
+        Folder of the datasets, each in a folder of its name or directly in it.
+    work : Path
+        Folder for embeddings and tasks; those in it are used again.
+    models : sequence of ModelChoice
+        Encoders; empty if nothing is embedded.
+    prompts : mapping from str to str
+        Prompt set by dataset; other datasets use their default.
+    margin : str or None
+        Margin of FairFace's images.
+    workers : int
+        Number of threads that decode images.
+    progress : callable or None
+        Called with a text, the number of images done, and their total.
     """
 
     root: Path
@@ -56,11 +63,11 @@ class OfficialImages:
     def __post_init__(self) -> None:
         if self.margin is not None and self.margin not in MARGINS:
             raise ParameterError(f"margin must be one of {', '.join(MARGINS)}, got {self.margin!r}")
-        # The last model stays loaded: the datasets of a run are mostly embedded by the same one.
+        # The last model stays loaded: most runs embed all datasets with one model.
         self._load: Callable[[ModelChoice], Encoder] = lru_cache(maxsize=1)(lambda model: model.load())
 
     def problem(self, dataset: str) -> FairerClipError | None:
-        """Why a dataset cannot be read; `DatasetAbsentError` where there is nothing of it."""
+        """Return the error of reading a dataset, `DatasetAbsentError` if it does not exist; None if it can be read."""
         try:
             self.index(dataset)
         except FairerClipError as error:
@@ -68,33 +75,37 @@ class OfficialImages:
         return None
 
     def index(self, dataset: str) -> DatasetIndex:
-        """The lists of a dataset, read once."""
+        """Return images and labels of a dataset, which is read once."""
         if dataset not in self._found:
             try:
                 self._found[dataset] = self._find(dataset)
             except FairerClipError as error:
                 self._found[dataset] = error
-        found = self._found[dataset]
-        if isinstance(found, FairerClipError):
-            raise found
-        return found
+        index = self._found[dataset]
+        if isinstance(index, FairerClipError):
+            raise index
+        return index
 
     def check(self, datasets: Collection[str]) -> None:
-        """Refuse options that would fail after hours of embedding: prompts and models, of datasets that are there."""
+        """Raise for prompts and models that would fail only after hours of embedding."""
         if self.margin is not None and "fairface" not in datasets:
-            raise ParameterError("--margin chooses images of FairFace, which nothing that was named uses")
-        there = [dataset for dataset in datasets if self.problem(dataset) is None]
-        for dataset in there:
+            raise ParameterError(
+                "--margin selects images of FairFace, which none of the chosen tables uses; leave it out"
+            )
+        readable = [dataset for dataset in datasets if self.problem(dataset) is None]
+        for dataset in readable:
             self._prompts(dataset)
-        for model in reversed(self.models if there else ()):  # the first one is kept
+        for model in reversed(
+            self.models if readable else ()
+        ):  # the first model is used first: it stays loaded
             self._load(model)
 
     def tasks(self, dataset: str) -> list[ModelTask]:
-        """The task of a dataset, once per model."""
+        """Embed a dataset and return its tasks, one per model."""
         index, prompts = self.index(dataset), self._prompts(dataset)
         name, _ = DATA[dataset]
-        # Targets of one dataset share its stores, so that images are embedded once; images of two margins have the
-        # same ids and must not.
+        # Targets of one dataset share its stores, so that images are embedded once. Images of two margins have the same
+        # ids and must not share a store.
         stores = self.work / (f"{name}-{self.margin}" if name == "fairface" and self.margin else name)
         tasks = self.work / "tasks"
         for folder in (stores, *(tasks / model.file_name for model in self.models)):
@@ -107,15 +118,15 @@ class OfficialImages:
             lambda model: tasks / model.file_name / f"{dataset}.npz",
             load=self._load,
             workers=self.workers,
-            progress=None if self.progress is None else self._told(name),
+            progress=None if self.progress is None else self._progress_of(name),
         )
 
-    def _told(self, name: str) -> Callable[[str, int, int], None]:
-        def tell(model: str, done: int, total: int) -> None:
+    def _progress_of(self, name: str) -> Callable[[str, int, int], None]:
+        def report(model: str, done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(f"embedding {name}, {model}", done, total)
 
-        return tell
+        return report
 
     def _find(self, dataset: str) -> DatasetIndex:
         if dataset not in DATA:
@@ -130,7 +141,7 @@ class OfficialImages:
                 return read_dataset(name, folder, **options)
             except DatasetError as error:
                 errors.append(error)
-        if inside:  # a folder of its name is not an absent dataset, whatever it lacks
+        if inside:  # a dataset with a folder of its name is not absent, even if files are missing
             raise DatasetError(str(errors[0]))
         raise errors[0]
 
@@ -146,14 +157,14 @@ class OfficialImages:
         paired = tuple(name for pair in prompts.pairs for name in pair)
         if index.y is None and paired != prompts.class_names:
             raise PromptError(
-                f"the prompts {prompts.name!r} are not opposite pairs, one after the other, and one model is fitted "
-                "for each pair: give a set whose 'pairs' are its classes in order"
+                f"the prompts {prompts.name!r} are not opposite pairs in order, and one model is fitted per pair: give "
+                "a set whose 'pairs' are its classes in order"
             )
         return prompts
 
 
 def chosen_prompts(values: Sequence[str], datasets: Collection[str]) -> dict[str, str]:
-    """Dataset → prompt set, from ``DATASET=NAME_OR_FILE``, or ``NAME_OR_FILE`` where one dataset is used.
+    """Parse ``DATASET=NAME_OR_FILE``, or ``NAME_OR_FILE`` if one dataset is used, to a prompt set by dataset.
 
     Examples
     --------
@@ -169,7 +180,7 @@ def chosen_prompts(values: Sequence[str], datasets: Collection[str]) -> dict[str
         if not equals:
             if len(used) != 1:
                 raise ParameterError(
-                    f"--prompts {value} is of one dataset, and {', '.join(used) or 'none'} are used: write "
+                    f"--prompts {value} names no dataset, and {', '.join(used) or 'none'} are used: write "
                     "DATASET=NAME_OR_FILE"
                 )
             dataset, source = used[0], value
@@ -180,6 +191,6 @@ def chosen_prompts(values: Sequence[str], datasets: Collection[str]) -> dict[str
             )
         if dataset in chosen:
             raise ParameterError(f"--prompts was given twice for {dataset}")
-        load_prompts(source)  # a bad name is said before anything is read
+        load_prompts(source)  # raises for a wrong name before any data is read
         chosen[dataset] = source
     return chosen

@@ -1,4 +1,4 @@
-"""Published figures, each with where it stands."""
+"""Published figures with their sources."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ class Published:
     dataset: str
     backbone: str | None
     method: str | None
-    """Key of the method here; None where there is none."""
+    """Key of the method in this package; None if it has none."""
     title: str
     labels: str | None
     figures: Mapping[str, float]
     source: str
     where: str
     average_kind: str
-    """Plain, train-weighted or not stated; "none" where no average is given."""
+    """Plain, train-weighted or not stated; "none" if no average is given."""
     plus_minus: Mapping[str, float] = field(default_factory=dict)
     protocol: str = ""
 
     def text(self, names: Mapping[str, str]) -> str:
-        """Figures in a line, by the names to show them under."""
-        shown = []
+        """Return the figures in one line, with their display names from ``names``."""
+        parts = []
         for key, name in names.items():
             if key in self.figures:
                 spread = self.plus_minus.get(key)
                 margin = "" if not spread else f" ± {significant(spread, 6)}"
-                shown.append(f"{name} {significant(self.figures[key], 6)}{margin}")
-        return ", ".join(shown)
+                parts.append(f"{name} {significant(self.figures[key], 6)}{margin}")
+        return ", ".join(parts)
 
 
 @cache
 def all_published() -> tuple[Published, ...]:
-    """Everything in ``published.json``."""
+    """Read all figures of ``published.json``."""
     raw: dict[str, Any] = json.loads((files(__package__) / "published.json").read_text(encoding="utf-8"))
     return tuple(Published(**entry) for entry in raw["figures"])
 
 
 def published(table: str, dataset: str | None = None, method: str | None = None) -> list[Published]:
-    """Rows of one table, of one dataset and method where these are given.
+    """Return the rows of one table, optionally of one dataset and one method.
 
     Examples
     --------

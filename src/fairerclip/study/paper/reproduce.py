@@ -1,4 +1,4 @@
-"""Run entries and write what they found: JSON to run it again, Markdown and a page to read."""
+"""Running entries and writing their results as JSON, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -32,24 +32,31 @@ def reproduce(
     overwrite: bool = False,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
 ) -> list[EntryResult]:
-    """Run entries one after the other, writing each as it is done; single runs are kept in ``output/runs``.
+    """Run entries one after the other and write each when it is done; single runs are kept in ``output/runs``.
 
-    An entry without a measured figure writes nothing: a page of published figures alone would read as a result.
+    An entry without a measured figure is not written: a page with only published figures would look like a result.
 
     Parameters
     ----------
-    entries : what to run.
-    source : where the tasks come from.
-    output : folder to write into.
-    options : seeds, processes, caps.
-    command : what to type to run it again.
-    overwrite : replace what was written before; kept runs are used again all the same.
-    progress : given an entry's name, what to call with (runs done, runs in all).
+    entries : sequence of Entry
+        Tables and figures to run.
+    source : TaskSource
+        Where the tasks come from.
+    output : Path
+        Folder of the results.
+    options : ReproduceOptions, optional
+        Seeds, processes and limits.
+    command : str
+        The command line of this run.
+    overwrite : bool, default=False
+        Whether to replace earlier results; kept runs are used again in any case.
+    progress : callable, optional
+        Called with the name of an entry; returns what to call with (runs done, number of runs).
 
     Returns
     -------
     list of EntryResult
-        What was written as JSON, per entry; of one that ``failed`` nothing was.
+        One per entry; those that ``failed`` were not written.
     """
     options = options or ReproduceOptions()
     for name in ("seeds", "jobs", "max_steps"):
@@ -60,14 +67,14 @@ def reproduce(
     done = []
     with sole_use(output / "runs"):
         for entry in entries:
-            told = progress(entry.name) if progress is not None else lambda done, total: None
-            done.append(run_entry(entry, source, options, output / "runs", command, told))
+            report = progress(entry.name) if progress is not None else lambda done, total: None
+            done.append(run_entry(entry, source, options, output / "runs", command, report))
             write(done, source, output)
     return done
 
 
 def check_output(entries: Sequence[Entry], output: Path, overwrite: bool) -> None:
-    """Refuse a folder that could not be written, and outputs that are taken, before anything runs."""
+    """Raise before anything runs if a folder cannot be written, or if outputs exist unless ``overwrite``."""
     check_folder(output, overwrite=True)
     for entry in entries:
         for form in FORMS:
@@ -83,7 +90,7 @@ def run_entry(
     command: str,
     progress: Callable[[int, int], None],
 ) -> EntryResult:
-    """Run one entry; what fails is told in the result, as is whether no part has a figure (``failed``)."""
+    """Run one entry; its result has the failures, and ``failed`` is true if no part has a figure."""
     context = Context(source, options, work, progress)
     reason = entry.why_not(source)
     if reason is not None:
@@ -108,7 +115,7 @@ def run_entry(
         kind=source.kind,
         command=command,
         settings=context.settings(),
-        tasks=tuple(one.about() for one in context.used.values()),
+        tasks=tuple(source_task.about() for source_task in context.used.values()),
         made=StudySoftware.now(),
         failed=failed,
         absent=entry.absent(source),
@@ -126,7 +133,11 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
         f"Seeds: {settings.seeds}; {settings.gradient_seeds} for methods trained by gradient, whose training is "
         f"capped at {significant(settings.max_steps, 6)} batches per setting."
         + (" Quick: few methods and settings." if settings.quick else ""),
-        *dict.fromkeys(f"{one.dataset}: {note}" for one in context.used.values() for note in one.notes),
+        *dict.fromkeys(
+            f"{source_task.dataset}: {note}"
+            for source_task in context.used.values()
+            for note in source_task.notes
+        ),
     ]
     tables = list(outcome.tables)
     if failures:
@@ -139,19 +150,19 @@ def _document(entry: Entry, context: Context, outcome: Outcome, failures: list[s
 
 def _data_table(context: Context) -> ResultTable:
     rows = []
-    for one in context.used.values():
-        about = one.about()
+    for source_task in context.used.values():
+        about = source_task.about()
         counts = " / ".join(str(about.rows.get(name, NOTHING)) for name in ("train", "val", "test"))
         digest = about.digest.rpartition(":")[2][:16]
-        rows.append([about.name, about.encoder, counts, " | ".join(about.prompts), digest, one.note])
+        rows.append([about.name, about.encoder, counts, " | ".join(about.prompts), digest, source_task.note])
     columns = ["task", "encoder", "train / val / test", "prompts", "digest", "note"]
     return ResultTable("Data", columns, rows, left=len(columns))
 
 
 def write(results: Sequence[EntryResult], source: TaskSource, output: Path) -> None:
-    """Write the last of the results in its three forms, with the index, in one step.
+    """Write the last of the results in its three forms, and the index, in one step.
 
-    Of one that failed there is none, as a page of an earlier run would read as this one's.
+    If it failed, its files of an earlier run are removed: they would look like results of this run.
     """
     result, index = results[-1], index_page(output, source, results)
     texts = {"index.md": index.to_markdown(), "index.html": index.to_html()}
@@ -164,7 +175,7 @@ def write(results: Sequence[EntryResult], source: TaskSource, output: Path) -> N
 
 
 def index_page(output: Path, source: TaskSource, results: Sequence[EntryResult]) -> Document:
-    """Which entries there are, with these results and in a folder from earlier, and which failed now."""
+    """Make the page that lists the entries of these results and of earlier runs, and the entries that failed now."""
     rows: list[list[Content]] = []
     now = {result.name: result for result in results}
     for entry in ENTRIES:
@@ -172,13 +183,13 @@ def index_page(output: Path, source: TaskSource, results: Sequence[EntryResult])
         if now[entry.name].failed if entry.name in now else not file.is_file():
             continue
         try:
-            found = now.get(entry.name) or read_stored(file, EntryResult)
+            result = now.get(entry.name) or read_stored(file, EntryResult)
         except ResultsFileError as error:
             rows.append([entry.name, entry.title, entry.where, str(error), "", ""])
             continue
-        made = [found.kind, str(len(found.failures)), found.made.date]
+        made = [result.kind, str(len(result.failures)), result.made.date]
         rows.append([entry.name, entry.title, entry.where, *made])
-    lost = [[result.name, result.first_reason] for result in results if result.failed]
+    failed = [[result.name, result.first_reason] for result in results if result.failed]
     columns = ["name", "what", "in the paper", "source", "parts missing or failed", "made"]
     notes = ["Each is NAME.json (all numbers), NAME.md and NAME.html in this folder."]
     return Document(
@@ -187,6 +198,6 @@ def index_page(output: Path, source: TaskSource, results: Sequence[EntryResult])
         notes,
         [
             ResultTable("What was run", columns, rows, left=len(columns)),
-            *([ResultTable("Without a measured figure", ["name", "why"], lost, left=2)] if lost else []),
+            *([ResultTable("Without a measured figure", ["name", "why"], failed, left=2)] if failed else []),
         ],
     )

@@ -1,4 +1,4 @@
-"""Finished tasks in a folder, found by their names."""
+"""Search for finished tasks in a folder by their names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "pacs": ("pacs",),
     "fairface": ("fairface",),
 }
-"""Dataset of an entry → what its task may be called."""
+"""Names that the task of a dataset may have."""
 ALL = "the task"
 PUBLISHED: dict[str, Mapping[str, int]] = {
     "waterbirds": {split: sum(rows) for split, rows in WATERBIRDS_ROWS.items()},
@@ -30,12 +30,12 @@ PUBLISHED: dict[str, Mapping[str, int]] = {
     "cfd": {ALL: cfd.PUBLISHED_MODELS},
     "fairface": {"train": fairface.PUBLISHED_ROWS["train"], "test": fairface.PUBLISHED_ROWS["val"]},
 }
-"""Rows of the official splits. FairFace's own val part is our test."""
+"""Number of rows of the official splits. The official val part of FairFace is the test split here."""
 
 
 @dataclass(frozen=True)
 class FoundTask:
-    """A task file or folder, with the encoder that its name or its folder says; None where neither does."""
+    """A task file or folder, with the encoder in its name or in that of its folder; None if neither has one."""
 
     dataset: str
     encoder: str | None
@@ -43,17 +43,24 @@ class FoundTask:
 
 
 def find_tasks(root: Path, *, encoders: bool) -> dict[str, list[FoundTask]]:
-    """Tasks of a folder by dataset, sorted by encoder; what has another name is left out.
+    """Find the tasks of a folder by dataset, sorted by encoder; files with other names are left out.
 
     Parameters
     ----------
-    root : holds ``NAME.npz``, ``NAME.safetensors`` or task folders ``NAME/``, with a name of `NAMES`.
-    encoders : whether ``NAME-ENCODER.npz`` and ``ENCODER/NAME.npz`` are tasks, too.
+    root : Path
+        Folder with ``NAME.npz``, ``NAME.safetensors`` or task folders ``NAME/``, with a name of `NAMES`.
+    encoders : bool
+        Whether ``NAME-ENCODER.npz`` and ``ENCODER/NAME.npz`` are tasks, too.
+
+    Returns
+    -------
+    dict from str to list of FoundTask
+        Tasks by dataset.
 
     Raises
     ------
     ParameterError
-        Two of them are of the same dataset and encoder.
+        Two tasks have the same dataset and encoder.
     """
     found: dict[str, list[FoundTask]] = {}
     for path in sorted(root.iterdir()):
@@ -66,17 +73,17 @@ def find_tasks(root: Path, *, encoders: bool) -> dict[str, list[FoundTask]]:
         for task in tasks:
             if task is not None:
                 found.setdefault(task.dataset, []).append(task)
-    for dataset, several in found.items():
-        several.sort(key=lambda task: task.encoder or "")
-        for one, other in pairwise(several):
-            if one.encoder == other.encoder:
-                by = "" if one.encoder is None else f" by {one.encoder}"
-                raise ParameterError(f"{one.file} and {other.file} are both {dataset}{by}; keep one")
+    for dataset, tasks_of_dataset in found.items():
+        tasks_of_dataset.sort(key=lambda task: task.encoder or "")
+        for first, second in pairwise(tasks_of_dataset):
+            if first.encoder == second.encoder:
+                by = "" if first.encoder is None else f" by {first.encoder}"
+                raise ParameterError(f"{first.file} and {second.file} are both {dataset}{by}; keep one")
     return found
 
 
 def row_notes(dataset: str, task: Task) -> tuple[str, ...]:
-    """Sentences on splits that have not the rows of the official ones."""
+    """Return sentences on splits whose number of rows differs from the official one."""
     counts = {name: len(split) for name, split in task.splits.items()}
     return common.total_notes({**counts, ALL: sum(counts.values())}, PUBLISHED.get(dataset, {}))
 

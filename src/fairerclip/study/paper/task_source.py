@@ -1,4 +1,4 @@
-"""Where the tasks come from: images in their official layouts, task files, or the simulation."""
+"""Sources of tasks: images in their official layouts, task files, or the simulation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fairerclip.study.paper.task_finder import NAMES, FoundTask, find_tasks, row
 
 KINDS = ("data", "suite", "simulated")
 SCALES = {"waterbirds": 0.3, "celeba": 0.015, "cheekbones": 0.015, "gallery": 0.3}
-"""Share of the rows of the simulated tasks: all entries together are to take minutes."""
+"""Scale of the simulated tasks, so that all entries together take minutes."""
 WIDTH: int | None = None
-"""Width of simulated embeddings; None is the simulation's own."""
+"""Width of simulated embeddings; None is the default of the simulation."""
 SMALL_ROWS = 298
 """Training rows of CFD in the paper."""
 
@@ -31,30 +31,30 @@ OPENAI = "openai"
 
 
 class Unavailable(FairerClipError):
-    """The source has no such task; the message says why."""
+    """Error of a source that does not have a task; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class SourceTask:
-    """A task with the name of its encoder and what has to be said of it."""
+    """A task of a source, with its encoder and notes for the pages that use it."""
 
     dataset: str
     encoder: str
     task: Task
     backbone: str | None = None
-    """The published backbone that the encoder is, if it is one."""
+    """The published backbone that the encoder is; None if it is none of them."""
     note: str = ""
-    """What stands in for what, in a few words."""
+    """Which data replace the published data, in a few words."""
     notes: tuple[str, ...] = ()
-    """Sentences for the pages that use it: where its rows differ from the official ones."""
+    """Sentences on differences between its rows and the official rows."""
 
     @property
     def title(self) -> str:
-        """For headings."""
+        """Task and encoder, for headings."""
         return f"{self.task.name}, {self.encoder}"
 
     def about(self) -> EntryTask:
-        """What it takes to know the same data again."""
+        """Return the identification of the data: digest, number of rows, and prompts."""
         task = self.task
         return EntryTask(
             dataset=self.dataset,
@@ -74,14 +74,17 @@ class SourceTask:
 
 @dataclass
 class TaskSource:
-    """Where tasks come from, each made once.
+    """A source of tasks, each of which is made once.
 
     Parameters
     ----------
-    kind : how figures are to be read. "data" is of real images, beside published figures of the same; "suite" is of
-        task files for orientation; "simulated" is of drawn rows.
-    root : folder of finished tasks, for "suite", and for "data" without `images`.
-    images : for "data", the datasets in their official layouts and how they are embedded.
+    kind : {"data", "suite", "simulated"}
+        "data" has real images, comparable with published figures on the same data; "suite" has task files, whose
+        figures are for orientation; "simulated" has simulated rows.
+    root : Path or None
+        Folder of finished tasks, for "suite", and for "data" without `images`.
+    images : OfficialImages or None
+        For "data", the datasets in their official layouts and how they are embedded.
     """
 
     kind: str
@@ -95,17 +98,17 @@ class TaskSource:
             raise ParameterError(f"a source is one of {', '.join(KINDS)}; got {self.kind!r}")
         folder = self.root if self.images is None else self.images.root
         if self.kind != "simulated" and (folder is None or not folder.is_dir()):
-            raise TaskFileError(f"{folder} is not a folder; give the one that holds the datasets or tasks")
+            raise TaskFileError(f"{folder} is not a folder; give the folder of the datasets or tasks")
         if self.kind != "simulated" and self.images is None and folder is not None:
             self._files = find_tasks(folder, encoders=self.kind == "data")
 
     @property
     def sentence(self) -> str:
-        """The first line of everything that is written."""
+        """First line of every output."""
         if self.kind == "simulated":
             return (
-                "Simulated tasks: rows were drawn, of nobody. These figures reproduce no published number; they show "
-                "that the whole comparison runs."
+                "Simulated tasks: rows were drawn at random and show no person. These figures reproduce no published "
+                "number; they show that the whole comparison runs."
             )
         if self.images is not None:
             by = ", ".join(model.label for model in self.images.models)
@@ -122,7 +125,7 @@ class TaskSource:
         )
 
     def why_not(self, dataset: str) -> str | None:
-        """Why a task cannot be had, without making it; None where it can."""
+        """Return the reason why the source does not have a task, without making it; None if it does."""
         if self.kind == "simulated":
             return None if dataset in SIMULATED or dataset == "cfd" else "it is not simulated"
         if self.images is not None:
@@ -134,27 +137,27 @@ class TaskSource:
         return f"there is no {names} in {'the suite' if self.kind == 'suite' else 'the folder of tasks'}"
 
     def absent(self, dataset: str) -> bool:
-        """Whether there is nothing of a dataset; one that is there and cannot be read is not absent."""
+        """Return whether a dataset does not exist; a dataset that exists and cannot be read is not absent."""
         if self.images is not None:
             return isinstance(self.images.problem(dataset), DatasetAbsentError)
         return self.why_not(dataset) is not None
 
     def check(self, datasets: Collection[str]) -> None:
-        """Refuse what would fail after hours: see `OfficialImages.check`."""
+        """Raise for options that would fail only after hours; see `OfficialImages.check`."""
         if self.images is not None:
             self.images.check(datasets)
 
     def tasks(self, dataset: str) -> list[SourceTask]:
-        """The task of a dataset, once per encoder; `Unavailable` where there is none."""
+        """Return the tasks of a dataset, one per encoder, or raise `Unavailable`."""
         if dataset not in self._made:
             try:
                 self._made[dataset] = self._make(dataset)
-            except FairerClipError as error:  # the next entry is told the same, at once
+            except FairerClipError as error:  # kept, so that the next entry gets the same error at once
                 self._made[dataset] = Unavailable(f"{dataset}: {error}")
-        found = self._made[dataset]
-        if isinstance(found, Unavailable):
-            raise found
-        return found
+        tasks = self._made[dataset]
+        if isinstance(tasks, Unavailable):
+            raise tasks
+        return tasks
 
     def _make(self, dataset: str) -> list[SourceTask]:
         reason = self.why_not(dataset)
@@ -178,13 +181,13 @@ class TaskSource:
         ]
 
     def _files_of(self, dataset: str) -> list[FoundTask]:
-        if self.kind == "suite" and dataset == "cfd":  # a stand-in, unless there is one
+        if self.kind == "suite" and dataset == "cfd":  # another dataset replaces CFD if it is missing
             return self._files.get("cfd") or self._files.get("attractive", [])
         return self._files.get(dataset, [])
 
 
 def published_backbone(model: ModelChoice) -> str | None:
-    """The published backbone of a model that is said to have OpenAI's weights.
+    """Return the published backbone of a model if its weights are OpenAI's, by name or by preprocessing; else None.
 
     Examples
     --------
@@ -193,13 +196,13 @@ def published_backbone(model: ModelChoice) -> str | None:
     >>> published_backbone(ModelChoice("open_clip:RN50", "rn50.safetensors", preprocessing="openai"))
     'RN50'
     """
-    # A file does not say whose weights it holds; that they were prepared for as OpenAI's are does.
-    said = model.weights in (None, OPENAI) or model.preprocessing == OPENAI
-    return backbone_of(replace(model, weights=None).label) if said else None
+    # A file of weights does not tell whose they are; OpenAI's preprocessing means that they are OpenAI's.
+    is_openai = model.weights in (None, OPENAI) or model.preprocessing == OPENAI
+    return backbone_of(replace(model, weights=None).label) if is_openai else None
 
 
 def backbone_of(model: str) -> str | None:
-    """The published backbone that a model's name says it is.
+    """Return the published backbone in the name of a model; None if there is none.
 
     Examples
     --------
@@ -242,9 +245,9 @@ def _finished(dataset: str, found: FoundTask) -> SourceTask:
 
 
 def whole_training(dataset: str, task: Task) -> tuple[Task, str]:
-    """FairFace with the held-out rows of its official training list back in the training split, and what was done.
+    """Move the val rows of FairFace that are of the official training list to the training split; return a note, too.
 
-    Nothing is tuned on FairFace, and the published fits had the whole list. Ids tell which rows are of it.
+    Nothing is tuned on FairFace, and the published fits used the whole list. Ids tell which rows are of it.
     """
     if dataset != "fairface" or not {"train", "val"} <= set(task.splits):
         return task, ""
@@ -268,7 +271,7 @@ def whole_training(dataset: str, task: Task) -> tuple[Task, str]:
 
 
 def small(task: Task) -> Task:
-    """A task with as many training rows as CFD: those that it names as ``small_train``, else the first."""
+    """Return a task with as many training rows as CFD: those that it names as ``small_train``, else the first."""
     rows = task.extra.get("small_train")
     keep = slice(SMALL_ROWS) if rows is None else rows
     extra = {name: array for name, array in task.extra.items() if name != "small_train"}

@@ -1,0 +1,71 @@
+"""Results of an audit about its model, as frozen objects: how it was fitted and how it was chosen."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fairerclip.auditing.group_results import Command
+from fairerclip.auditing.validation import Count, Keyed, Number, Part, Scalar, Share, Text
+
+Known = Literal["known", "partly guessed", "guessed"]
+Labels = Literal["none", "target", "all"]
+Method = Literal[
+    "FairerCLIP",
+    "zero-shot",
+    "zero-shot with class offsets",
+    "orthogonal prompts",
+    "orthogonal prompts with class offsets",
+]
+"""What a fitted model is: learned encoders, or a zero-shot classifier that a search kept."""
+
+
+class TrainingSection(Part):
+    """Rows that a model was fitted on, and how many of their labels were predicted from prompts (guessed).
+
+    ``sensitive_guessed`` is by attribute.
+    """
+
+    rows: Count
+    target: Known
+    target_guessed: Count
+    sensitive_guessed: Keyed[Count]
+
+
+class TuningSection(Part):
+    """How a search chose a model, and the model's figures on the rows that were used to choose it.
+
+    ``held_out`` is the mean objective of each strategy on rows that it did not choose on.
+    """
+
+    objective: Text
+    rows: Count
+    groups: Text | None = None
+    accuracy_floor: Number | None = None
+    strategy: Text | None = None
+    held_out: Keyed[Number] | None = None
+    average: Share | None = None
+    worst_group: Share | None = None
+    eod: Number | None = None
+    max_skew: Number | None = None
+    strength: Number | None = None
+
+
+class ModelSection(Part):
+    """The model after mitigation; ``labels`` and ``command`` are None for a model that was given.
+
+    ``untuned`` is the reason why rankings were not tuned, ``source`` tells whether the model was fitted here or given.
+    """
+
+    labels: Labels | None = None
+    tau: Number
+    tau_z: Number
+    criterion: Text
+    n_iter: Count | None = None
+    parameters: Keyed[Scalar]
+    command: Command | None = None
+    seconds: Number | None = None
+    source: Text
+    method: Method | None = None
+    untuned: Text | None = None
+    training: TrainingSection | None = None
+    tuning: TuningSection | None = None

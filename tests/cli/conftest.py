@@ -1,0 +1,12 @@
+"""A task file for commands."""
+
+import pytest
+
+from fairerclip.data import save_task, simulate
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return save_task(
+        simulate("waterbirds", seed=1, scale=0.1, width=48), tmp_path_factory.mktemp("task") / "t.npz"
+    )

@@ -1,0 +1,153 @@
+"""`fairerclip compare` from the command line."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fairerclip.study import compare as study
+from fairerclip.study import jobs
+from fairerclip.study.methods import METHODS
+from fairerclip.study.workers import Failure, guarded
+
+BY_KEY = {method.key: method for method in METHODS}
+
+
+def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):
+    out = tmp_path / "out"
+    code, text, err = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out)
+    assert (code, err) == (0, "")
+    assert "Zero-shot" in text
+    assert "With target labels in training" in text
+    assert {file.name for file in out.iterdir()} == {
+        "runs",
+        "comparison.json",
+        "comparison.md",
+        "comparison.html",
+    }
+    found = json.loads((out / "comparison.json").read_text())
+    average = found["rows"][0]["figures"]["average"]["mean"]
+    assert f"{100 * average:.1f}" in (out / "comparison.md").read_text()
+    assert f"{100 * average:.1f}" in (out / "comparison.html").read_text()
+    code, text, _ = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out, "--json")
+    assert code == 0
+    assert json.loads(text)["rows"][0]["figures"] == found["rows"][0]["figures"]
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_the_front_is_drawn(task, run, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "front.svg"
+    code, _, err = run("compare", task, "--methods", "zero-shot,orth-proj", "--seeds", 1, "--plot", plot)
+    assert code == 0, err
+    assert plot.read_bytes().startswith(b"<?xml")
+
+
+def test_methods_are_listed(task, run):
+    code, out, _ = run("compare", task, "--methods", "list")
+    assert code == 0
+    assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in out
+
+
+def test_methods_are_listed_for_machines(task, run):
+    code, out, err = run("compare", task, "--methods", "list", "--json")
+    assert (code, err) == (0, "")
+    assert run("compare", "--methods", "list", "--json") == (code, out, err)  # a list needs no task
+    code_without, _, err_without = run("compare", "--json")
+    assert (code_without, "Missing argument 'TASK'" in err_without) == (2, True)
+    listed = {method["key"]: method for method in json.loads(out)["methods"]}
+    assert list(listed) == [method.key for method in METHODS]
+    assert listed["fairerclip-target"] == {
+        "key": "fairerclip-target",
+        "title": "FairerCLIP, labels",
+        "labels": "target",
+        "gradient": False,
+        "needs": ["target_labels", "sensitive_prompts"],
+    }
+    assert listed["adapter"]["needs"] == ["target_labels", "class_prompts", "torch"]
+
+
+@pytest.fixture
+def methods_of(monkeypatch):
+    """Let the task allow these methods; "bad" and "worse" always fail."""
+    broken = {
+        "bad": replace(BY_KEY["probe"], key="bad", candidates=[{"C": -1.0}]),
+        "worse": replace(BY_KEY["probe"], key="worse", candidates=[{"C": -2.0}]),
+    }
+
+    def allow(*keys):
+        monkeypatch.setattr(
+            study, "chosen_methods", lambda named: [{**BY_KEY, **broken}[key] for key in keys]
+        )
+
+    return allow
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_a_comparison_without_any_figure_has_failed(task, run, methods_of, tmp_path):
+    methods_of("bad", "worse")
+    code, out, err = run("compare", task, "--seeds", 1, "-o", tmp_path / "o")
+    assert code == 1
+    assert "failed: ParameterError" in out  # the table says so, too
+    assert err.count("\n") == 1
+    assert err.startswith(
+        "fairerclip: 2 of 2 methods failed (bad: ParameterError: C must be a positive number"
+    )
+    assert "worse: ParameterError" in err
+    assert (tmp_path / "o" / "comparison.json").is_file()
+    code, out, err = run("compare", task, "--seeds", 1, "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["error"] == {
+        "type": "WorkFailedError",
+        "message": err.removeprefix("fairerclip: ").rstrip("\n"),
+        "exit_code": 1,
+    }
+    assert [row["method"] for row in found["rows"]] == ["bad", "worse"]
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_a_method_that_fails_ends_in_failure_only_if_it_was_named(task, run, methods_of):
+    methods_of("zero-shot", "bad")
+    code, out, err = run("compare", task, "--seeds", 1, "--json")
+    assert code == 0
+    assert "error" not in json.loads(out)
+    assert err.startswith("warning: 1 of 2 methods failed (bad: ParameterError")
+    assert err.count("\n") == 1
+    code, out, err = run("compare", task, "--seeds", 1, "--json", "--methods", "zero-shot,bad")
+    assert code == 1
+    assert json.loads(out)["error"]["exit_code"] == 1
+    assert json.loads(out)["rows"][0]["figures"] is not None
+    assert err.startswith("fairerclip: 1 of 2 methods failed (bad: ParameterError")
+
+
+def test_a_method_that_lost_some_runs_is_told_of(task, run, monkeypatch):
+    def lose(calls, answered, **options):
+        for number, call in enumerate(calls):
+            answered(number, Failure("LostWorkerError: gone") if call.arguments["seed"] else guarded(call))
+
+    monkeypatch.setattr(jobs, "run_calls", lose)
+    code, out, err = run("compare", task, "--seeds", 2, "--methods", "dfr-validation", "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found["rows"][0]["errors"] == ["LostWorkerError: gone"]
+    assert found["rows"][0]["figures"] is not None  # what there is stands in the table
+    told = "1 of 1 methods lack some of their runs (dfr-validation: LostWorkerError: gone)\n"
+    assert err == f"fairerclip: {told}"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--methods", "magic"], "no method 'magic'"),
+        (["--seeds", "0"], "--seeds must be a whole number from 1 to 1,000; got 0"),
+        (["--max-steps", "0"], "--max-steps must be a whole number from 1 to 1,000,000,000; got 0"),
+        (["--plot", "x.gif"], "a plot ends in"),
+        (["--sensitive", "age"], "age"),
+    ],
+)
+def test_bad_options_are_one_line(task, run, options, message):
+    code, out, err = run("compare", task, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,312 @@
+"""Small rules of what a fit is given, each against what it says."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.errors import (
+    LabelError,
+    ManyCategoriesWarning,
+    PromptError,
+    ShapeError,
+    VanishedLabelWarning,
+)
+from fairerclip.inputs import prompts, target
+from fairerclip.inputs.prompts import PromptValues, prompt_groups, sensitive_prompts, without_span, zero_shot
+from fairerclip.inputs.sensitive import ResolvedSensitive, _complete, _fit_to_prompts
+from fairerclip.inputs.sensitive_columns import SensitiveColumn, SoftValues, encode_groups, sensitive_columns
+from fairerclip.inputs.target import (
+    Guess,
+    ResolvedTarget,
+    indexes_prompts,
+    mapping_to_write,
+    resolve_target,
+    zero_shot_share,
+)
+
+AXES = np.eye(4)
+
+
+def ones(n):
+    return np.ones(n)
+
+
+# Groups and columns ---------------------------------------------------------------------------------------
+
+
+def test_groups_of_several_attributes_are_their_combinations_and_unknown_where_one_is():
+    found = encode_groups({"hue": ["r", "r", "b", None, "b"], "size": [1, 2, 2, 1, None]}, None)
+    named = [None if code < 0 else found.classes[code] for code in found.codes]
+    assert named == [("r", 1), ("r", 2), ("b", 2), None, None]
+
+
+def test_groups_of_a_quantity_are_refused_by_name():
+    with pytest.raises(LabelError, match="weight is a quantity: bin it first"):
+        encode_groups({"hue": ["r", "b"], "weight": [0.5, 1.5]}, None)
+
+
+def test_joint_codes_tell_every_combination_apart():
+    columns = [
+        SensitiveColumn("a", np.array([0, 0, 1, 1, 0]), np.arange(2), None),
+        SensitiveColumn("b", np.array([0, 1, 0, 1, 1]), np.arange(2), None),
+        SensitiveColumn("weight", None, None, np.linspace(0, 1, 5)),
+    ]
+    assert_array_equal(ResolvedSensitive(columns, {}, {}).groups, [0, 1, 2, 3, 1])
+    assert ResolvedSensitive(columns[2:], {}, {}).groups is None
+
+
+@pytest.mark.parametrize(("distinct", "warned"), [(50, False), (51, True)])
+def test_more_than_fifty_categories_are_a_warning(distinct, warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        (column,) = sensitive_columns(np.arange(distinct))
+    assert [w.category for w in caught] == [ManyCategoriesWarning] * warned
+    assert len(column.categories) == distinct
+
+
+@pytest.mark.parametrize(
+    ("total", "refused"), [(1.00008, False), (0.99992, False), (1.00015, True), (0.9998, True)]
+)
+def test_probabilities_sum_to_one_within_a_ten_thousandth(total, refused):
+    rows = [[0.5, 0.5], [0.25, total - 0.25]]
+    if refused:
+        with pytest.raises(LabelError, match="sum to one"):
+            SoftValues(rows, ["a", "b"])
+    else:
+        assert SoftValues(rows, ["a", "b"]).codes.tolist() == [0, 1]
+
+
+# Values and the prompts that stand for them ---------------------------------------------------------------
+
+
+def test_values_are_placed_by_the_names_of_the_prompts_and_unknown_ones_stay_unknown():
+    named = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], ("z", "a", "m"))
+    codes, values = _fit_to_prompts("s", np.array([0, 1, -1, 0]), np.array(["m", "z"]), named)
+    assert_array_equal(codes, [2, 0, -1, 2])
+    assert values.tolist() == ["z", "a", "m"]
+
+
+def test_values_that_are_numbers_are_the_places_of_the_prompts_and_unknown_ones_stay_unknown():
+    unnamed = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], None)
+    codes, values = _fit_to_prompts("s", np.array([1, 0, -1]), np.array([0, 2]), unnamed)
+    assert_array_equal(codes, [2, 0, -1])
+    assert_array_equal(values, [0, 1, 2])
+    codes, values = _fit_to_prompts("s", np.array([-1, -1]), np.array([]), unnamed)
+    assert_array_equal(codes, [-1, -1])
+    assert_array_equal(values, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 1, 2], True),
+        ([2], True),
+        ([0.0, 2.0], True),
+        ([False, True], True),
+        ([3], False),
+        ([-1, 0], False),
+        ([0.0, 0.5], False),
+        ([], False),
+        (["0", "1"], False),
+    ],
+    ids=str,
+)
+def test_only_whole_numbers_from_zero_index_three_prompts(values, expected):
+    assert indexes_prompts(np.asarray(values), 3) is expected
+
+
+def test_the_mapping_to_write_shows_five_labels():
+    assert mapping_to_write("text", np.arange(5)) == "text={0: …, 1: …, 2: …, 3: …, 4: …}"
+    assert mapping_to_write("text", list("abcdef")) == "text={'a': …, 'b': …, 'c': …, 'd': …, 'e': …, …}"
+
+
+def read(column, groups, X):
+    """A column completed from prompts without names, where no class has prompts."""
+    nothing = ResolvedTarget(np.zeros(len(X), dtype=int), np.arange(1), [], None, has_text=False)
+    return _complete(X, column, {"s": PromptValues(groups, None)}, nothing, {})
+
+
+def unknown_column(n):
+    return SensitiveColumn("s", np.full(n, -1), np.arange(0), None)
+
+
+@pytest.mark.parametrize(
+    ("read_as", "gone"), [([0, 1, 2], "[3]"), ([0, 1], "[2, 3]"), ([0], None), ([0, 1, 2, 3], None)]
+)
+def test_values_that_no_row_is_read_as_are_named_unless_one_is_left(read_as, gone):
+    X = AXES[np.tile(read_as, 3)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        column = read(unknown_column(len(X)), [AXES[k : k + 1] for k in range(4)], X)
+    assert_array_equal(column.codes, np.tile(read_as, 3))
+    assert [w.category for w in caught] == [VanishedLabelWarning] * (gone is not None)
+    assert all(f"no row is read as {gone}" in str(w.message) for w in caught)
+
+
+def test_known_values_stay_and_the_others_are_read():
+    X = AXES[[0, 1, 0, 1]]
+    column = SensitiveColumn("s", np.array([1, -1, -1, 0]), np.arange(2), None)
+    assert_array_equal(read(column, [AXES[:1], AXES[1:2]], X).codes, [1, 1, 0, 0])
+
+
+# Prompts --------------------------------------------------------------------------------------------------
+
+
+def test_prompts_of_one_attribute_are_by_value_where_the_keys_are_its_values():
+    by_value = {"f": AXES[0], "m": AXES[1]}
+    assert sensitive_prompts(by_value, 4, {"sex": ["f", "m"]})["sex"].values == ("f", "m")
+    assert sensitive_prompts(by_value, 4, None)["s"].values == ("f", "m")
+    by_name = {"sex": by_value, "age": AXES[:3]}
+    found = sensitive_prompts(by_name, 4, None)
+    assert (list(found), found["sex"].values, found["age"].values) == (["sex", "age"], ("f", "m"), None)
+    assert len(found["age"].groups) == 3
+    both = sensitive_prompts(by_name, 4, {"sex": ["f", "m"], "age": [0, 1]})
+    assert list(both) == ["sex", "age"]
+    with pytest.raises(PromptError, match=r"names \['f', 'm'\], sensitive_features has \['sex', 'age'\]"):
+        sensitive_prompts(by_value, 4, {"sex": ["f", "m"], "age": [0, 1]})
+
+
+@pytest.mark.parametrize("text", [AXES[:1], [AXES[0]]])
+def test_prompts_of_one_class_are_refused(text):
+    with pytest.raises(PromptError, match="at least 2 classes; got 1"):
+        prompt_groups(text, 4, "text")
+
+
+@pytest.mark.parametrize("bad", [np.ones(3), np.ones((2, 3)), np.ones((1, 1, 4)), np.ones((0, 4))])
+def test_the_entry_of_another_shape_is_named(bad):
+    with pytest.raises(ShapeError, match=rf"text: entry 1 has shape \({', '.join(map(str, bad.shape))}"):
+        prompt_groups([AXES[0], bad], 4, "text")
+
+
+def test_one_prompt_of_two_classes_is_refused_with_both_and_twice_in_one_class_is_not():
+    assert len(prompt_groups([AXES[[0, 0]], AXES[1]], 4, "text")) == 2
+    with pytest.raises(PromptError, match="entries 0 and 2 share"):
+        prompt_groups([AXES[[0, 3]], AXES[1], AXES[[2, 3]]], 4, "text")
+
+
+def test_margins_are_the_best_cosine_minus_the_second():
+    X = np.array([[3.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 2.0], [1.0, 0.0, 0.0, 0.0]])
+    codes, margins = zero_shot(X, [AXES[:1], AXES[1:2], AXES[2:3]])
+    assert codes[[0, 2]].tolist() == [1, 0]
+    assert_allclose(margins, [0.8 - 0.6, 0.0, 1.0], atol=1e-7)
+
+
+def test_angles_are_measured_from_the_origin():
+    X, origin = np.array([[2.0, 1.0, 0.0, 0.0]]), np.array([2.0, 0.0, 0.0, 0.0])
+    assert zero_shot(X, [AXES[:1], AXES[1:2]])[0].tolist() == [0]
+    codes, margins = zero_shot(X, [AXES[:1] + origin, AXES[1:2] + origin], origin)
+    assert codes.tolist() == [1]
+    assert_allclose(margins, [1.0], atol=1e-7)
+
+
+@pytest.mark.parametrize(("small", "counts"), [(2e-6, True), (0.7e-6, False)])
+def test_directions_below_a_millionth_are_no_part_of_a_span(small, counts):
+    left = without_span(AXES[:3] + 0.0, np.vstack([AXES[0], small * AXES[1]]))
+    assert_allclose(left, np.vstack([0 * AXES[0], (not counts) * AXES[1], AXES[2]]), atol=1e-12)
+
+
+# The target -----------------------------------------------------------------------------------------------
+
+
+def test_a_summary_of_guesses_counts_the_guessed_rows_alone():
+    guess = Guess(np.array([True, False, True, True, True]), np.array([0.1, 9.0, 0.2, 0.3, 0.4]))
+    found = guess.summary(np.array([0, 1, 2, 0, 2]), np.array(["a", "b", "c"]))
+    assert found["rows"] == 4
+    assert found["counts"] == {"a": 2, "b": 0, "c": 2}
+    assert found["margin_quantiles"] == {
+        "0.05": 0.115,
+        "0.25": 0.175,
+        "0.5": 0.25,
+        "0.75": 0.325,
+        "0.95": 0.385,
+    }
+
+
+def test_known_labels_are_those_that_are_no_guesses():
+    codes, rows = np.array([0, 1, 2]), np.array([False, True, False])
+    groups = [AXES[:2], AXES[2:3], AXES[3:]]
+    guessed = ResolvedTarget(codes, np.arange(3), groups, Guess(rows, np.zeros(3)))
+    assert_array_equal(guessed.known, [0, -1, 2])
+    assert_array_equal(ResolvedTarget(codes, np.arange(3), groups, None).known, codes)
+    listed, class_of = guessed.listed_prompts()
+    assert_array_equal(listed, AXES)
+    assert_array_equal(class_of, [0, 0, 1, 2])
+
+
+def test_the_share_of_zero_shot_scores_follows_what_is_known():
+    codes, groups = np.array([0, 1]), [AXES[:1], AXES[1:2]]
+    some, everything = (Guess(np.array([True, last]), np.zeros(2)) for last in (False, True))
+    shares = [
+        zero_shot_share(None, ResolvedTarget(codes, codes, groups, g)) for g in (None, some, everything)
+    ]
+    assert shares == [0.5, 0.5, 0.75]
+    assert zero_shot_share(0.0, ResolvedTarget(codes, codes, groups, everything)) == 0.0
+    assert zero_shot_share(0.3, ResolvedTarget(codes, codes, groups, None, has_text=False)) == 0.0
+
+
+@pytest.mark.parametrize(("n_classes", "refused"), [(3000, False), (3001, True)])
+def test_three_thousand_classes_are_told_apart(n_classes, refused):
+    X, y = np.linspace(1, 2, n_classes)[:, None], np.arange(n_classes)
+    if refused:
+        with pytest.raises(LabelError, match="there are 3,001 classes, more than the 3,000"):
+            resolve_target(X, y, None, ones(n_classes))
+    else:
+        assert len(resolve_target(X, y, None, ones(n_classes)).classes) == n_classes
+
+
+def test_ten_of_the_labels_that_do_not_say_their_prompt_are_shown():
+    y, text = [f"k{n:02}" for n in range(12)], np.eye(12)
+    with pytest.raises(PromptError, match=r"array of 12 entries and y has the labels \['k00'.*'k09'\], so"):
+        resolve_target(text, y, text, ones(12))
+
+
+def test_class_means_are_weighted_and_leave_out_rows_without_a_label(monkeypatch):
+    monkeypatch.setattr(target, "READ_ROWS", 2)
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(7, 4)), rng.uniform(0.5, 1.5, size=7)
+    y = [0, 1, None, 1, 0, None, 1]
+    known = np.array([-1 if label is None else label for label in y])
+    found = resolve_target(X, y, None, w)
+    for k in (0, 1):
+        expected = w[known == k] @ X[known == k] / w[known == k].sum()
+        assert_allclose(found.prompts[k], expected[None], rtol=1e-12)
+    assert_array_equal(found.guess.rows, known < 0)
+    middle = np.concatenate(found.prompts).mean(axis=0)
+    closest = zero_shot(X, found.prompts, middle)[0]
+    assert_array_equal(found.codes, np.where(known < 0, closest, known))
+    assert not found.has_text
+
+
+def test_a_class_whose_rows_weigh_nothing_has_no_mean():
+    with pytest.raises(LabelError, match=r"classes \[1\] have no labelled rows"):
+        resolve_target(AXES, [0, 1, 2, 0], None, np.array([1.0, 0.0, 1.0, 1.0]))
+    with pytest.raises(LabelError, match="at least 2 classes; got 1 class"):
+        resolve_target(AXES, [0, 0, 0, 0], None, ones(4))
+
+
+def test_rows_of_one_class_are_an_error_where_something_learns_and_a_warning_where_nothing_does():
+    X = AXES[[0, 0, 0]]
+    with pytest.raises(LabelError, match=r"y has one class only \(\[0\]\)"):
+        resolve_target(X, [0, 0, 0], AXES[:3], ones(3))
+    with pytest.raises(LabelError, match="zero-shot predictions have one class only"):
+        resolve_target(X, None, AXES[:3], ones(3))
+    with pytest.warns(
+        VanishedLabelWarning, match=r"every row is taken for \[0\]: classes \[1, 2\] have no rows"
+    ):
+        resolve_target(X, [0, 0, 0], AXES[:3], ones(3), learns=False)
+    with pytest.warns(VanishedLabelWarning, match=r"^classes \[2\] have no rows"):
+        resolve_target(AXES[[0, 1, 1]], [0, 1, 1], AXES[:3], ones(3))
+
+
+def test_cosines_are_those_of_every_block(monkeypatch):
+    monkeypatch.setattr(prompts, "READ_ROWS", 3)
+    X = np.random.default_rng(0).normal(size=(8, 4))
+    blocks = list(prompts.cosine_blocks(X, AXES[:2]))
+    assert [len(cosines) for _, cosines in blocks] == [3, 3, 2]
+    expected = (X / np.linalg.norm(X, axis=1, keepdims=True))[:, :2]
+    assert_allclose(np.concatenate([cosines for _, cosines in blocks]), expected, atol=1e-6)
+    centred = prompts.zero_shot_scores(X, AXES[:2], centred=True)
+    assert_allclose(centred, expected - expected.mean(axis=1, keepdims=True), atol=1e-6)
+    assert_allclose(prompts.zero_shot_scores(X, AXES[:2], centred=False), expected, atol=1e-6)

@@ -1,0 +1,357 @@
+"""Labels of any kind, through the encoder and through the estimator; zero-shot labels; row weights."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.errors import (
+    LabelError,
+    ParameterError,
+    PromptError,
+    RenamedWarning,
+    TextCollapseWarning,
+    VanishedLabelWarning,
+)
+from fairerclip.inputs.encode import encode
+from fairerclip.inputs.prompts import prototypes, zero_shot
+from fairerclip.inputs.weights import (
+    balancing_weights,
+    draw_rows,
+    row_weights,
+    translate_shares,
+    weigh_classes,
+)
+from small_models import small
+
+
+class NAType:
+    """Looks like pandas.NA: equality is neither true nor false."""
+
+    def __eq__(self, other):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = object.__hash__
+
+
+# The encoder ----------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-3, 3), st.sampled_from(["a", "b"]), st.booleans()), min_size=1)
+)
+def test_encoding_gives_back_every_label_that_is_not_missing(labels):
+    encoded = encode(labels)
+    for value, code in zip(labels, encoded.codes, strict=True):
+        assert (code == -1) == (value is None)
+        if value is not None:
+            assert encoded.classes[code] == value
+    assert len(set(encoded.classes.tolist())) == len(encoded.classes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["cat", "bird", "cat"], ["bird", "cat"]),
+        ([1, -1, 1], [-1, 1]),
+        ([True, False], [False, True]),
+        ([2.0, 0.0], [0.0, 2.0]),
+        ([(1, "b"), (0, "a")], [(0, "a"), (1, "b")]),
+        ([frozenset("a"), frozenset("b")], None),
+        (["b", 1, "a"], [1, "a", "b"]),
+        (np.array(["x", None, "w"], dtype=object), ["w", "x"]),
+        (np.array([b"q", b"p"]), [b"p", b"q"]),
+    ],
+    ids=str,
+)
+def test_classes_have_an_order_that_rows_do_not_change(labels, classes):
+    encoded = encode(labels)
+    if classes is None:
+        classes = list(labels)
+        assert set(encoded.classes.tolist()) == set(classes)
+        return
+    assert encoded.classes.tolist() == classes
+    assert encoded.classes.ndim == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "options"),
+    [
+        ([1, None, 0], {}),
+        ([1.0, np.nan, 0.0], {}),
+        (np.array([1.0, np.nan, 0.0]), {}),
+        (np.array([1, -1, 0]), {"missing_label": -1}),
+        (["b", "?", "a"], {"missing_label": "?"}),
+        ([1, NAType(), 0], {}),
+        ([1, np.float32("nan"), 0], {}),
+    ],
+)
+def test_every_way_of_saying_unknown(labels, options):
+    encoded = encode(labels, **options)
+    assert_array_equal(encoded.codes, [1, -1, 0])
+    assert_array_equal(encoded.missing, [False, True, False])
+    assert len(encoded.classes) == 2
+
+
+def test_a_missing_label_of_another_type_marks_nothing():
+    assert_array_equal(encode([0, 1], missing_label="?").codes, [0, 1])
+    assert_array_equal(encode(["a", "b"], missing_label=-1).codes, [0, 1])
+
+
+def test_given_classes_set_the_order():
+    assert_array_equal(encode(["a", None, "b"], classes=["b", "c", "a"]).codes, [2, -1, 0])
+
+
+def test_labels_outside_the_given_classes_are_named():
+    with pytest.raises(LabelError, match="'zebra'.*not among the classes"):
+        encode(["a", "zebra"], classes=["a", "b"])
+
+
+def test_given_classes_must_differ():
+    with pytest.raises(LabelError, match="distinct"):
+        encode(["a"], classes=["a", "a"])
+
+
+def test_labels_that_cannot_be_hashed_are_refused():
+    labels = np.empty(2, dtype=object)
+    labels[:] = [{"a"}, {"b"}]
+    with pytest.raises(LabelError, match="hashable"):
+        encode(labels)
+
+
+def test_labels_with_two_axes_are_refused():
+    with pytest.raises(LabelError, match=r"\(2, 2\)"):
+        encode(np.zeros((2, 2)))
+
+
+# Through the estimator ------------------------------------------------------------------------------
+
+LABELS = {
+    "strings": ["land", "water"],
+    "-1 and 1": [-1, 1],
+    "booleans": [False, True],
+    "floats": [0.0, 2.0],
+    "tuples": [("bird", 0), ("bird", 1)],
+    "mixed": [7, "land"],
+    "huge": [-(2**60), 2**60],
+    "unicode": ["Ä", "水"],
+}
+
+
+@pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("container", [list, tuple, "array"])
+def test_labels_of_any_kind_come_back_as_they_went_in(embeddings, names, container):
+    e = embeddings()
+    labels = [names[k] for k in e.y]
+    if container == "array":
+        array = np.empty(len(labels), dtype=object)
+        array[:] = labels
+        labels = array if names in (LABELS["tuples"], LABELS["mixed"]) else np.array(labels)
+    else:
+        labels = container(labels)
+    m = small().fit(e.X, labels, sensitive_features=e.s, text=dict(zip(names, e.text, strict=True)))
+    assert m.classes_.tolist() == names
+    plain = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    assert m.predict(e.X).tolist() == [names[k] for k in plain.predict(e.X)]
+
+
+def test_classes_name_the_prompts_in_their_own_order(embeddings):
+    e = embeddings(n_classes=3)
+    names = np.array(["a", "b", "c"])
+    order = [2, 0, 1]
+    m = small().fit(e.X, names[e.y], sensitive_features=e.s, text=e.text[order], classes=names[order])
+    assert m.classes_.tolist() == ["c", "a", "b"]
+    assert np.mean(m.predict(e.X) == names[e.y]) > 0.85
+    free = small(max_iter=1).fit(e.X, sensitive_features=e.s, text=e.text[order], classes=names[order])
+    assert np.mean(free.predict(e.X) == names[e.y]) > 0.7
+
+
+def test_named_classes_let_partial_labels_miss_one(embeddings):
+    e = embeddings(n_classes=3)
+    labels = [None if v == 2 else "ab"[v] for v in e.y]
+    m = small(max_iter=1).fit(e.X, labels, sensitive_features=e.s, text=e.text, classes=["a", "b", "c"])
+    assert m.classes_.tolist() == ["a", "b", "c"]
+    assert "c" in m.predict(e.X)
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_integers_that_index_the_prompts_may_leave_one_out(embeddings, kind):
+    e = embeddings(n_classes=3)
+    y = np.where(e.y == 1, 0, e.y).astype(kind)
+    # Three classes make two components, two classes with rows carry one, and on it two must coincide.
+    with (
+        pytest.warns(VanishedLabelWarning, match=r"\[1\] have no rows; only their prompts"),
+        pytest.warns(TextCollapseWarning, match="classes number 1 and 2 the same direction"),
+    ):
+        m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
+    assert m.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.FairerClipWarning")
+def test_a_class_without_rows_does_not_take_the_place_of_one_with_rows(embeddings):
+    e = embeddings(n_classes=3)
+    y = np.where(e.y == 1, 0, e.y)
+    m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
+    assert set(m.predict(e.X)) >= {0, 2}
+
+
+def test_partial_whole_floats_index_the_prompts(embeddings):
+    e = embeddings(n_classes=3)
+    y = np.where(e.y == 1, np.nan, e.y)  # NaN makes floats of the other labels
+    m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
+    assert m.classes_.tolist() == [0, 1, 2]
+    assert 1 in m.predict(e.X)
+
+
+@pytest.mark.parametrize("y", [["a", "b"] * 120, [3, 4] * 120, [-1, 0] * 120])
+def test_labels_that_do_not_fit_the_prompts_are_named(embeddings, y):
+    e = embeddings(n_classes=3)
+    with pytest.raises(PromptError, match="array of 3 entries and y has the labels .*write text="):
+        small().fit(e.X, y, sensitive_features=e.s, text=e.text)
+
+
+def test_classes_must_count_as_many_as_the_prompts(embeddings):
+    e = embeddings(n_classes=3)
+    with pytest.raises(PromptError, match="got 2 classes and 3 entries"):
+        small().fit(e.X, sensitive_features=e.s, text=e.text, classes=["a", "b"])
+
+
+def test_a_continuous_target_is_refused(embeddings):
+    e = embeddings()
+    with pytest.raises(LabelError, match="continuous.*bin it first"):
+        small().fit(e.X, e.X[:, 0], sensitive_features=e.s)
+
+
+def test_an_infinite_label_is_refused(embeddings):
+    e = embeddings()
+    with pytest.raises(LabelError, match="infinity"):
+        small().fit(e.X, np.where(e.y == 1, np.inf, 0.0), sensitive_features=e.s)
+
+
+# Zero-shot labels and weights -----------------------------------------------------------------------
+
+
+def test_zero_shot_is_the_largest_cosine_whatever_the_lengths(embeddings):
+    e = embeddings(n_classes=4)
+    lengths = np.random.default_rng(0).uniform(0.1, 9, size=(len(e.X), 1))
+    codes, margins = zero_shot(e.X * lengths, [t[None] * 3 for t in e.text])
+    cosines = np.sort(e.X @ e.text.T, axis=1)
+    assert_array_equal(codes, (e.X @ e.text.T).argmax(axis=1))
+    assert_allclose(margins, cosines[:, -1] - cosines[:, -2], atol=1e-5)
+
+
+def test_zero_shot_does_not_depend_on_blocks(embeddings, monkeypatch):
+    e = embeddings()
+    whole = zero_shot(e.X, [t[None] for t in e.text])
+    monkeypatch.setattr("fairerclip.inputs.prompts.READ_ROWS", 7)
+    for a, b in zip(zero_shot(e.X, [t[None] for t in e.text]), whole, strict=True):
+        assert_allclose(a, b, atol=1e-6)
+
+
+def test_a_prototype_is_the_mean_of_unit_prompts():
+    prompts = np.array([[2.0, 0.0], [0.0, 0.5]])
+    assert_allclose(prototypes([prompts, prompts[:1]]), [[0.5**0.5, 0.5**0.5], [1, 0]])
+
+
+def test_prompts_that_cancel_out_are_refused():
+    with pytest.raises(PromptError, match="entry 1 .*cancel out"):
+        prototypes([np.ones((1, 3)), np.array([[1.0, 0, 0], [-1.0, 0, 0]])])
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 99))
+def test_balancing_gives_every_code_the_same_weight(codes, seed):
+    codes = np.array(codes)
+    weight = np.random.default_rng(seed).uniform(0.1, 2, size=len(codes))
+    balanced = balancing_weights(codes, weight)
+    totals = np.bincount(codes, weights=balanced)
+    assert_allclose(totals[totals > 0], weight.sum() / len(set(codes)))
+
+
+def test_subsampling_keeps_what_it_is_told_to():
+    codes = np.repeat([0, 1, 2], [5, 50, 500])
+    mask = draw_rows(codes, {0: 9, 1: 9, 2: 9}, np.random.RandomState(0))
+    assert_array_equal(np.bincount(codes[mask]), [5, 9, 9])
+
+
+def weights(y, classes, weight, **options):
+    options = {"class_weight": None, "subsample": None, **options}
+    return row_weights(y, None, np.array(classes), weight, random_state=np.random.RandomState(0), **options)
+
+
+@pytest.mark.parametrize("subsample", ["balanced", "balanced:0.5", {"a": 0.5}, (0.5, 1.0)], ids=str)
+def test_subsampling_never_draws_a_row_of_weight_zero(subsample):
+    y = np.repeat([0, 1], [40, 60])
+    weight = (np.arange(100) % 2).astype(float)
+    kept = weights(y, ["a", "b"], weight, subsample=subsample) > 0
+    assert not kept[weight == 0].any()
+    expected = {"balanced": (20, 20), "balanced:0.5": (10, 10)}.get(str(subsample), (10, 30))
+    assert (kept[:40].sum(), kept[40:].sum()) == expected
+
+
+def test_rows_are_drawn_first_and_then_weighted():
+    y = np.repeat([0, 1], [40, 60])
+    weight = weights(y, ["a", "b"], np.ones(100), subsample={"a": 0.5}, class_weight="balanced")
+    assert np.count_nonzero(weight[:40]) == 20
+    assert_allclose([weight[:40].sum(), weight[40:].sum()], [40, 40])
+
+
+def test_a_mapping_weights_the_rows_of_each_class():
+    y = np.array([0, 1, 2, 1])
+    given = np.array([1.0, 2.0, 1.0, 0.5])
+    found = weights(y, ["a", "b", "c"], given, class_weight={"b": 3, "c": 0})
+    assert_array_equal(found, [1.0, 6.0, 0.0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("subsample", (None, "balanced")),
+        ("subsample:0.8", (None, "balanced:0.8")),
+        ((0.9, 0.4), (None, (0.9, 0.4))),
+        ([1, 0.5], (None, [1, 0.5])),
+    ],
+    ids=str,
+)
+def test_shares_under_their_earlier_name_are_translated_with_a_warning(earlier, now):
+    with pytest.warns(RenamedWarning, match="class_weight=.* is called subsample=.* now"):
+        assert translate_shares(earlier, None) == now
+    with pytest.warns(RenamedWarning), pytest.raises(ParameterError, match="both choose rows"):
+        translate_shares(earlier, "balanced")
+
+
+def test_a_mapping_that_could_be_shares_warns_that_it_is_weights():
+    with pytest.warns(RenamedWarning, match="subsample={class: share}"):
+        assert translate_shares({0: 0.5, 1: 1}, None) == ({0: 0.5, 1: 1}, None)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0}, {0: 0.5, 1: 3}, {}], ids=str)
+def test_weights_that_cannot_be_shares_do_not_warn(class_weight):
+    assert translate_shares(class_weight, "balanced") == (class_weight, "balanced")
+
+
+def test_group_weights_need_groups():
+    with pytest.raises(ParameterError, match="'group' needs a categorical sensitive attribute"):
+        weigh_classes("group", np.array([0, 1]), None, np.array([0, 1]), np.ones(2))
+
+
+def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
+    e = embeddings()
+    y = np.array(["water", "land"], dtype=object)[e.y]
+    y[::2] = None
+    mapping = {"water": e.text[0], "land": e.text[1]}
+    m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=mapping)
+    assert m.classes_.tolist() == ["water", "land"]
+    assert np.mean(m.predict(e.X) == np.array(["water", "land"])[e.y]) > 0.8
+    with pytest.raises(PromptError, match=r"write text=\{'land': …, 'water': …\}"):
+        small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
+    with pytest.raises(PromptError, match="leave out classes="):
+        small().fit(e.X, y, sensitive_features=e.s, text=mapping, classes=["land", "water"])
+
+
+def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddings):
+    e = embeddings(n=400)
+    m = small(class_weight=None, subsample="balanced:0.5", max_iter=1, refine=True)
+    m.fit(e.X, text=e.text, sensitive_features=e.s)
+    assert m.diagnostics_["rows"] < 300
+    assert_array_equal(m.pseudo_labels_, m.predict(e.X))

@@ -1,0 +1,432 @@
+"""The (τ, τ_z) plane from one factorisation: each point is the model that a fit would have given."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from fairerclip import FairerCLIP
+from fairerclip.errors import (
+    LabelError,
+    NonFiniteError,
+    NoSolutionError,
+    NotConvergedWarning,
+    ParameterError,
+    ShapeError,
+    StateError,
+)
+from fairerclip.inputs.sensitive_columns import encode_groups
+from fairerclip.model.path import CHOOSE, PRIOR
+from paper import PAPER
+from small_models import small
+
+
+def labelled(e, **parameters):
+    return small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_models_own_point_gives_the_models_predictions(embeddings, n_classes, dtype):
+    e = embeddings(n_classes=n_classes, n=500)
+    X = e.X.astype(dtype)
+    m = FairerCLIP(n_features=40, random_state=0).fit(X, e.y, sensitive_features=e.s, text=e.text)
+    codes = m.path([m.tau], [m.tau_z]).predict_codes(X)
+    assert codes.shape == (1, 500)
+    assert_array_equal(m.classes_[codes[0]], m.predict(X))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("scaling", ["spectral", "paper"])
+@pytest.mark.parametrize("alignment", ["linear", "rbf"])
+def test_each_point_equals_a_fresh_fit_with_labels(embeddings, n_classes, scaling, alignment):
+    e = embeddings(n_classes=n_classes, correlation=0.6)
+    common = {"scaling": scaling, "alignment": alignment, "max_iter": 100}
+    m = labelled(e, **common)
+    path = m.path([0.0, 0.4], [0.2, 0.6], criterion=["marginal", "conditional"])
+    assert len(path) == 8
+    for g, point in enumerate(path):
+        tau, tau_z, criterion = point.setting.tau, point.setting.tau_z, point.setting.criterion
+        fresh = labelled(e, tau=tau, tau_z=tau_z, criterion=criterion, **common)
+        assert_array_equal(path.predict_codes(e.X)[g], np.searchsorted(fresh.classes_, fresh.predict(e.X)))
+        at = path.model(g)
+        assert (at.tau, at.tau_z, at.criterion) == (tau, tau_z, criterion)
+        assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
+        assert_allclose(at.predict_proba(e.X), fresh.predict_proba(e.X), atol=1e-6)
+        assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.NotConvergedWarning")
+@pytest.mark.parametrize("labels", [True, False])
+def test_along_a_path_of_the_papers_method_the_text_side_follows(embeddings, labels):
+    # Two components for four classes: the text side chooses directions, so that its strengths tell.
+    e = embeddings(n_classes=4, correlation=0.6)
+    paper = FairerCLIP.preset("paper").set_params(n_features=40, n_components=2, dtype="float64", max_iter=3)
+    y = e.y if labels else None
+    given = {"text": e.text, "sensitive_features": e.s}
+    path = clone(paper).fit(e.X, y, **given).path([0.1, 0.9], [0.0, 0.8])
+    assert path.refine
+    for g, (tau_z, tau) in enumerate(itertools.product([0.0, 0.8], [0.1, 0.9])):
+        spelt = {"tau": tau, "tau_z": tau_z, "tau_text": tau, "tau_z_text": tau_z}
+        fresh = clone(paper).set_params(**spelt).fit(e.X, y, **given)
+        assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
+        at = path.model(g)
+        assert (at.tau, at.tau_z, at.tau_text, at.tau_z_text) == (tau, tau_z, None, None)
+        assert_allclose(at.scores(e.X), fresh.scores(e.X), rtol=1e-9, atol=1e-12)
+    alone = clone(paper).set_params(tau=0.9, tau_text=0.1, tau_z=0.8, tau_z_text=0.1).fit(e.X, y, **given)
+    assert not np.allclose(alone.scores(e.X), path.model(3).scores(e.X))
+
+
+@pytest.mark.parametrize("zero_shot", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_each_zero_shot_share_equals_a_fresh_fit(embeddings, zero_shot, n_classes):
+    e = embeddings(n_classes=n_classes, correlation=0.6)
+    path = labelled(e).path([0.2, 0.7], zero_shots=[zero_shot, 0.5], criterion=["marginal", "conditional"])
+    got = [(p.setting.criterion, p.setting.zero_shot, p.setting.tau) for p in path]
+    assert got == list(itertools.product(["marginal", "conditional"], [zero_shot, 0.5], [0.2, 0.7]))
+    table = path.evaluate(e.X, e.y, e.s)
+    assert [row["zero_shot"] for row in table] == [share for _, share, _ in got]
+    codes = path.predict_codes(e.X)
+    for g, (criterion, share, tau) in enumerate(got):
+        fresh = labelled(e, tau=tau, criterion=criterion, zero_shot=share)
+        assert_array_equal(codes[g], np.searchsorted(fresh.classes_, fresh.predict(e.X)))
+        at = path.model(g)
+        assert at.zero_shot == share
+        assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
+        assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
+
+
+def test_the_share_of_a_path_is_that_of_its_model_unless_given(embeddings):
+    e = embeddings()
+    assert {p.setting.zero_shot for p in labelled(e).path([0.1, 0.2])} == {0.5}
+    assert {p.setting.zero_shot for p in labelled(e, zero_shot=0.2).path([0.1, 0.2])} == {0.2}
+    free = small().fit(e.X, text=e.text, sensitive_features=e.s)
+    assert free.path([0.1]).points[0].setting.zero_shot == 0.75
+
+
+def test_offsets_and_shifts_travel_along_a_path(embeddings):
+    e = embeddings()
+    extra = {"offsets": [0.3, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
+    path = labelled(e).at(**extra).path([0.2, 0.7], zero_shots=[0.4])
+    for g, tau in enumerate((0.2, 0.7)):
+        fresh = labelled(e, tau=tau, zero_shot=0.4).at(**extra)
+        assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
+        assert_allclose(path.model(g).scores(e.X), fresh.scores(e.X), atol=1e-6)
+
+
+@pytest.mark.parametrize("parameters", [PAPER, {"refine": True}], ids=["paper", "default"])
+def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings, parameters):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    given = {"text": e.text, "sensitive_text": e.sensitive_text}
+    m = small(max_iter=30, **{**parameters, "refine": False}).fit(e.X, **given)
+    taus = [0.0, 0.3, 0.6]
+    path = m.path(taus, refine=True)
+    codes = path.predict_codes(e.X)
+    for g, tau in enumerate(taus):
+        fresh = small(**{**parameters, "tau": tau, "max_iter": 30}).fit(e.X, **given)
+        assert_array_equal(codes[g], fresh.predict(e.X))
+        at = path.model(g)
+        assert at.refine
+        assert_array_equal(at.pseudo_labels_, fresh.pseudo_labels_)
+        assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
+        assert path.points[g].n_iter == fresh.n_iter_
+
+
+@pytest.mark.parametrize("refine", [None, True, False])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_the_parameters_of_a_point_fit_the_same_model_again(embeddings, own, refine, solver):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    given = {"text": e.text, "sensitive_text": e.sensitive_text}
+    seeded = np.random.RandomState(5)  # a generator moves on: the number that it gave is kept
+    m = small(**{**PAPER, "max_iter": 3, "refine": own, "solver": solver, "random_state": seeded})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        m.fit(e.X, **given)
+        path = m.path([0.0, 0.5, 0.9], refine=refine)
+        for g in range(len(path)):
+            at = path.model(g)
+            assert at.refine is (own if refine is None else refine)
+            again = FairerCLIP(**at.get_params()).fit(e.X, **given)
+            assert_array_equal(again.scores(e.X), at.scores(e.X))
+            assert_array_equal(again.components_, at.components_)
+            assert_array_equal(again.predict(e.X), path.predict_codes(e.X)[g])
+
+
+def test_the_best_model_of_a_path_says_how_its_labels_were_made(embeddings):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    m = small(**PAPER).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    for refine in (True, False):
+        path = m.path([0.0, 0.5], refine=refine)
+        path.evaluate(e.X, e.y, e.s)
+        assert path.best().refine is refine
+
+
+@pytest.mark.parametrize("parameters", [PAPER, {}], ids=["paper", "default"])
+def test_a_path_leaves_its_model_alone(embeddings, parameters):
+    e = embeddings(seed=3, correlation=0.3, n=300)
+    m = small(max_iter=30, **parameters).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    before = m.decision_function(e.X), m.get_params(), m.pseudo_labels_.copy()
+    path = m.path([0.0, 0.8], refine=True)
+    path.evaluate(e.X, e.y, e.s)
+    best = path.best("average")
+    assert best is not m
+    assert_array_equal(m.decision_function(e.X), before[0])
+    assert m.get_params() == before[1]
+    assert_array_equal(m.pseudo_labels_, before[2])
+    again = m.path([m.tau]).predict_codes(e.X)[0]
+    assert_array_equal(again, m.predict(e.X))
+
+
+def test_a_model_of_the_path_has_a_path_of_its_own_and_can_be_saved(embeddings, tmp_path):
+    e = embeddings()
+    best = labelled(e).path([0.2]).model(0)
+    assert_array_equal(best.path([0.2]).predict_codes(e.X)[0], best.predict(e.X))
+    back = FairerCLIP.load(best.save(tmp_path / "model"))
+    assert back.tau == 0.2
+    assert_array_equal(back.predict(e.X), best.predict(e.X))
+
+
+def test_the_order_of_the_grid_and_its_defaults(embeddings):
+    m = labelled(embeddings())
+    path = m.path([0.1, 0.2], [0.3, 0.4], criterion=["conditional", "marginal"], zero_shots=[0.5, 0.0])
+    got = [(p.setting.criterion, p.setting.zero_shot, p.setting.tau_z, p.setting.tau) for p in path]
+    assert got == list(itertools.product(["conditional", "marginal"], [0.5, 0.0], [0.3, 0.4], [0.1, 0.2]))
+    default = [p.setting for p in m.path()]
+    assert [s.tau for s in default] == pytest.approx(np.linspace(0, 0.95, 20))
+    assert {(s.tau_z, s.criterion) for s in default} == {(0.7, "marginal")}
+    assert [p.setting.tau for p in m.path(0.5)] == [0.5]
+
+
+def test_progress_is_told_after_each_point(embeddings):
+    told = []
+    labelled(embeddings()).path([0.0, 0.1, 0.2], progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+# The table ------------------------------------------------------------------------------------------
+
+
+def naive(y, s, predicted, classes):
+    """Cell by cell, in plain loops."""
+    cells = {(a, b): np.mean(predicted[(y == a) & (s == b)] == a) for a, b in set(zip(y, s, strict=True))}
+    counts = {cell: int(np.sum((y == cell[0]) & (s == cell[1]))) for cell in cells}
+    average = np.mean(predicted == y)
+    worst = min(cells, key=cells.get)
+    spreads = {}
+    for a in classes:
+        of_class = [v for (k, _), v in cells.items() if k == a]
+        if len(of_class) > 1:
+            spreads[a] = max(of_class) - min(of_class)
+    eod = spreads[classes[-1]] if len(classes) == 2 else max(spreads.values())
+    shrunken = min((cells[c] * counts[c] + PRIOR * average) / (counts[c] + PRIOR) for c in cells)
+    return {
+        "average": average,
+        "worst_group": cells[worst],
+        "gap": average - cells[worst],
+        "eod": eod,
+        "shrunken_worst_group": shrunken,
+        "cells": cells,
+        "counts": counts,
+    }
+
+
+@pytest.mark.parametrize(("n_classes", "n_sensitive"), [(2, 2), (2, 3), (4, 3)])
+def test_the_table_equals_naive_loops(embeddings, n_classes, n_sensitive):
+    e = embeddings(n_classes=n_classes, n_sensitive=n_sensitive, n=400)
+    names, groups = np.array(["a", "b", "c", "d"])[e.y], np.array(["x", "y", "z"])[e.s]
+    text = dict(zip("abcd", e.text, strict=False))
+    m = small().fit(e.X[:200], names[:200], sensitive_features=groups[:200], text=text)
+    path = m.path([0.0, 0.5, 0.8])
+    table = path.evaluate(e.X[200:], names[200:], groups[200:])
+    assert path.table is table
+    for g, row in enumerate(table):
+        predicted = path.model(g).predict(e.X[200:])
+        expected = naive(names[200:], groups[200:], predicted, m.classes_)
+        for name in CHOOSE:
+            assert row[name] == pytest.approx(expected[name]), name
+        cell = tuple(row["worst_group_name"].split(", "))
+        assert expected["cells"][cell] == pytest.approx(row["worst_group"])
+        assert expected["counts"][cell] == row["worst_group_n"]
+        assert row["failure"] is None
+        assert row["tau"] == path.points[g].setting.tau
+
+
+def test_rows_without_a_label_are_left_out(embeddings):
+    e = embeddings(n=300)
+    path = labelled(e).path([0.3])
+    y, s = e.y.astype(object), e.s.astype(object)
+    y[::3], s[1::3] = None, np.nan
+    rest = slice(2, None, 3)
+    assert path.evaluate(e.X, y, s) == path.evaluate(e.X[rest], e.y[rest], e.s[rest])
+
+
+def test_eod_is_none_where_the_positive_class_has_one_group_only(embeddings):
+    e = embeddings(n=300)
+    path = labelled(e).path([0.3])
+    only = (e.y == 0) | (e.s == 0)
+    row = path.evaluate(e.X[only], e.y[only], e.s[only])[0]
+    assert row["eod"] is None
+    assert row["worst_group"] is not None
+    assert path.best_index("gap") == 0
+    with pytest.raises(LabelError, match="eod is not defined on these rows: no class has two groups"):
+        path.best("eod")
+
+
+@pytest.mark.parametrize("by", CHOOSE)
+def test_best_is_what_it_says(embeddings, by):
+    e = embeddings(n=600, correlation=0.9)
+    path = small().fit(e.X[:200], e.y[:200], sensitive_features=e.s[:200], text=e.text).path()
+    table = path.evaluate(e.X[200:], e.y[200:], e.s[200:])
+    solved = [row for row in table if row["failure"] is None]
+    index = path.best_index(by)
+    extreme = (max if by in ("worst_group", "shrunken_worst_group", "average") else min)(
+        r[by] for r in solved
+    )
+    assert table[index][by] == extreme
+    best = path.best(by)
+    assert best.tau == table[index]["tau"]
+    expected = naive(e.y[200:], e.s[200:], best.predict(e.X[200:]), best.classes_)
+    assert expected[by] == pytest.approx(extreme)
+
+
+def test_ties_go_to_the_better_average_and_then_to_the_smaller_tau(embeddings):
+    path = labelled(embeddings()).path([0.1, 0.2, 0.3, 0.4])
+    path.evaluate(*(lambda e: (e.X, e.y, e.s))(embeddings()))
+    for row, average in zip(path.table, (0.7, 0.9, 0.9, 0.8), strict=True):
+        row.update(worst_group=0.5, average=average)
+    assert path.best_index("worst_group") == 1
+    for row in path.table:
+        row["average"] = 0.8
+    assert path.best_index("worst_group") == 0
+
+
+# Failures -------------------------------------------------------------------------------------------
+
+
+def test_a_point_without_solution_is_kept_with_its_reason(embeddings):
+    e = embeddings()
+    parameters = {**PAPER, "tau": 0.2, "tau_z": 0.0, "tau_text": 0.0}
+    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
+    path = m.path([0.2, 0.9])  # S is Y: nothing survives a strong penalty
+    assert path.points[0].failure is None
+    assert path.points[1].encoders is None
+    assert "Lower tau" in path.points[1].failure
+    assert_array_equal(path.predict_codes(e.X)[1], -1)
+    table = path.evaluate(e.X, e.y, e.s)
+    assert table[1]["failure"] == path.points[1].failure
+    assert table[1]["worst_group"] is None
+    assert path.best_index() == 0
+    with pytest.raises(NoSolutionError, match="Lower tau"):
+        path.model(1)
+
+
+def test_a_path_without_any_solution_says_why(embeddings):
+    e = embeddings()
+    parameters = {**PAPER, "tau": 0.2, "tau_z": 0.0, "tau_text": 0.0}
+    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
+    path = m.path([0.9])
+    path.evaluate(e.X, e.y, e.s)
+    with pytest.raises(NoSolutionError, match="no point of the path has a solution.*Lower tau"):
+        path.best()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"taus": [0.5, 1.0]}, r"tau must be a number in \[0, 1\) with scaling='spectral'; got 1.0"),
+        ({"taus": [-0.1]}, "got -0.1"),
+        ({"taus": [np.nan]}, "got nan"),
+        ({"tau_zs": [2]}, "tau_z must be"),
+        ({"taus": []}, "one at least"),
+        ({"taus": "all"}, "'all'"),
+        ({"taus": [[0.1], [0.2]]}, "list of numbers"),
+        ({"criterion": "equal"}, "'equal'"),
+        ({"criterion": ["marginal", "equal"]}, "'equal'"),
+        ({"zero_shots": [0.5, 1.1]}, r"zero_shots must be numbers in \[0, 1\]; got \[0.5, 1.1\]"),
+        ({"zero_shots": [np.nan]}, "zero_shots must be numbers"),
+        ({"zero_shots": []}, "one at least"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_named(embeddings, arguments, message):
+    with pytest.raises(ParameterError, match=message):
+        labelled(embeddings()).path(**arguments)
+
+
+def test_best_needs_a_table_and_a_known_measure(embeddings):
+    path = labelled(embeddings()).path([0.5])
+    with pytest.raises(StateError, match="call evaluate"):
+        path.best()
+    with pytest.raises(ParameterError, match="worst_group, .*got 'luck'"):
+        path.best(by="luck")
+
+
+def test_evaluate_names_what_does_not_fit(embeddings):
+    e = embeddings()
+    path = labelled(e).path([0.5])
+    with pytest.raises(ShapeError, match=r"as many rows each; got \[240, 10, 240\]"):
+        path.evaluate(e.X, e.y[:10], e.s)
+    with pytest.raises(ShapeError, match=r"got \[240, 240, 10\]"):
+        path.evaluate(e.X, e.y, e.s[:10])
+    with pytest.raises(ShapeError, match="expecting 12 features"):
+        path.evaluate(e.X[:, :5], e.y, e.s)
+    with pytest.raises(LabelError, match="'zebra'"):
+        path.evaluate(e.X, ["zebra"] * 240, e.s)
+    with pytest.raises(LabelError, match="nothing to evaluate on"):
+        path.evaluate(e.X, [None] * 240, e.s)
+    X = e.X.copy()
+    X[3, 2] = np.nan
+    with pytest.raises(NonFiniteError, match="row 3"):
+        path.evaluate(X, e.y, e.s)
+
+
+def test_several_attributes_are_crossed_for_the_table(embeddings):
+    e = embeddings(n=400)
+    other = np.random.default_rng(99).integers(2, size=400)
+    m = small().fit(e.X, e.y, sensitive_features={"a": e.s, "b": other}, text=e.text)
+    crossed = 2 * e.s + other
+    by_columns = m.path([0.3]).evaluate(e.X, e.y, np.column_stack([e.s, other]))[0]
+    by_mapping = m.path([0.3]).evaluate(e.X, e.y, {"a": e.s, "b": other})[0]
+    by_code = m.path([0.3]).evaluate(e.X, e.y, crossed)[0]
+    for row in (by_columns, by_mapping):
+        assert row["worst_group"] == by_code["worst_group"]
+        assert row["eod"] == by_code["eod"]
+
+
+def test_groups_are_values_or_combinations_of_them():
+    assert encode_groups(["b", None, "a"], None).codes.tolist() == [1, -1, 0]
+    crossed = encode_groups({"a": [0, 0, 1, None], "b": ["x", "y", "x", "x"]}, None)
+    assert crossed.codes[3] == -1
+    assert [crossed.classes[k] for k in crossed.codes[:3]] == [(0, "x"), (0, "y"), (1, "x")]
+
+
+def test_a_quantity_is_no_group(embeddings):
+    e = embeddings()
+    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    with pytest.raises(LabelError, match="bin it first"):
+        m.path([0.3]).evaluate(e.X, e.y, e.X[:, 0])
+
+
+def test_the_missing_label_of_the_fit_is_remembered(embeddings):
+    e = embeddings()
+    s = np.where(np.arange(240) % 4 == 0, -1, e.s)
+    m = small().fit(
+        e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text, missing_label=-1
+    )
+    row = m.path([0.3]).evaluate(e.X, e.y, s)[0]
+    known = s >= 0
+    assert row["average"] == np.mean(m.path([0.3]).predict_codes(e.X)[0][known] == e.y[known])
+    assert "-1" not in row["worst_group_name"]
+
+
+def test_a_fitted_copy_takes_free_parameters_alone(embeddings):
+    e = embeddings()
+    m = labelled(e)
+    assert_array_equal(m.at(tau=0.3, refine=False).scores(e.X), m.path([0.3]).model(0).scores(e.X))
+    with pytest.raises(ParameterError, match="gamma needs a new fit; free to change are tau"):
+        m.at(gamma=1.0)
+    with pytest.raises(ParameterError, match="tau must be a number"):
+        m.at(tau=2.0)

@@ -1,0 +1,62 @@
+"""Without an optional library, what needs it ends with one line that names the extra; holds where none is installed."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairerclip.baselines.adapter import Adapter
+from fairerclip.data.datasets.norming import read_norming
+from fairerclip.data.stores import open_store
+from fairerclip.encoders import load
+from fairerclip.encoders.images import open_image
+from fairerclip.errors import MissingExtraError
+from fairerclip.metrics import group_report
+from fairerclip.report.figures.draw import draw_figures
+
+ROOT = Path(__file__).resolve().parents[2]
+FOR_DEVELOPERS = {"all", "dev", "fuzz", "test"}
+NEEDS = {
+    "parquet": ("pyarrow", lambda e, folder: open_store(folder / "rows.parquet")),
+    "images": ("PIL", lambda e, folder: open_image(b"GIF89a")),
+    "excel": ("openpyxl", lambda e, folder: read_norming(folder / "norms.xlsx")),
+    "plots": ("matplotlib", lambda e, folder: draw_figures(None, folder / "figures")),
+    "torch": ("torch", lambda e, folder: Adapter(epochs=1).fit(e.X, e.y, text=e.text)),
+    "open-clip": ("open_clip", lambda e, folder: load("ViT-B/32")),
+    "transformers": ("transformers", lambda e, folder: load(f"transformers:{folder}")),
+    "fairlearn": ("fairlearn", lambda e, folder: group_report(e.y, e.y, e.s).to_metric_frame()),
+    "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
+}
+
+
+@pytest.mark.parametrize("extra", NEEDS)
+def test_without_its_library_the_extra_is_named_in_one_line(extra, embeddings, tmp_path, monkeypatch):
+    library, use = NEEDS[extra]
+    for module in [library, *(name for name in sys.modules if name.startswith(f"{library}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    for name in ("rows.parquet", "norms.xlsx"):
+        (tmp_path / name).write_bytes(b"PAR1" * 8)
+    with pytest.raises(MissingExtraError) as caught:
+        use(embeddings(), tmp_path)
+    assert f"needs {library}, which is not installed" in str(caught.value)
+    assert f'pip install "fairerclip[{extra}]"' in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_extra_for_users_is_among_them():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["optional-dependencies"]) - FOR_DEVELOPERS == set(NEEDS)
+
+
+def test_a_fit_needs_no_extra(embeddings, monkeypatch):
+    from fairerclip import FairerCLIP
+
+    for library, _ in NEEDS.values():
+        monkeypatch.setitem(sys.modules, library, None)
+    e = embeddings()
+    model = FairerCLIP(n_features=40, random_state=0).fit(
+        e.X, e.y, text=e.text, sensitive_text=e.sensitive_text
+    )
+    assert np.mean(model.predict(e.X) == e.y) > 0.8

@@ -1,0 +1,166 @@
+"""What importing, installing and the import contract promise."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import fairerclip
+from fairerclip.data import save_task, simulate
+from fairerclip.errors import RenamedWarning
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def modules_after(code, parts=False):
+    """Names of the modules that are loaded after the code has run: of whole packages, or of their parts, too."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name for name in json.loads(done.stdout.splitlines()[-1]) if parts or "." not in name}
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert not modules_after("import fairerclip") & {"numpy", "scipy", "sklearn", "torch", "pandas", "rich"}
+
+
+def test_the_estimator_loads_neither_torch_nor_pandas_nor_a_plotting_library():
+    loaded = modules_after("from fairerclip import FairerCLIP")
+    assert "sklearn" in loaded
+    by_sklearn = modules_after(
+        "import sklearn.base, sklearn.utils.validation"
+    )  # it takes pandas along if it is there
+    assert not (loaded - by_sklearn) & {"torch", "pandas", "matplotlib", "typer", "rich"}
+
+
+def test_help_loads_no_numerical_library():
+    code = (
+        "sys.argv = ['fairerclip', '--help']\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    assert not modules_after(code) & {"numpy", "scipy", "sklearn", "rich"}
+
+
+@pytest.mark.parametrize("command", ["demo", "embed", "task", "audit", "fit", "path", "apply"])
+def test_the_help_of_a_command_loads_no_numerical_library(command):
+    code = (
+        f"sys.argv = ['fairerclip', '{command}', '--help']\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
+    )
+    assert not modules_after(code) & {"numpy", "scipy", "sklearn"}
+
+
+def test_the_audit_of_a_finished_task_loads_nothing_that_embeds_or_builds_tasks(tmp_path):
+    task = save_task(simulate("waterbirds", scale=0.02, width=32), tmp_path / "t.npz")
+    code = (
+        "from fairerclip.auditing import run\n"
+        "run.audit_task = lambda *given, **more: sys.exit()  # what it may import is in the import contract\n"
+        f"sys.argv = ['fairerclip', 'audit', {str(task)!r}]\n"
+        "from fairerclip.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as done:\n    assert done.code is None"
+    )
+    unneeded = ("encoders", "data.build", "data.datasets", "data.prompts", "auditing.many_models")
+    loaded = modules_after(code, parts=True)
+    assert "fairerclip.auditing.run" in loaded
+    assert not [m for m in loaded if m.startswith(tuple(f"fairerclip.{part}" for part in unneeded))]
+
+
+def test_public_names_exist_and_are_sorted():
+    assert fairerclip.__all__ == sorted(fairerclip.__all__)
+    for name in fairerclip.__all__:
+        assert getattr(fairerclip, name) is not None
+    assert dir(fairerclip) == sorted(fairerclip.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = fairerclip.nonsense
+
+
+def test_modules_stay_small():
+    long = {
+        str(f.relative_to(ROOT)): n
+        for f in (ROOT / "src").rglob("*.py")
+        if (n := len(f.read_text().splitlines())) > 500
+    }
+    assert not long
+
+
+SHIMS = {
+    "fairerclip/" + file
+    for file in ("clip.py", "embed.py", "workflow.py", "audit/task.py", "audit/results.py")
+}
+"""Earlier names of modules: they go with the next release."""
+
+
+def test_every_module_and_every_class_has_a_name_of_its_own():
+    files, classes = {}, {}
+    for file in (ROOT / "src").rglob("*.py"):
+        place = file.relative_to(ROOT / "src").as_posix()
+        if file.name != "__init__.py" and place not in SHIMS:
+            files.setdefault(file.name, []).append(place)
+        for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE):
+            classes.setdefault(name, []).append(place)
+    assert {name: places for name, places in (files | classes).items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "new"),
+    [
+        ("fairerclip.clip", "load", "fairerclip.encoders.loading"),
+        ("fairerclip.embed", "embed_images", "fairerclip.encoders.embed"),
+        ("fairerclip.workflow", "Experiment", "fairerclip.experiment"),
+        ("fairerclip.audit.task", "audit_task", "fairerclip.auditing.run"),
+        ("fairerclip.audit.results", "read_results", "fairerclip.auditing.results"),
+    ],
+)
+def test_earlier_names_of_modules_still_import_with_a_warning(old, name, new):
+    with pytest.warns(RenamedWarning, match=re.escape(f"{old} is called fairerclip.")):
+        found = getattr(import_module(old), name)
+    assert found is getattr(import_module(new), name)
+
+
+def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
+    page, source = (ROOT / "docs" / "architecture.md").read_text(), ROOT / "src" / "fairerclip"
+    named = re.findall(r"`([a-z_]+(?:/[a-z_A-Z.]+)+\.(?:py|json|js))`", page)
+    assert len(named) > 40
+    assert [
+        f for f in named if "NAME" not in f and not any((home / f).is_file() for home in (ROOT, source))
+    ] == []
+    rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name not in ("__pycache__", "audit")}
+    assert rooms <= set(re.findall(r"^ ?(\w+)  ", page, re.MULTILINE))
+
+
+def test_tests_are_in_folders_with_the_names_of_the_rooms():
+    rooms = {f.name for f in (ROOT / "src" / "fairerclip").iterdir() if f.is_dir()}
+    folders = {f.parent.name for f in (ROOT / "tests").glob("*/test_*.py")}
+    assert folders - rooms == {"package", "golden", "browser", "hostile"}
+    assert rooms - folders <= {"audit", "__pycache__"}
+    names = [f.name for f in (ROOT / "tests").rglob("*.py") if f.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_project_speaks_of_itself_alone():
+    words = ("/" + "work/", "/" + "tmp/", "TODO", "FIXME", "issue #")
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        text = file.read_text()
+        assert not [w for w in words if w in text], file
+
+
+def test_the_suite_cannot_open_connections():
+    with pytest.raises(AssertionError, match="nothing here may open a connection"):
+        socket.create_connection(("192.0.2.1", 80), timeout=0.1)
+
+
+def test_every_promise_of_security_names_tests_that_are_there():
+    rows = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("| **")]
+    targets = (ROOT / "Makefile").read_text()
+    assert len(rows) >= 8
+    for row in rows:
+        named = re.findall(r"`(tests/[^`]+)`", row)
+        assert named
+        assert all((ROOT / file).is_file() for file in named), row
+        assert all(f"\n{target}:" in targets for target in re.findall(r"`make ([a-z-]+)`", row)), row

@@ -1,0 +1,270 @@
+"""Small rules of the solver, each against what it says: thresholds, notes, signs, and classes without rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from two_sides import SETTING, Case
+
+from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
+from fairerclip.solver import alternation, decision, problem, rows
+from fairerclip.solver.alternation import alternate
+from fairerclip.solver.decision import Decision, fit_temperature
+from fairerclip.solver.problem import choose_solver
+from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.sides import term_weight
+from fairerclip.solver.terms import Attribute
+
+# A class without rows -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_last_class(embeddings):
+    """Three classes with prompts, of which the last has no row; and one round of the alternation."""
+    case = Case(embeddings, c=3)
+    y = np.where(case.y == 2, 0, case.y)
+    return case, y, alternate(case.problem, y, replace(SETTING, zero="balanced", max_iter=1))
+
+
+def test_a_class_without_rows_has_no_mean_and_is_no_part_of_the_zero(without_last_class):
+    _, _, found = without_last_class
+    means, vectors = found.last.image.class_means, found.last.text_vectors
+    assert_array_equal(means[2], 0.0)
+    assert_allclose(found.last.decision.zero, means[:2].mean(axis=0))
+    assert_allclose(found.last.text_zero, vectors[:2].mean(axis=0))
+
+
+def test_a_class_without_rows_loses_ties_against_one_that_has_rows(without_last_class):
+    _, _, found = without_last_class
+    assert_allclose(np.linalg.norm(found.last.decision.directions, axis=1), [1, 1, 1 - 1e-7], rtol=1e-9)
+
+
+def test_a_class_that_never_had_rows_has_not_vanished(without_last_class):
+    _, _, found = without_last_class
+    assert [kind for kind, _ in found.notes if kind is VanishedLabelWarning] == []
+
+
+def test_the_target_rule_counts_classes_with_rows_alone(without_last_class):
+    case, y, _ = without_last_class
+    last = alternate(case.problem, y, replace(SETTING, decision="target", max_iter=1)).last
+    assert_allclose(last.decision.weights, last.image.class_means / 2)
+
+
+# Signs and zeros ------------------------------------------------------------------------------------------
+
+
+def test_the_last_class_with_rows_lies_on_the_positive_side(embeddings, without_last_class):
+    for seed in range(4):
+        case = Case(embeddings, c=3, seed=seed)
+        last = alternate(case.problem, case.y, replace(SETTING, n_components=2)).last
+        assert np.all(last.image.class_means[2] > 0)
+        assert np.all(last.text.class_means[2] > 0)
+    _, _, found = without_last_class
+    assert np.all(found.last.image.class_means[1] > 0)
+
+
+@pytest.mark.parametrize(("share", "by"), [(0.0, "largest"), (0.5e-8, "largest"), (2e-8, "last")])
+def test_where_the_mean_of_the_last_class_is_rounding_the_largest_decides(embeddings, share, by):
+    case = Case(embeddings, c=3)
+    side = case.problem.sides(case.y).image
+    # A direction in which the means of the first and the last class are as said.
+    a = np.linalg.lstsq(side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [1.0, 0.0])[0][
+        :, None
+    ]
+    b = np.linalg.lstsq(side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [0.0, 1.0])[0][
+        :, None
+    ]
+    largest = np.abs(side.class_means(a)).max()
+    top = np.abs(side.class_means(a)).argmax()
+    direction = a - np.sign(side.class_means(a)[top]) * share * largest * b
+    for sign in (1.0, -1.0):
+        turned, means = side._with_sign(sign * direction)
+        assert_allclose(means, side.class_means(turned))
+        assert (means[top] > 0) == (by == "largest")
+
+
+@pytest.mark.parametrize("kind", ["none", "mean", "balanced"])
+def test_the_zero_is_where_its_name_says(embeddings, kind):
+    case = Case(embeddings, c=3, prompts_per_class=2)
+    last = alternate(case.problem, case.y, replace(SETTING, n_components=2, zero=kind)).last
+    encoders = last.encoders()
+    if kind == "none":  # Z = Φ U on both sides
+        assert_allclose(encoders.offset, 0.0, atol=1e-12)
+        assert_allclose(encoders.text_mean @ encoders.text_components, encoders.text_intercept)
+    elif kind == "mean":
+        assert_array_equal(encoders.intercept, 0.0)
+        assert_array_equal(encoders.text_intercept, 0.0)
+    else:
+        assert_allclose((last.image.class_means + encoders.intercept).mean(axis=0), 0.0, atol=1e-12)
+        assert_allclose((last.text_vectors + encoders.text_intercept).mean(axis=0), 0.0, atol=1e-12)
+    assert_allclose(encoders.decision.zero, 0.0, atol=1e-12)
+
+
+# Notes and errors -----------------------------------------------------------------------------------------
+
+
+def test_a_class_that_refinement_leaves_without_rows_is_a_note(embeddings, monkeypatch):
+    case = Case(embeddings, c=3)
+    monkeypatch.setattr(
+        alternation.Round, "predict", lambda self: np.where(self.sides.y == 1, 0, self.sides.y)
+    )
+    found = alternate(case.problem, case.y, replace(SETTING, max_iter=1), np.ones(len(case.y), dtype=bool))
+    notes = [text for kind, text in found.notes if kind is VanishedLabelWarning]
+    assert len(notes) == 1
+    assert "class number 1 after" in notes[0]
+
+
+def test_an_attribute_that_does_not_vary_is_a_note(embeddings):
+    case = Case(embeddings)
+    case.problem.attributes = (Attribute("hue", np.ones((len(case.y), 1))),)
+    case.problem._latest = case.problem._sides(case.y, case.problem._pass(case.y, covariance=False))
+    found = alternate(case.problem, case.y, SETTING)
+    assert [text.split(" vanished")[0] for kind, text in found.notes if kind is DroppedTermWarning] == [
+        "the dependence on hue"
+    ]
+    assert not any(
+        kind is DroppedTermWarning
+        for kind, _ in alternate(case.problem, case.y, replace(SETTING, tau=0)).notes
+    )
+
+
+def test_rows_of_one_class_alone_are_an_error(embeddings):
+    case = Case(embeddings)
+    with pytest.raises(NoSolutionError, match="do not depend on the target at all"):
+        alternate(case.problem, np.zeros_like(case.y), SETTING)
+
+
+@pytest.mark.parametrize(("gap", "alike"), [(0.5e-9, True), (2e-9, False)])
+def test_directions_of_two_classes_are_the_same_up_to_a_billionth(gap, alike):
+    angle = np.arccos(1 - gap)
+    directions = np.array([[0.0, 1.0], [-1.0, 0.0], [np.sin(angle), np.cos(angle)]])
+    notes = alternation._collapse_notes(Decision(np.zeros(2), directions, directions, np.zeros(3)))
+    assert [kind for kind, _ in notes] == [TextCollapseWarning] * alike
+    assert all("classes number 0 and 2" in text for _, text in notes)
+
+
+# Strengths ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tau", "scaling", "weight"), [(0.75, "spectral", 3.0), (0.75, "paper", 0.75), (0, "spectral", 0)]
+)
+def test_the_weight_of_a_term(tau, scaling, weight):
+    assert term_weight(tau, scaling) == pytest.approx(weight)
+
+
+def test_the_text_side_is_as_strong_as_the_image_side_where_nothing_is_said():
+    setting = replace(SETTING, tau=0.5, tau_z=0.75, tau_text=None, tau_z_text=None)
+    assert setting.weights("text") == setting.weights("image")
+    assert replace(setting, tau_text=0.1).text_strengths == (0.1, 0.75)
+    assert replace(setting, tau_z_text=0.1).text_strengths == (0.5, 0.1)
+
+
+# The choice of a solver, and memory -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "budget", "expected"),
+    [
+        (60_000, 6000, 4 * 60_000 * 6000, "cg"),
+        (60_000, 6000, 4 * 60_000 * 6000 - 1, "cholesky"),
+        (59_999, 6000, 1 << 60, "cholesky"),
+        (600_000, 5999, 1 << 60, "cholesky"),
+    ],
+)
+def test_auto_iterates_where_there_are_many_features_ten_times_as_many_rows_and_memory(
+    monkeypatch, n_rows, n_features, budget, expected
+):
+    monkeypatch.setattr(problem, "cache_budget", lambda: budget)
+    assert choose_solver("auto", n_rows, n_features, 4) == expected
+    assert choose_solver("cg", 10, 10, 4) == "cg"
+    assert choose_solver("cholesky", n_rows, n_features, 4) == "cholesky"
+
+
+def test_kept_features_may_take_a_quarter_of_the_free_memory(monkeypatch):
+    known = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(rows.os, "sysconf", known.__getitem__)
+    assert cache_budget() == 1000 * 4096 // 4
+
+    def unknown(name):
+        raise ValueError(name)
+
+    monkeypatch.setattr(rows.os, "sysconf", unknown)
+    assert cache_budget() == 1 << 30
+
+
+def test_features_are_kept_where_they_just_fit(embeddings):
+    case = Case(embeddings)
+    needed = 150 * 40 * 4
+    for budget in (needed, needed - 1):
+        assert FeatureRows(case.features, case.e.X, budget=budget).kept == (budget == needed)
+    chosen = np.array([3, 5, 8])
+    part = FeatureRows(case.features, case.e.X, rows=chosen, budget=3 * 40 * 4)
+    assert (part.n_rows, part.kept) == (3, True)
+    assert_array_equal(part.take(np.array([1])), case.features.transform(case.e.X[[5]].astype(np.float32)))
+
+
+# The origin of the learned space --------------------------------------------------------------------------
+
+
+def rule(weights, constants):
+    weights = np.asarray(weights, dtype=float)
+    return Decision(np.zeros(weights.shape[1]), weights, weights, np.asarray(constants, dtype=float))
+
+
+@pytest.mark.parametrize(("far", "held"), [(999.0, True), (1001.0, False)])
+def test_the_origin_moves_a_thousand_at_most(far, held):
+    step = rule([[0.0], [1.0]], [0.0, far]).origin_step()
+    assert (step is not None) == held
+    if held:
+        assert_allclose(step, [far])
+
+
+@pytest.mark.parametrize(("off", "held"), [(0.7e-9, True), (1.5e-9, False)])
+@pytest.mark.parametrize("scale", [(1.0, 1.0), (1.0, 8.0), (8.0, 1.0)])
+def test_boundaries_may_be_off_by_a_billionth_of_their_size(off, held, scale):
+    constants = scale[1] * np.array([-1.0, 0.0, 1.0]) + off * max(scale) * np.array([0.5, -1.0, 0.5])
+    step = rule(scale[0] * np.array([[-1.0], [0.0], [1.0]]), constants).origin_step()
+    assert (step is not None) == held
+
+
+@pytest.mark.parametrize(("small", "held"), [(2e-6, True), (0.7e-6, False)])
+def test_directions_below_a_millionth_hold_no_boundary(small, held):
+    across = np.array([1.0, -2.0, 1.0]) / np.sqrt(6)
+    weights = np.column_stack([np.array([-1.0, 0.0, 1.0]) / np.sqrt(2), small * across])
+    step = rule(weights, 1e-5 * across).origin_step()
+    assert (step is not None) == held
+
+
+# Temperature ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_temperature_has_the_largest_likelihood(seed):
+    rng = np.random.default_rng(seed)
+    y, w = rng.integers(3, size=200), rng.uniform(size=200)
+    scores = 0.01 * (np.eye(3)[y] + rng.normal(size=(200, 3)))
+
+    def loss(log_beta):
+        return -w @ log_softmax(np.exp(log_beta) * scores, axis=1)[np.arange(200), y]
+
+    best = np.exp(minimize_scalar(loss, bracket=(0.0, 8.0), tol=1e-10).x)
+    assert fit_temperature(scores, y, w) == pytest.approx(best, rel=1e-5)
+    assert fit_temperature(scores, y, 7 * w) == pytest.approx(best, rel=1e-5)
+
+
+def test_the_temperature_stays_within_two_decades_of_the_scale_of_the_scores():
+    y = np.array([0, 1, 1])
+    right = 3.0 * np.array([[1.0, -1.0], [-1.0, 1.0], [-1.0, 1.0]])  # mean squared score 9
+    w = np.array([1.0, 2.0, 3.0])
+    assert fit_temperature(right, y, w) == pytest.approx(100 / 3)
+    assert fit_temperature(-right, y, w) == pytest.approx(0.01 / 3)
+    assert fit_temperature(np.zeros((3, 2)), y, w) == pytest.approx(0.01)
+
+
+def test_softmax_of_large_scores_does_not_overflow():
+    logits = np.array([[1e4, 1e4 - 1, 0.0], [-1e4, 0.0, 2.0]])
+    assert_allclose(decision.softmax(logits), softmax(logits, axis=1), atol=1e-15)

@@ -1,0 +1,376 @@
+"""Methods on the same rows, tuned alike: what they may see, what is chosen, files, failures and resuming."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip import FairerCLIP
+from fairerclip.auditing.group_results import StageReport
+from fairerclip.data import Split, simulate
+from fairerclip.errors import KeptRunWarning, LabelError, NonFiniteError, ParameterError, ResultsFileError
+from fairerclip.experiment import Experiment
+from fairerclip.study import compare as study
+from fairerclip.study import jobs
+from fairerclip.study.compare import CompareOptions, compare, verdict
+from fairerclip.study.comparison import (
+    ComparedData,
+    Comparison,
+    FailedRun,
+    MethodRun,
+    write_comparison,
+)
+from fairerclip.study.comparison_page import document, verdict_sentence
+from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
+from fairerclip.study.run_method import checkpoints, choose_model, fit_arguments, run_method
+from fairerclip.study.workers import Failure
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective, judge_scores
+
+BY_KEY = {method.key: method for method in METHODS}
+FAST = ("zero-shot", "orth-proj", "probe")
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return Experiment.of(simulate("waterbirds", seed=1, scale=0.1, width=48))
+
+
+@pytest.fixture(scope="module")
+def results(experiment):
+    return compare(experiment, CompareOptions(methods=FAST, seeds=2, jobs=2))
+
+
+def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experiment):
+    for method in METHODS:
+        models = len(method.candidates) * (CHECKPOINTS if method.gradient else 1)
+        distinct = {json.dumps(c, sort_keys=True) for c in method.candidates}
+        assert len(distinct) == len(method.candidates), method.key
+        assert models in (1, CANDIDATES), method.key
+        assert (models == 1) == (method.is_own or method.key in ("zero-shot", "orth-proj", "leace"))
+    assert len({method.key for method in METHODS}) == len(METHODS)
+    assert checkpoints(50) == list(range(5, 51, 5))
+    # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.
+    run = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 0)
+    assert run.candidates == CANDIDATES
+    assert FairerCLIP().tau in SEARCH["taus"]
+    assert {0.5, 0.75} <= set(SEARCH["zero_shots"])  # the default shares with and without labels
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
+def test_every_method_sees_the_labels_it_may_and_no_more(method, experiment):
+    arguments = fit_arguments(method, experiment)
+    assert (arguments["y"] is None) == (method.labels == "none")
+    assert (arguments.get("sensitive_features") is not None) == (method.labels == "all")
+    if not method.needs_sensitive:
+        assert arguments.get("sensitive_text") is None
+    for parameters in method.candidates:
+        model = make(method, parameters, 5, 7)
+        given = model.get_params()
+        recipe = given.get("recipe") or {}
+        for name, value in {**method.fixed, **parameters}.items():
+            assert (recipe if name in recipe else given)[name] == value
+        if method.gradient:
+            assert (recipe or given)["max_steps"] == 7
+
+
+def test_rows_hold_what_the_models_do(results, experiment):
+    rows = {row.method: row for row in results.rows}
+    assert list(rows) == list(FAST)
+    test = experiment.task.test
+    chosen = choose_model(BY_KEY["zero-shot"], experiment, 0)
+    codes = (experiment.cosines(test.X) + chosen.offsets).argmax(axis=1)
+    report = experiment.report(test, np.array(experiment.classes)[codes])
+    zero_shot = rows["zero-shot"].figures
+    assert zero_shot.average.mean == pytest.approx(report.average)
+    worst = zero_shot.worst_group
+    assert worst.mean == pytest.approx(report.worst.accuracy)
+    assert (worst.low, worst.high) == pytest.approx(report.intervals["worst_group"])
+    assert len(rows["zero-shot"].runs) == 1  # no seed changes it
+    assert rows["probe"].parameters == 2 * 48 + 2
+    assert rows["probe"].seconds > 0
+    plain = experiment.report(test, experiment.zero_shot(test))
+    published = rows["zero-shot"].as_published
+    assert published.average.mean == pytest.approx(plain.average)
+    assert published.worst_group.mean == pytest.approx(plain.worst.accuracy)
+
+
+def test_a_comparison_is_read_as_it_was_written(results, tmp_path):
+    write_comparison(results, document(results), tmp_path)
+    read = jobs.read_stored(tmp_path / "comparison.json", Comparison)
+    assert read.as_dict() == results.as_dict()
+    assert document(read) == document(results)
+    assert not any("predicted" in run for row in read.as_dict()["rows"] for run in row["runs"])
+    raw = json.loads((tmp_path / "comparison.json").read_text())
+    (tmp_path / "comparison.json").write_text(json.dumps({**raw, "rows": [{"method": "zero-shot"}]}))
+    with pytest.raises(
+        ResultsFileError, match=r"comparison\.json: rows\[0\]\.title: expected it to be there"
+    ):
+        jobs.read_stored(tmp_path / "comparison.json", Comparison)
+
+
+def report_of(experiment, predicted):
+    return StageReport.model_validate(experiment.report(experiment.task.test, predicted).as_dict())
+
+
+def judge_of(experiment, classes):
+    val = experiment.task.val
+    y, s = experiment.labels(val)
+    groups = np.unique(s, return_inverse=True)[1]
+    return Judge(np.array([list(classes).index(c) for c in y]), groups, len(classes), int(groups.max()) + 1)
+
+
+def test_a_baseline_is_chosen_by_the_judge_and_with_the_offsets_of_fairerclip(experiment):
+    method = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
+    chosen = choose_model(method, experiment, 0)
+    val, scores = experiment.task.val, []
+    for parameters in method.candidates:
+        model = make(method, parameters, 0)
+        arguments = fit_arguments(method, experiment)
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+        scores.append(model.scores(val.X))
+    judge = judge_of(experiment, chosen.model.classes_)
+    values = judge_scores(judge, Objective("worst_group"), np.array(scores))
+    moved = chosen.model.scores(val.X) + chosen.offsets
+    value = judge_scores(judge, Objective("worst_group"), moved[None])[0]
+    assert chosen.value == pytest.approx(value, abs=1e-6)
+    assert value >= values[0] - 1e-9  # at least what the default setting is worth
+    assert np.any(chosen.offsets)  # a plain probe on spurious data gains by them
+    assert value > values.max()
+    assert chosen.candidates == 4
+    predicted = chosen.predict(val.X)
+    np.testing.assert_array_equal(predicted, chosen.model.classes_[moved.argmax(axis=1)])
+
+
+def test_beside_it_stands_what_the_authors_would_have_taken(experiment):
+    val = experiment.task.val
+    probe = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
+    chosen = choose_model(probe, experiment, 0).as_published
+    worst = {}
+    for parameters in probe.candidates:
+        model = make(probe, parameters, 0)
+        arguments = fit_arguments(probe, experiment)
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+        worst[parameters["C"]] = experiment.report(val, model.predict(val.X)).worst.accuracy
+    assert worst[chosen.parameters["C"]] == max(worst.values())
+    # What takes no labels was published with one setting.
+    assert choose_model(BY_KEY["orth-cali"], experiment, 0).as_published.parameters == {"lam": 1000.0}
+    own = replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50})
+    assert run_method(own, experiment, 0).as_published is None
+
+
+def test_what_learns_from_validation_rows_is_chosen_on_rows_it_did_not_learn_from(experiment):
+    method = replace(BY_KEY["dfr-validation"], candidates=[{"C": 1.0}, {"C": 100.0}])
+    chosen = choose_model(method, experiment, 0)
+    val = experiment.task.val
+    judge = judge_of(experiment, chosen.model.classes_)
+    seen = judge_scores(judge, Objective("worst_group"), (chosen.model.scores(val.X) + chosen.offsets)[None])[
+        0
+    ]
+    assert (
+        chosen.value < seen - 0.01
+    )  # the fit on all validation rows knows them; the choice did not see that
+    whole = make(method, chosen.parameters, 0)
+    arguments = fit_arguments(method, experiment)
+    whole.fit(
+        arguments.pop("X"), arguments.pop("y"), validation=(val.X, *experiment.labels(val)), **arguments
+    )
+    np.testing.assert_array_equal(whole.coef_, chosen.model.coef_)
+
+
+def test_test_rows_do_not_influence_the_choice(experiment):
+    task = experiment.task
+    other = Experiment.of(
+        replace(task, splits={**task.splits, "test": Split(-task.test.X, 1 - task.test.y, task.test.s)})
+    )
+    for key in ("probe-group", "fairerclip-target"):
+        method = replace(BY_KEY[key], candidates=BY_KEY[key].candidates[:3])
+        assert run_method(method, experiment, 0).chosen == run_method(method, other, 0).chosen
+
+
+def test_without_validation_the_first_setting_is_taken(experiment):
+    task = experiment.task
+    bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
+    run = run_method(BY_KEY["probe"], bare, 0)
+    assert run.candidates == 1
+    assert run.chosen == {"C": 1.0}
+    assert (run.validation_value, run.strategy, run.offsets) == (None, None, (0.0, 0.0))
+    assert "no validation rows" in BY_KEY["dfr-validation"].why_not(bare)
+
+
+@pytest.mark.parametrize("labels", ["none", "target", "all"])
+def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
+    method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
+    run = run_method(method, experiment, 3)
+    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search_space=SEARCH)
+    tuning, test = model.diagnostics_["tuning"], experiment.task.test
+    assert run.chosen == {"n_features": 100, **tuning["chosen"]["parameters"]}
+    assert run.report == report_of(experiment, model.predict(test.X))
+    assert run.candidates == tuning["candidates"] - 1  # the default is a point of the grid
+    assert run.seconds < run.seconds_in_all / 2  # of one fit, not of the search
+
+
+def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
+    task = experiment.task
+    bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
+    run = run_method(BY_KEY["fairerclip-target"], bare, 0)
+    model = bare.fit(FairerCLIP(random_state=0), "target")
+    assert run.report == report_of(bare, model.predict(task.test.X))
+    assert (run.candidates, run.chosen) == (1, {})
+
+
+def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
+    methods = [BY_KEY[key] for key in ("fairerclip-target", "probe")]
+    data = ComparedData(digest="d", classes=("a", "b"), sensitive=("s",))
+    before = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    assert json.loads(json.dumps(before)) == before  # as it is compared with a file
+    monkeypatch.setattr(study, "SEARCH", {**SEARCH, "taus": [0.5]})
+    after = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
+
+
+def test_a_kept_run_by_gradient_depends_on_the_training_code(monkeypatch):
+    methods = [BY_KEY[key] for key in ("adapter", "probe")]
+    data = ComparedData(digest="d", classes=("a", "b"), sensitive=("s",))
+    before = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    monkeypatch.setattr(study, "TRAINING", study.TRAINING + 1)
+    after = [study._key(method, 0, data, CompareOptions()) for method in methods]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
+
+
+def test_a_training_by_gradient_gives_the_models_of_its_epochs_within_a_cap_in_steps(experiment):
+    pytest.importorskip("torch")
+    method = replace(BY_KEY["adapter"], candidates=[{"lr": 1e-2, "epochs": 8}])
+    run = run_method(method, experiment, 0, max_steps=10)
+    steps = -(-len(experiment.task.train) // 128)
+    epochs = -(-10 // steps)
+    assert run.candidates == epochs < 8
+    assert run.notes == ("stopped: max_steps",)
+    assert 1 <= run.chosen["epoch"] <= epochs
+    alone = replace(method, candidates=[{"lr": 1e-2, "epochs": run.chosen["epoch"]}])
+    last = choose_model(alone, without(experiment, "val"), 0)
+    test = experiment.task.test
+    codes = (last.model.scores(test.X) + np.array(run.offsets)).argmax(axis=1)
+    assert tuple(codes) == run.predicted
+
+
+def test_a_setting_that_diverges_is_left_out(experiment):
+    pytest.importorskip("torch")
+    method = replace(BY_KEY["probe-sgd"], candidates=[{"lr": 1e30, "epochs": 3}, {"lr": 1e-2, "epochs": 3}])
+    run = run_method(method, experiment, 0)
+    assert run.chosen["lr"] == 1e-2
+    assert not run.strategy.startswith("given")  # the published setting is the one that diverged
+    assert any("training diverged" in note for note in run.notes)
+    with pytest.raises(NonFiniteError, match="training failed with every setting: training diverged"):
+        run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
+
+
+def without(experiment, split):
+    task = experiment.task
+    return Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != split}))
+
+
+def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment):
+    test, rng = experiment.task.test, np.random.default_rng(0)
+    truth = test.y
+
+    def runs(share):
+        wrong = rng.random(len(truth)) < share
+        codes = np.where(wrong, 1 - truth, truth)
+        report = report_of(experiment, np.array(experiment.classes)[codes])
+        return [MethodRun.model_construct(report=report, predicted=tuple(codes), split="test")]
+
+    shares = {
+        **{"zero-shot": 0.4, "probe": 0.35, "probe-group": 0.1, "probe-group-true": 0.0},
+        **{"dfr-validation": 0.3, "fairerclip-none": 0.02, "fairerclip-target": 0.2},
+    }
+    found = {key: runs(share) for key, share in shares.items()}
+    methods = [BY_KEY[key] for key in shares]
+    with_labels = verdict(experiment, BY_KEY["fairerclip-target"], methods, found)
+    assert (with_labels.against, with_labels.others) == (
+        "probe-group",
+        4,
+    )  # true S is more than it sees
+    worst = [found[key][0].report.worst.accuracy for key in ("fairerclip-target", "probe-group")]
+    assert with_labels.worst_group.difference == pytest.approx(worst[0] - worst[1])
+    assert with_labels.worst_group.high < 0
+    assert "Group-balanced probe, Ŝ: worse; worst group −" in verdict_sentence(with_labels)
+    no_labels = verdict(experiment, BY_KEY["fairerclip-none"], methods, found)
+    assert (no_labels.against, no_labels.others) == ("dfr-validation", 2)
+    assert ": better; worst group +" in verdict_sentence(no_labels)
+    found["zero-shot"] = found["dfr-validation"] = [FailedRun(seed=0, error="x")]
+    assert verdict(experiment, BY_KEY["fairerclip-none"], methods, found) is None
+
+
+def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
+    task = experiment.task
+    attribute = next(iter(task.sensitive.values()))
+    silent = Experiment.of(replace(task, sensitive={attribute.name: replace(attribute, text=None)}))
+    found = compare(silent, CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1))
+    assert [row.method for row in found.rows] == ["zero-shot"]
+    assert "no prompts to predict" in found.left_out["orth-proj"]
+    unlabelled = Experiment.of(
+        replace(task, splits={**task.splits, "train": Split(task.train.X, None, task.train.s)})
+    )
+    with pytest.raises(ParameterError, match="allows none of these methods"):
+        compare(unlabelled, CompareOptions(methods=("probe",), seeds=1))
+    with pytest.raises(LabelError, match="no target labels"):
+        run_method(BY_KEY["probe"], unlabelled, 0)
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_one_failing_method_does_not_stop_the_rest(experiment, monkeypatch):
+    broken = replace(BY_KEY["probe"], candidates=[{"C": -1.0}])
+    monkeypatch.setattr(study, "chosen_methods", lambda keys: [broken, BY_KEY["zero-shot"]])
+    found = compare(experiment, CompareOptions(seeds=1, jobs=1))
+    assert found.rows[0].figures is None
+    assert found.rows[0].errors[0].startswith("ParameterError: C must be a positive number")
+    assert found.rows[1].figures is not None
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_a_comparison_is_taken_up_again(experiment, tmp_path, monkeypatch):
+    options = CompareOptions(methods=("zero-shot", "orth-proj"), seeds=1, jobs=1)
+    first = compare(experiment, options, work=tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"zero-shot-0.json", "orth-proj-0.json"}
+    file = tmp_path / "orth-proj-0.json"
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps({**kept, "answer": {"seed": 0}}))  # of the right key, but no run
+    seen = []
+    run_calls = jobs.run_calls
+    monkeypatch.setattr(
+        jobs,
+        "run_calls",
+        lambda calls, *rest, **options: (
+            seen.extend(call.arguments["method"].key for call in calls) or run_calls(calls, *rest, **options)
+        ),
+    )
+    with pytest.warns(KeptRunWarning, match=r"is run again: .*orth-proj-0\.json"):
+        again = compare(experiment, options, work=tmp_path)
+    assert seen == ["orth-proj"]
+    for old, new in zip(first.rows, again.rows, strict=True):
+        assert old.figures == new.figures
+    other = Experiment.of(simulate("waterbirds", seed=2, scale=0.1, width=48))
+    compare(other, options, work=tmp_path)  # other data: nothing of it is taken over
+    assert seen == ["orth-proj", "zero-shot", "orth-proj"]
+    swapped = Experiment.of(other.task, classes=other.classes[::-1])
+    asked = []
+    monkeypatch.setattr(jobs, "run_calls", lambda calls, keep, **options: lose(calls, keep, asked))
+    compare(swapped, options, work=tmp_path)  # nor of another look at the same data
+    assert asked == ["zero-shot", "orth-proj"]
+
+
+def lose(calls, keep, asked):
+    for number, call in enumerate(calls):
+        asked.append(call.arguments["method"].key)
+        keep(number, Failure("lost"))
+
+
+def test_bad_options_are_refused(experiment):
+    with pytest.raises(ParameterError, match="no method 'magic'"):
+        chosen_methods(["magic"])
+    with pytest.raises(ParameterError, match="seeds"):
+        compare(experiment, CompareOptions(seeds=0))
+    with pytest.raises(ParameterError, match="max_steps"):
+        compare(experiment, CompareOptions(max_steps=0))

@@ -1,0 +1,310 @@
+"""`FairerCLIPSearch` as an estimator: scikit-learn's checks, pipelines, cross-validation, and what it leaves alone."""
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from tuning_inputs import held, prompts, task
+
+import fairerclip
+from fairerclip import FairerCLIP, FairerCLIPSearch
+from fairerclip.errors import LabelError, ParameterError, RankWarning, RenamedWarning, ShapeError
+from fairerclip.tuning.choose import strategies
+from fairerclip.tuning.cross_validation import MOST_ROWS, deal_folds, limit_rows
+from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.judged_rows import judged_rows
+from small_models import small
+
+SPACE = {
+    "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
+    "taus": [0.0, 0.8],
+    "zero_shots": [0.0, 0.5],
+}
+TINY = {"fits": [{"gamma": 1e-3}], "taus": [0.5], "zero_shots": [0.0], "criteria": ["marginal"]}
+
+
+def search(model=None, **options):
+    return FairerCLIPSearch(model or small(), **{"search_space": SPACE, **options})
+
+
+EXPECTED = {
+    "check_estimators_dtypes": "one of its integer rows is zero, which has no direction: an error by contract",
+}
+
+
+def checks():
+    model = FairerCLIPSearch(FairerCLIP(n_features=50, dtype="float64"), search_space=TINY, cv=2)
+    for estimator, check in estimator_checks_generator(model):
+        name = check.func.__name__ if hasattr(check, "func") else check.__name__
+        details = "-".join(f"{k}={v}" for k, v in getattr(check, "keywords", {}).items())
+        marks = pytest.mark.xfail(reason=EXPECTED[name], strict=True) if name in EXPECTED else ()
+        yield pytest.param(estimator, check, id=f"{name}-{details}", marks=marks)
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.NoSensitiveWarning")
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore:the text encoder gives classes:fairerclip.errors.TextCollapseWarning")
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_a_check_of_scikit_learn_on_the_search(estimator, check):
+    check(estimator)
+
+
+def test_a_search_leaves_the_estimator_alone_and_a_clone_finds_the_same_model():
+    t = task()
+    model = FairerCLIP(n_features=60)  # no seed: the search brings one
+    first = search(model).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    assert model.get_params() == FairerCLIP(n_features=60).get_params()
+    assert not hasattr(model, "classes_")
+    again = clone(first).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    assert_array_equal(again.scores(t.test.X), first.scores(t.test.X))
+    assert again.best_params_ == first.best_params_
+    assert first.best_estimator_ is not model
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_the_best_parameters_refit_to_the_scores_before_offsets(validated, monkeypatch):
+    # Offsets, whatever the strategies are worth on held-out halves.
+    monkeypatch.setattr(
+        "fairerclip.tuning.choose._held_out",
+        lambda *given: {name: float(name == "search, offsets") for name in strategies(*given)},
+    )
+    t = task()
+    validation = held(t) if validated else None
+    found = search().fit(t.train.X, t.train.y, validation=validation, **prompts(t))
+    assert np.any(found.best_estimator_.offsets_)
+    refitted = clone(found.estimator).set_params(**found.best_params_).fit(t.train.X, t.train.y, **prompts(t))
+    expected = refitted.scores(t.test.X) + found.best_estimator_.offsets_
+    assert_allclose(found.scores(t.test.X), expected, atol=1e-6)
+
+
+def test_a_search_answers_as_its_best_estimator_does():
+    t = task()
+    found = search(search_space=TINY).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    best = found.best_estimator_
+    for call in ("predict", "predict_proba", "decision_function", "scores", "cosines", "transform"):
+        assert_array_equal(getattr(found, call)(t.test.X), getattr(best, call)(t.test.X))
+    assert_array_equal(found.rank(1, t.test.X, 5).indices, best.rank(1, t.test.X, 5).indices)
+    assert_array_equal(found.transform_text(t.text_target), best.transform_text(t.text_target))
+    assert_array_equal(found.classes_, best.classes_)
+
+
+def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_path):
+    t = task()
+    found = search().fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    record = found.best_estimator_.diagnostics_["tuning"]
+    assert len(found.results_) == record["candidates"]
+    assert found.strategy_ == record["strategy"]
+    assert found.best_score_ == record["value"]
+    row = found.results_[0]  # the parameters as they were given
+    y, s, predicted = (
+        t.val.y,
+        t.val.sensitive(),
+        small().fit(t.train.X, t.train.y, **prompts(t)).predict(t.val.X),
+    )
+    assert row["average"] == np.mean(predicted == y)
+    cells = {(a, b) for a in (0, 1) for b in (0, 1)}
+    assert row["worst_group"] == min(np.mean(predicted[(y == a) & (s == b)] == a) for a, b in cells)
+    assert (row["fit"], row["tau"], row["zero_shot"]) == (0, 0.8, None)
+    back = fairerclip.load(found.best_estimator_.save(tmp_path / "m"))
+    assert back.diagnostics_["tuning"]["strategy"] == found.strategy_
+
+
+def test_a_pipeline_takes_a_search_as_its_last_step():
+    t = task()
+    pipe = make_pipeline(Normalizer(), search(search_space=TINY))
+    given = {f"fairerclipsearch__{name}": value for name, value in prompts(t).items()}
+    pipe.fit(3 * t.train.X, t.train.y, **given)
+    alone = search(search_space=TINY).fit(t.train.X, t.train.y, **prompts(t))
+    assert_allclose(pipe.decision_function(5 * t.test.X), alone.decision_function(t.test.X), atol=1e-5)
+    assert pipe.get_feature_names_out().tolist() == ["fairerclipsearch0"]
+
+
+def test_cross_val_score_routes_prompts_and_sensitive_values_to_a_search():
+    t = task()
+    s = t.train.sensitive()
+
+    def worst_group(y, predicted, *, sensitive_features):
+        cells = {*zip(y.tolist(), sensitive_features.tolist(), strict=True)}
+        return min(np.mean(predicted[(y == a) & (sensitive_features == b)] == a) for a, b in cells)
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(worst_group).set_score_request(sensitive_features=True)
+        model = search(search_space=TINY, cv=2).set_fit_request(sensitive_features=True, text=True)
+        found = cross_val_score(
+            *(model, t.train.X, t.train.y),
+            scoring=scorer,
+            cv=2,
+            params={"sensitive_features": s, "text": t.text_target},
+        )
+    assert found.shape == (2,)
+    assert found.min() > 0.1
+
+
+def test_set_output_gives_a_data_frame():
+    pd = pytest.importorskip("pandas")
+    t = task()
+    X = pd.DataFrame(t.train.X, columns=[f"e{j}" for j in range(t.train.X.shape[1])])
+    found = search(search_space=TINY).fit(X, t.train.y, **prompts(t)).set_output(transform="pandas")
+    frame = found.transform(X.iloc[:7])
+    assert frame.columns.tolist() == ["fairerclipsearch0"]
+    assert (
+        found.feature_names_in_.tolist()
+        == found.best_estimator_.feature_names_in_.tolist()
+        == list(X.columns)
+    )
+
+
+# Cross-validation -----------------------------------------------------------------------------------
+
+
+def naive_scores(t, parameters, splits):
+    """Scores of every training row by a model that was fitted on the other folds."""
+    out = np.full((len(t.train.y), 2), np.nan)
+    for train, test in splits:
+        model = small(**parameters).fit(t.train.X[train], t.train.y[train], **prompts(t))
+        out[test] = model.scores(t.train.X[test])
+    return out
+
+
+def test_without_validation_rows_every_training_row_is_judged_by_a_model_that_did_not_see_it():
+    t = task()
+    n = len(t.train.y)
+    splits = [(np.arange(n)[np.arange(n) % 3 != k], np.arange(n)[np.arange(n) % 3 == k]) for k in range(3)]
+    found = search(small(tau=0.3), cv=splits).fit(t.train.X, t.train.y, **prompts(t))
+    record = found.best_estimator_.diagnostics_["tuning"]
+    assert (record["rows"], record["folds"], record["groups"]) == (n, 3, "read from prompts")
+    predicted = naive_scores(t, {"tau": 0.3}, splits).argmax(axis=1)
+    assert found.results_[0]["average"] == pytest.approx(np.mean(predicted == t.train.y))
+    groups = (t.train.X @ prompts(t)["sensitive_text"].T).argmax(axis=1)
+    cells = {*zip(t.train.y.tolist(), groups.tolist(), strict=True)}
+    worst = min(np.mean(predicted[(t.train.y == a) & (groups == b)] == a) for a, b in cells)
+    assert found.results_[0]["worst_group"] == pytest.approx(worst)
+
+
+def test_rows_without_a_label_are_fitted_on_and_not_judged():
+    t = task()
+    y = t.train.y.astype(object)
+    y[::3] = None
+    found = search(search_space=TINY, cv=2).fit(t.train.X, y, **prompts(t))
+    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == sum(label is not None for label in y)
+    assert found.best_estimator_.pseudo_labels_ is not None
+
+
+def test_a_row_of_weight_zero_is_not_judged():
+    t = task()
+    weight = (np.arange(len(t.train.y)) % 4 > 0).astype(float)
+    found = search(search_space=TINY, cv=2).fit(t.train.X, t.train.y, sample_weight=weight, **prompts(t))
+    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == int(weight.sum())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_folds", [2, 3, 5])
+def test_folds_spread_every_cell_evenly_and_keep_groups_together(seed, n_folds):
+    rng = np.random.default_rng(seed)
+    y, s = rng.integers(3, size=200), rng.integers(2, size=200)
+    y[:2], s[:2] = [0, 0], [1, 1]
+    judge = Judge(y, s, 3, 2)
+    folds = deal_folds(judge, None, n_folds, seed)
+    assert_array_equal(deal_folds(judge, None, n_folds, seed), folds)
+    for a in range(3):
+        for b in range(2):
+            counts = np.bincount(folds[(y == a) & (s == b)], minlength=n_folds)
+            assert counts.max() - counts.min() <= 1
+    people = rng.integers(60, size=200)
+    folds = deal_folds(judge, people, n_folds, seed)
+    assert all(len(np.unique(folds[people == person])) == 1 for person in np.unique(people))
+    assert set(folds) == set(range(n_folds))
+
+
+def test_more_rows_than_can_be_held_are_drawn_from_every_cell():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [500, 20])
+    judged = judged_rows(
+        *(rng.normal(size=(520, 4)), y, None),
+        y=y,
+        shape=(520, 4),
+        fit_arguments={},
+        kind="auto",
+        missing_label=None,
+    )
+    few = limit_rows(judged, 0, most=100)
+    assert np.bincount(few.judge.y).tolist() == [50, 20]
+    assert_array_equal(few.X, judged.X[few.rows])
+    assert limit_rows(judged, 0) is judged
+    assert MOST_ROWS > 520
+
+
+def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
+    t = task("gallery", scale=0.1)
+    given = {"text": t.text_target, "sensitive_features": t.train.s["sex"]}
+    found = FairerCLIPSearch(FairerCLIP(random_state=0), objective="max_skew").fit(t.train.X, **given)
+    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == len(t.train.X)
+    assert found.best_estimator_.sensitive_shifts_.shape == (10, 2)
+    assert found.results_[-1]["max_skew"] > -found.best_score_
+    assert found.strategy_ == "shifts"
+    refitted = FairerCLIP(**found.best_params_, n_features=1000)
+    with pytest.warns(RankWarning, match="10 components"):
+        refitted.fit(t.train.X, **given)
+    assert_allclose(
+        refitted.at(sensitive_shifts=found.best_estimator_.sensitive_shifts_).scores(t.test.X),
+        found.scores(t.test.X),
+        atol=1e-8,
+    )
+
+
+# What cannot be searched ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "error", "message"),
+    [
+        ({"estimator": 3}, {}, ParameterError, "estimator must be a FairerCLIP; got int"),
+        ({"cv": 1}, {}, ParameterError, "at least 2 folds; got 1"),
+        ({"cv": "many"}, {}, ParameterError, "a splitter of scikit-learn"),
+        ({"cv": [([0], [1]), ([2], [1])]}, {}, ParameterError, "once at most"),
+        ({"cv": [(range(2, 40), range(1000, 1001))]}, {}, ParameterError, "pairs of row numbers"),
+        ({"max_seconds": 0}, {}, ParameterError, "max_seconds must be a number above 0"),
+        ({}, {"groups": [1, 2]}, ShapeError, r"one entry per row of X, shape \(\d+,\); got \(2,\)"),
+        ({}, {"y": None}, LabelError, "requires y to be passed, but the target y is None"),
+        ({"objective": "max_skew", "search_space": None}, {}, LabelError, "needs sensitive values"),
+        ({"objective": "max_skew"}, {}, ParameterError, "search_space cannot be used with max_skew"),
+        ({"objective": "best"}, {}, ParameterError, "objective must be one of"),
+    ],
+    ids=str,
+)
+def test_what_a_search_cannot_do_is_named(options, given, error, message):
+    t = task()
+    given = {"y": t.train.y, "text": t.text_target, **given}
+    model = FairerCLIPSearch(**{"estimator": small(), "search_space": TINY, **options})
+    y = given.pop("y")
+    with pytest.raises(error, match=message):
+        model.fit(t.train.X, y, **given)
+
+
+def test_groups_are_for_folds_and_a_class_needs_rows_in_two_of_them():
+    t = task()
+    with pytest.raises(ParameterError, match="with validation= there are no folds"):
+        search().fit(t.train.X, t.train.y, validation=held(t), groups=t.train.y, **prompts(t))
+    with pytest.raises(LabelError, match="no labelled row of class 0 to fit on"):
+        search(cv=2).fit(t.train.X, t.train.y, groups=t.train.y, **prompts(t))
+
+
+# Earlier names --------------------------------------------------------------------------------------
+
+
+def test_tune_warns_and_leaves_the_model_as_the_search_finds_it():
+    t = task()
+    expected = search().fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    model = small()
+    with pytest.warns(RenamedWarning, match=r"FairerCLIP.tune is called FairerCLIPSearch\(model\)"):
+        found = model.tune(t.train.X, t.train.y, validation=held(t), search=SPACE, **prompts(t))
+    assert found is model
+    assert model.get_params() == expected.best_estimator_.get_params()
+    assert_array_equal(model.scores(t.test.X), expected.scores(t.test.X))
+    model.path([0.5])  # the training data is there, as after a fit
