@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
+from two_sides import SETTING, Case
 
 from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
 from fairerclip.solver import alternation, decision, problem, rows
@@ -16,7 +17,6 @@ from fairerclip.solver.problem import choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.sides import term_weight
 from fairerclip.solver.terms import Attribute
-from two_sides import SETTING, Case
 
 # A class without rows -------------------------------------------------------------------------------------
 
