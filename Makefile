@@ -6,11 +6,8 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-<<<<<<< HEAD
-.PHONY: demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash real reproduce clean
-=======
-.PHONY: demo test lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants real reproduce clean
->>>>>>> m
+.PHONY: demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
+	real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:

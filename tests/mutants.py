@@ -53,6 +53,8 @@ WARM = (
     "fairlearn.metrics",
 )
 """Imported once, before processes are forked: most of the time of a short test run is spent on them."""
+SHORT = 0.5
+"""Seconds of a test that is run before longer ones."""
 BROKEN = 70
 """Exit code of a process in which not a test, but this script failed."""
 MEMORY = 12 << 30
@@ -416,7 +418,7 @@ def tests_for(mutant: Mutant, tests: dict[str, dict]) -> list[str]:
 
     def order(test: str) -> tuple:
         seconds = tests[test]["seconds"]
-        return seconds > 0.5, test.partition("::")[0] if seconds <= 0.5 else "", seconds
+        return seconds > SHORT, test.partition("::")[0] if seconds <= SHORT else "", seconds
 
     return sorted(found, key=order)
 
@@ -475,8 +477,9 @@ def survey(room: str, options: argparse.Namespace, kept: dict) -> None:
     if state.get("fingerprint") != (now := fingerprint(room, files)):
         state.clear()
         state.update(fingerprint=now, tests=record(files), verdicts={})
-        everything = sorted(state["tests"], key=lambda test: state["tests"][test]["seconds"])
-        verdict = judge(None, everything, state["tests"])
+        seconds = {test: facts["seconds"] for test, facts in state["tests"].items()}
+        short = sorted((test for test in seconds if seconds[test] <= SHORT), key=lambda test: seconds[test])
+        verdict = judge(None, short, state["tests"])
         if verdict[0] != "survived":
             raise SystemExit(
                 f"{room}: the source as it is must pass in another order of tests, too: {verdict}"

@@ -1,4 +1,4 @@
-"""A fitted model on new rows: predictions or ranks, scores and embeddings, ready to be written."""
+"""Apply a fitted model to new rows: predictions or ranks, scores and embeddings, and their files."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fairerclip.model.estimator import FairerCLIP
 
 
 def check_predictions_path(path: Path, overwrite: bool) -> None:
-    """Refuse an ending that `write_predictions` does not write, and a path that is taken."""
+    """Raise for a file ending that `write_predictions` does not write, or a path that exists."""
     if path.suffix not in (".npz", ".csv"):
         raise ParameterError(f"the output must end in .npz or .csv; got {path.name!r}")
     check_free(path, overwrite)
 
 
 def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
-    """Write what `apply_model` gave: everything as ``.npz``, or a row per image as ``.csv``.
+    """Write the result of `apply_model`: everything as ``.npz``, or one row per image as ``.csv``.
 
-    The columns of scores and ranks of a table carry the names of the prompts.
+    Columns of scores and ranks are named after the prompts.
     """
     check_predictions_path(path, overwrite)
     if path.suffix == ".npz":
@@ -52,14 +52,14 @@ def _plain(value: Any) -> Any:
 
 
 def is_ranking(model: FairerCLIP) -> bool:
-    """Whether a model was made to rank by prompt: its scores are shifted by prompt, so their argmax is no class."""
+    """Return whether a model ranks by prompt: its scores are shifted per prompt, so their argmax is not a class."""
     tuning = model.diagnostics_.get("tuning")
     objective = tuning.get("objective") if isinstance(tuning, Mapping) else None
     return objective == "max_skew" or model.sensitive_shifts_ is not None
 
 
 def prompt_names(model: FairerCLIP) -> list[str]:
-    """What each column of scores is called: the class, or prompt, as text; different classes stay different."""
+    """Return the name of each column of scores: the class, or prompt, as text; different classes stay different."""
     names = [str(name) for name in model.classes_.tolist()]
     return names if len(set(names)) == len(names) else [repr(name) for name in model.classes_.tolist()]
 
@@ -72,19 +72,22 @@ def apply_model(
     rank: bool | None = None,
     prompts: Sequence[str] | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Predictions or ranks, scores and mitigated embeddings of new rows, ready to be written.
+    """Compute predictions or ranks, scores and mitigated embeddings of new rows.
 
-    Rows that differ from those of the fit in length or mean direction are a named warning.
+    A named warning is given for rows that differ from the training rows in length or mean direction.
 
     Parameters
     ----------
-    model : a fitted model.
-    X : image embeddings (n, p).
-    ids : array (n,), optional
+    model : FairerCLIP
+        A fitted model.
+    X : array of shape (n, p)
+        Image embeddings.
+    ids : array of shape (n,), optional
+        Names of the rows.
     rank : bool, optional
-        Rank the rows by each prompt instead of predicting a class; None for what the model was made for.
-    prompts : names of the prompts to rank by, optional
-        Columns to keep; all unless given.
+        Rank the rows by each prompt instead of predicting a class. Default: whether the model ranks by prompt.
+    prompts : list of str, optional
+        Names of the prompts to rank by. Default: all.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def apply_model(
     if prompts is not None and not rank:
         raise ParameterError("prompts choose what to rank by; this model predicts classes unless rank=True")
     warn_of_drift(model, X)
-    Z = model.transform(X)  # once: features of every row are all the work there is
+    Z = model.transform(X)  # once, because computing the features takes nearly all the time
     kept = range(len(names)) if prompts is None else [names.index(name) for name in dict.fromkeys(prompts)]
     every_score = model.fitted_.scores(Z)
     scores = every_score[:, kept]
@@ -109,7 +112,7 @@ def apply_model(
 
 
 def _ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Places (n, c) of the rows in the order of each column, the best first, from 1."""
+    """Return the rank (n, c) of each row in each column; 1 is the best."""
     order = np.argsort(-scores, axis=0, kind="stable")
     places = np.empty(scores.shape, dtype=np.int64)
     np.put_along_axis(places, order, np.arange(1, len(scores) + 1)[:, None], axis=0)
@@ -117,7 +120,7 @@ def _ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def warn_of_drift(model: FairerCLIP, X: Any) -> None:
-    """Warn by name of rows that differ from those of the fit; models of earlier files cannot tell."""
+    """Warn of rows that differ from the training rows; models of older files do not know these."""
     if model.rows_ is not None:
         for kind, message in model.drift(X).warnings:
             warnings.warn(message, kind, stacklevel=3)

@@ -1,9 +1,9 @@
-"""Saved models: a folder of two files, tensors (safetensors), and a manifest (JSON) with their size and digest.
+"""Saved models: a folder with tensors (safetensors) and a manifest (JSON) that has their size and digest.
 
 All kinds of models are written, read and checked here; a kind adds its own arrays and entries (`Archive`), and `KINDS`
-says which class reads which folder. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
-no code. Sizes and headers are checked before anything is allocated. Digests are evidence of damage, not of who wrote
-the file.
+names the class that reads each kind. There is no pickle anywhere: the files hold numbers and JSON, and reading them
+runs no code. Sizes and headers are checked before anything is allocated. Digests detect damage; they do not prove who
+wrote the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_HEADER_BYTES = 1 << 20
 MAX_TENSOR_BYTES = 8 << 30
 MAX_TENSORS = 64
 TRIES = 20
-"""How often a folder is read that is replaced while it is read."""
+"""How often a folder is read again that is replaced during reading."""
 KINDS = {
     "fairerclip.json": ("fairerclip.model.estimator", "FairerCLIP"),
     "model.json": ("fairerclip.baselines.baseline", "Baseline"),
@@ -62,7 +62,7 @@ def load(path: str | Path) -> Any:
 
 
 def plain_value(value: Any, what: str) -> Any:
-    """A JSON value for a label or parameter; anything that JSON cannot give back is an error."""
+    """Return a label or parameter as a JSON value; raise if JSON cannot represent it."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -74,24 +74,31 @@ def plain_value(value: Any, what: str) -> Any:
 
 
 def class_array(classes: list[Any]) -> NDArray[Any]:
-    """Class labels of a manifest as an array, of objects where numpy would turn mixed types into strings."""
+    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into strings."""
     array = np.asarray(classes)
     return array if array.tolist() == classes else np.array(classes, dtype=object)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One kind of such folders.
+    """One kind of model folder.
 
     Attributes
     ----------
-    noun : what it holds, for messages.
-    format : first word of the manifest.
-    version, first : the format version that is written, and the oldest that is read.
-    tensors, manifest : names of the two files.
-    dtypes : what the tensors may be made of.
-    keys : of a manifest of the present version, in the order in which they are written.
-    added : keys that came with a version, by version.
+    noun : str
+        Name of the content in messages.
+    format : str
+        Value of ``format`` in the manifest.
+    version, first : int
+        Format version that is written, and the oldest one that is read.
+    tensors, manifest : str
+        Names of the two files.
+    dtypes : tuple of str
+        Accepted types of the tensors.
+    keys : tuple of str
+        Keys of a manifest of the present version, in the order in which they are written.
+    added : mapping from int to frozenset of str
+        Keys that a version added.
     """
 
     noun: str
@@ -105,14 +112,14 @@ class Archive:
     added: Mapping[int, frozenset[str]]
 
     def check(self, path: Path, *, overwrite: bool) -> None:
-        """Refuse, before the work, a path that could not be written after it, or holds something else."""
+        """Raise before the work if the path cannot be written, or holds something else."""
         check_folder(path, overwrite)
         self._check_kind(path, overwrite)
 
     def _check_kind(self, path: Path, overwrite: bool) -> None:
-        """Refuse to replace what is there, unless it is such a folder, of plain files."""
+        """Raise if the path exists and is not a folder of this kind with plain files."""
         if not os.path.lexists(path) or not overwrite:
-            return  # what is in the way without leave to replace it is refused in any case
+            return  # without overwrite, an existing path is refused elsewhere
         files = [path / name for name in (self.manifest, self.tensors)]
         if not files[0].is_file() or path.is_symlink() or any(file.is_symlink() for file in files):
             raise OutputExistsError(f"{path} exists and is not a fairerclip {self.noun}; it is left alone")
@@ -120,21 +127,27 @@ class Archive:
     def save(
         self, model: Any, path: Path, parameters: Manifest, tensors: Tensors, *, overwrite: bool, **more: Any
     ) -> Path:
-        """Write a fitted model; the folder appears whole or not at all.
+        """Write a fitted model as a folder, atomically.
 
         Parameters
         ----------
-        model : a fitted model.
-        path : a folder, made with its parents.
-        parameters : those of the model, ready for JSON.
-        tensors : its arrays by name.
-        overwrite : replace a model of this kind that is there; anything else is left alone.
-        **more : entries of the manifest that this kind has besides.
+        model : estimator
+            A fitted model.
+        path : Path
+            Folder to write; parents are created.
+        parameters : dict
+            Parameters of the model as JSON values.
+        tensors : dict
+            Arrays by name.
+        overwrite : bool
+            Replace an existing model of this kind; anything else is left alone.
+        **more
+            Further entries of the manifest.
         """
         self._check_kind(path, overwrite)
         blob = save_tensors(tensors)
         names = getattr(model, "feature_names_in_", None)
-        told = {
+        manifest = {
             "format": self.format,
             "format_version": self.version,
             "fairerclip_version": __version__,
@@ -147,15 +160,15 @@ class Archive:
             "tensor_bytes": len(blob),
             "sha256": hashlib.sha256(blob).hexdigest(),
         }
-        told = {key: told[key] for key in self.keys}
-        raw = _canonical({**told, "manifest_sha256": _digest(told)})
+        manifest = {key: manifest[key] for key in self.keys}
+        raw = _canonical({**manifest, "manifest_sha256": _digest(manifest)})
         # Nothing is written that cannot be read.
         strict_loads(raw, str(path / self.manifest), ModelFileError, limit=MAX_MANIFEST_BYTES)
         write_folder(path, {self.tensors: blob, self.manifest: raw}, overwrite=overwrite)
         return path
 
     def load(self, path: Path, build: Callable[[Path, Manifest, Tensors], M]) -> M:
-        """Read a folder, check what all models have in common, and ``build`` the model."""
+        """Read a folder, check the entries that all kinds share, and ``build`` the model."""
         manifest, tensors = self.read(path)
         allowed = [np.dtype(name) for name in self.dtypes]
         bad = [name for name, t in tensors.items() if t.dtype not in allowed or not np.isfinite(t).all()]
@@ -180,7 +193,7 @@ class Archive:
         except ModelFileError:
             raise
         except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # A forged file, digests and all.
+            # A forged file with valid digests.
             message = " ".join(str(error).split())
             raise ModelFileError(f"{path} does not describe a {self.noun}: {message}") from None
         if names is not None:
@@ -188,13 +201,13 @@ class Archive:
         return model
 
     def refuse(self, path: Path, valid: Mapping[str, bool]) -> None:
-        """Refuse a manifest some of whose entries are not valid."""
+        """Raise if some entries of a manifest are not valid."""
         wrong = [name for name, fine in valid.items() if not fine]
         if wrong:
             raise ModelFileError(f"{path / self.manifest}: {wrong} do not describe a model")
 
     def make(self, path: Path, cls: type[M], parameters: Manifest) -> M:
-        """Return an unfitted model of a class whose parameters these are."""
+        """Return an unfitted model with these parameters."""
         if set(parameters) != set(cls._get_param_names()):  # type: ignore[attr-defined]
             raise ModelFileError(
                 f"{path / self.manifest}: parameters do not match this version of fairerclip"
@@ -202,7 +215,7 @@ class Archive:
         return cls(**parameters)
 
     def read(self, path: Path) -> tuple[Manifest, Tensors]:
-        """The manifest and the tensors, both whole and of one writing, whoever replaces the folder meanwhile."""
+        """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile."""
         for _ in range(TRIES - 1):
             before = self._seen(path)
             try:
@@ -213,7 +226,7 @@ class Archive:
         return self._read(path)
 
     def _seen(self, path: Path) -> list[tuple[int, ...] | None]:
-        """What tells one writing of the folder from another."""
+        """Return values that differ between two writes of the folder."""
         return [_identity(file) for file in (path, path / self.manifest, path / self.tensors)]
 
     def _read(self, path: Path) -> tuple[Manifest, Tensors]:
@@ -250,7 +263,7 @@ class Archive:
 
 
 def _canonical(manifest: Manifest) -> bytes:
-    """The one way in which a manifest is written, so that no byte of it can change unnoticed."""
+    """Return the bytes of a manifest in the one accepted form, so that any changed byte is detected."""
     try:
         return json.dumps(manifest, indent=2, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -258,7 +271,7 @@ def _canonical(manifest: Manifest) -> bytes:
 
 
 def _digest(manifest: Manifest) -> str:
-    """SHA-256 of the canonical manifest without its own digest."""
+    """Return the SHA-256 of the canonical manifest without its own digest."""
     body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
     return hashlib.sha256(_canonical(body)).hexdigest()
 
@@ -285,7 +298,7 @@ def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> Tensors:
 
 
 def _check_sizes(file: Path, handle: BufferedReader, expected: Any) -> dict[str, Tensor]:
-    """What the file holds, its size compared with its manifest, if that says it, its header and our limits."""
+    """Check the size of the file against manifest, header and limits, and return its tensors."""
     size = os.fstat(handle.fileno()).st_size
     if size > MAX_TENSOR_BYTES:
         raise ModelFileError(f"{file} has {size} bytes, more than the limit of {MAX_TENSOR_BYTES}")
@@ -301,7 +314,7 @@ def _check_sizes(file: Path, handle: BufferedReader, expected: Any) -> dict[str,
 
 
 def _checked(file: Path, handle: BufferedReader, expected: Any) -> bytes:
-    """The whole file, if its digest fits; it is first hashed piece by piece, which takes no memory."""
+    """Return the bytes of the file if its digest matches; it is hashed in pieces first, which takes no memory."""
     handle.seek(0)
     if hashlib.file_digest(handle, "sha256").hexdigest() == expected:
         handle.seek(0)

@@ -1,4 +1,4 @@
-"""What a fit leaves for new rows: two encoders, a decision rule, and what it takes to use them."""
+"""`FittedModel`: the part of a fit that new rows need, without the training data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAME_PROMPT = 1 - 1e-5
 
 
 class FittedPart:
-    """A fitted attribute of an estimator that is a part of its ``fitted_``; it is not there before `fit`."""
+    """A fitted attribute of an estimator that is stored in its ``fitted_``; it does not exist before `fit`."""
 
     def __init__(self, path: str) -> None:
         self._get = attrgetter(path)
@@ -54,12 +54,12 @@ class FittedPart:
 
 
 def part(path: str) -> Any:
-    """A fitted attribute, of any type, at a place inside ``fitted_``."""
+    """Return a fitted attribute that is stored at a path inside ``fitted_``."""
     return FittedPart(path)
 
 
 class Ranking(NamedTuple):
-    """The best rows for a prompt, best first."""
+    """Rows for a prompt, best first, with their scores."""
 
     indices: NDArray[np.int64]
     scores: F64
@@ -67,21 +67,32 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A model without its training data: everything that `FairerCLIP` answers, saves and exports follows from it.
+    """A model without its training data: all that `FairerCLIP` needs to answer and to be saved.
 
     Parameters
     ----------
-    classes : (c,) class labels.
-    features, text_features : fitted feature maps of both sides.
-    encoders : both encoders and the decision rule.
-    temperature : factor of the scores in the softmax of the probabilities.
-    prompts, prompt_classes : (m, p), (m,) the prompts of the fit and the place of their class, or None without text.
-    rows : lengths and mean direction of the training rows; None in models of files that are older than that.
-    normalize : whether rows and prompts are brought to unit length.
-    weighs_classes : whether scores are inner products with weights of the classes, and not with prompts.
-    adjustment : learned corrections of the class scores, which the encoders contain.
-    zero_shot : share of the zero-shot scores in the target; None in models of files that are older than that.
-    gamma : ridge of the image side.
+    classes : array of shape (c,)
+        Class labels.
+    features, text_features : FeatureMap
+        Fitted feature maps of both sides.
+    encoders : Encoders
+        Both encoders and the decision rule.
+    temperature : float
+        Factor of the scores in the softmax of the probabilities.
+    prompts, prompt_classes : arrays of shape (m, p) and (m,), or None
+        Prompts of the fit and the index of their class; None without text.
+    rows : RowSummary or None
+        Lengths and mean direction of the training rows; None for files of version 2.
+    normalize : bool
+        Whether rows and prompts are scaled to unit length.
+    weighs_classes : bool
+        Whether scores are inner products with class weights instead of prompts.
+    adjustment : Adjustment
+        Learned corrections of the class scores; the encoders contain them already.
+    zero_shot : float or None
+        Share of the zero-shot scores in the target; None for older files that had the default.
+    gamma : float
+        Ridge of the image side.
     """
 
     classes: NDArray[Any]
@@ -100,7 +111,7 @@ class FittedModel:
 
     @property
     def n_components(self) -> int:
-        """r, the width of the learned space."""
+        """Dimension r of the learned space."""
         return int(self.encoders.components.shape[1])
 
     @property
@@ -109,12 +120,12 @@ class FittedModel:
         return float(self.encoders.eigenvalues.sum())
 
     def embeddings(self, X: Any) -> Any:
-        """Rows (n, p) as the encoder takes them: checked, and of unit length with ``normalize``."""
+        """Return rows (n, p) as the encoder sees them: checked, and at unit length with ``normalize``."""
         check_rows(X, "X", zero_is_error=False)
         return UnitRows(X) if self.normalize else X
 
     def transform(self, X: Any) -> Floats:
-        """Rows X (n, p) in the learned space (n, r); O(n·p·D) time, by blocks."""
+        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks."""
         X = self.embeddings(X)
         out = np.empty((X.shape[0], self.n_components), dtype=working_dtype(X.dtype))
         components, offset = self.encoders.components.astype(out.dtype), self.encoders.offset
@@ -125,7 +136,7 @@ class FittedModel:
         return out
 
     def scores(self, Z: Floats) -> F64:
-        """Scores of the classes (n, c), from rows that `transform` gave (n, r)."""
+        """Return class scores (n, c) of rows that `transform` gave (n, r)."""
         return self.encoders.decision.scores(np.asarray(Z, dtype=np.float64))
 
     def labels(self, scores: F64) -> NDArray[Any]:
@@ -133,11 +144,11 @@ class FittedModel:
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
     def cosines(self, Z: Floats) -> F64:
-        """The paper's cosines with the text vectors of the classes (n, c), of rows Z (n, r)."""
+        """Return the paper's cosines of rows Z (n, r) with the text vector of each class (n, c)."""
         return self.encoders.decision.cosines(np.asarray(Z, dtype=np.float64))
 
     def transform_text(self, T: Any) -> F64:
-        """Prompt embeddings T (m, p) in the learned space (m, r), or the weights of their classes."""
+        """Map prompt embeddings T (m, p) to the learned space (m, r), or to the weights of their classes."""
         T = np.asarray(T)
         width = self.features.n_features_in
         if T.ndim != 2 or T.shape[1] != width:
@@ -151,7 +162,7 @@ class FittedModel:
         return np.asarray((Phi - both.text_mean) @ both.text_components + both.text_intercept)
 
     def _fitted_prompts(self, T: F64) -> NDArray[np.int64]:
-        """Class codes (m,) of prompts (m, p) that the model was fitted on; any other prompt is an error."""
+        """Return class codes (m,) of prompts (m, p) of the fit; raise for any other prompt."""
         if self.prompts is None or self.prompt_classes is None:
             raise FreeQueryError(
                 "this model was fitted without text, so there is no prompt that it knows: fit it with text=, or rank "
@@ -171,7 +182,7 @@ class FittedModel:
         return np.asarray(owner[cosines.argmax(axis=1)])
 
     def rank(self, prompt: Any, X: Any, k: int | None = None) -> Ranking:
-        """The best k of the rows X (n, p), or all of them, by their scores for a class; no other prompt will do."""
+        """Return the best k of the rows X (n, p), or all, by the score of a class; raise for any other prompt."""
         label = isinstance(prompt, tuple) or np.ndim(prompt) == 0
         places = [i for i, c in enumerate(self.classes.tolist()) if label and c == prompt]
         if not places:
@@ -194,7 +205,7 @@ class FittedModel:
         )
 
     def drift(self, X: Any) -> Drift:
-        """Compare new rows (n, p) with those of the fit; O(n·p)."""
+        """Compare new rows (n, p) with the training rows; O(n·p)."""
         if self.rows is None:
             raise StateError(
                 "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "

@@ -1,6 +1,6 @@
-"""A fitted model as a folder: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
+"""Files of a fitted `FairerCLIP`: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
 
-See `fairerclip.model.archive` for what such a folder promises.
+`fairerclip.model.archive` has the format that all models share.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _by_class(name: str, listed: list[Any], n_classes: int, path: Path) -> dict[
 
 
 def check_class_names(names: Sequence[str]) -> None:
-    """Refuse names that would take more room than a manifest has: it holds each up to four times."""
+    """Raise if class names are too long for a manifest, which holds each of them up to four times."""
     room = MAX_MANIFEST_BYTES // 4
     size = len(json.dumps(list(names)))
     if size > room:
@@ -128,7 +128,7 @@ def check_class_names(names: Sequence[str]) -> None:
 
 
 def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
-    """Write a fitted model; the folder appears whole or not at all."""
+    """Write a fitted model as a folder, atomically."""
     tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
@@ -153,9 +153,9 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
 
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
-    """Every array of a model but those of its feature maps, by name."""
+    """Return the arrays of a model by name, without those of its feature maps."""
     arrays = {name: getattr(model, name) for name in ARRAYS}
-    if model.rows_ is None:  # read from version 2, whose models have none of the rest
+    if model.rows_ is None:  # read from a file of version 2, which has none of the following
         return arrays
     arrays |= {"intercept_": model.intercept_, "text_intercept_": model.text_intercept_}
     arrays |= {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
@@ -163,7 +163,7 @@ def _arrays(model: FairerCLIP) -> dict[str, Any]:
 
 
 def read_model(path: Path, cls: type[M]) -> M:
-    """Read and check a model folder, and give a fitted estimator of class ``cls``."""
+    """Read and check a model folder; return a fitted estimator of class ``cls``."""
     return ARCHIVE.load(path, partial(_build, cls))
 
 
@@ -183,7 +183,7 @@ def _check_values(path: Path, manifest: Manifest) -> None:
 
 
 def _are_places(places: Any, classes: Any) -> bool:
-    """Whether these are places among the classes, or None."""
+    """Return whether these are indices of classes, or None."""
     return places is None or (
         isinstance(places, list) and all(type(k) is int and 0 <= k < len(classes) for k in places)
     )
@@ -212,7 +212,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
 
 
 def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
-    """Refuse tensors that are missing, or that no model has."""
+    """Raise for missing or unknown tensors."""
     needed = {*ARRAYS, *(SINCE_3 if manifest["n_rows"] is not None else ())}
     missing = sorted(needed.difference(tensors))
     if missing:
@@ -225,7 +225,7 @@ def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
 
 
 def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: FairerCLIP) -> FittedModel:
-    """Everything that new rows need; what files have since version 3 a model of version 2 does without."""
+    """Return the part that new rows need; files of version 2 lack the arrays that version 3 added."""
     none = np.zeros(tensors["components_"].shape[-1])
     places, n_rows = manifest["prompt_classes"], manifest["n_rows"]
     learned = manifest["learned"]

@@ -36,17 +36,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
 SMALLEST_RIDGE = 1e-30
-"""Its inverse, squared, is finite."""
+"""The square of its inverse is finite."""
 FREE = (
     *STRENGTHS,
     *("criterion", "scaling", "alignment", "zero_shot", "decision", "decision_zero"),
     *("max_iter", "refine"),
 )
-"""Parameters that may change once a model is fitted, without a new factorisation."""
+"""Parameters that can change after a fit without a new factorisation."""
 LEARNED = ("offsets", "sensitive_shifts")
 """Corrections of the class scores that a search learns; `FairerCLIP.at` sets them."""
 FOLLOWING = ("tau_text", "tau_z_text")
-"""Strengths that may be None: as strong as on the image side."""
+"""Strengths that may be None, which means the value of the image side."""
 
 
 def check_offsets(offsets: Any, n_classes: int) -> F64:
@@ -83,13 +83,13 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> F64 | None:
 
 
 def check_strength(name: str, value: Any, scaling: str) -> None:
-    """Refuse a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
+    """Raise for a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
     high, ends = (1, "[)") if scaling == "spectral" else (LARGEST, "[]")
     check_interval(name, value, 0, high, ends, where=f" with scaling={scaling!r}")
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
-    """Refuse the first parameter that is out of range, saying what is accepted."""
+    """Raise for the first parameter that is out of range."""
     for name, accepted in CHOICES.items():
         check_choice(name, params[name], accepted)
     for name in STRENGTHS:

@@ -1,4 +1,4 @@
-"""The whole (τ, τ_z) plane from one factorisation, its trade-off table, and the choice of a point."""
+"""`TauPath`: all models on a (τ, τ_z) grid from one factorisation, their trade-off table, and the choice of one."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TAUS = tuple(np.round(np.linspace(0.0, 0.95, 20), 4).tolist())
-"""τ where none are given; the last step before 1 is where the penalty takes over."""
+"""Default values of τ; close to 1 the penalty dominates."""
 MOST_POINTS = 100_000
-"""Of a plane."""
+"""Largest number of points of a grid."""
 PRIOR = 8.0
-"""Rows' worth of the average by which a small group's accuracy is shrunk in ``shrunken_worst_group``."""
+"""Weight, in rows, of the average accuracy towards which ``shrunken_worst_group`` shrinks each group."""
 CHOOSE = {"worst_group": 1, "shrunken_worst_group": 1, "average": 1, "gap": -1, "eod": -1}
-"""What `TauPath.best` can choose by: 1 for the largest, -1 for the smallest."""
+"""Criteria of `TauPath.best`: 1 if larger is better, -1 if smaller is."""
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """One point of the plane: a solution, or why there is none."""
+    """One point of the grid: a solution, or the reason why there is none."""
 
     setting: Setting
     encoders: Encoders | None
@@ -54,7 +54,7 @@ class PathPoint:
 
 @dataclass(frozen=True, eq=False)
 class PathCells:
-    """Correct rows at every point (g, c, |S|) and rows (c, |S|) of the latest evaluation, with their labels."""
+    """Correct rows at every point (g, c, |S|) and all rows (c, |S|) of the latest evaluation, with their labels."""
 
     hits: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -77,9 +77,9 @@ def _values(name: str, given: Any, default: Sequence[float]) -> list[float]:
 def path_grid(
     setting: Setting, taus: Any, tau_zs: Any, criterion: Any, zero_shots: Any = None, *, has_text: bool = True
 ) -> list[Setting]:
-    """Settings of every point, checked; criterion slowest, then the zero-shot share, then τ_z, then τ.
+    """Return the checked settings of every point: for each criterion, share, τ_z and τ, in this order of nesting.
 
-    Without prompts there are no zero-shot scores to share, whatever is asked for.
+    Without prompts there are no zero-shot scores, and ``zero_shots`` is ignored.
     """
     criteria = [setting.criterion] if criterion is None else _as_list(criterion)
     for name in criteria:
@@ -100,19 +100,19 @@ def path_grid(
 
 
 def check_plane(taus: Sequence[float], tau_zs: Sequence[float], scaling: str) -> None:
-    """Refuse strengths out of range, and a plane of more points than anyone waits for."""
+    """Raise for strengths out of range, or for more points than `MOST_POINTS`."""
     for name, values in (("tau", taus), ("tau_z", tau_zs)):
         for value in values:
             check_strength(name, value, scaling)
     if len(taus) * len(tau_zs) > MOST_POINTS:
         raise ParameterError(
-            f"a plane has at most {MOST_POINTS:,} points (values of tau × values of tau_z); "
+            f"a grid has at most {MOST_POINTS:,} points (values of tau × values of tau_z); "
             f"got {len(taus):,} × {len(tau_zs):,}"
         )
 
 
 def check_by(by: str) -> None:
-    """Refuse what `TauPath.best` cannot choose by."""
+    """Raise for a criterion that `TauPath.best` does not have."""
     if by not in CHOOSE:
         raise ParameterError(f"by must be one of {', '.join(CHOOSE)}; got {by!r}")
 
@@ -183,14 +183,14 @@ class TauPath:
         return iter(self.points)
 
     def model(self, index: int) -> FairerCLIP:
-        """The fitted model at one point."""
+        """Return the fitted model at one point."""
         at = self.points[index].setting
         return self._model.at(
             tau=at.tau, tau_z=at.tau_z, criterion=at.criterion, zero_shot=at.zero_shot, refine=self.refine
         )
 
     def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
-        """Class scores (b, c) of every solved point, by its number, for block after block of rows. O(n·D·g·r) time."""
+        """Yield for each block of rows the class scores (b, c) of every solved point, by its number. O(n·D·g·r)."""
         return self._scores(self._model.embeddings(X))
 
     def _scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
@@ -207,7 +207,7 @@ class TauPath:
             yield slice(start, start + len(Phi)), found
 
     def predict_codes(self, X: Any) -> Ints:
-        """Class codes at every point (g, n); -1 where a point has no solution."""
+        """Predict class codes at every point (g, n); -1 where a point has no solution."""
         X = self._model.embeddings(X)
         codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
         for block, found in self._scores(X):
@@ -216,7 +216,7 @@ class TauPath:
         return codes
 
     def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:
-        """Average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
+        """Compute average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
 
         ``sensitive_features`` as `FairerCLIP.fit` takes it; several attributes are crossed, a quantity must
         be binned first. Rows whose label is missing are left out.
@@ -234,7 +234,7 @@ class TauPath:
         predicted = predicted[:, known]
         hits, counts = cell_accuracies(
             encoded.codes[known],
-            np.maximum(predicted, 0),  # a point without solution has no row of its own below
+            np.maximum(predicted, 0),  # a point without solution gets no figures below
             groups.codes[known],
             n_classes=len(encoded.classes),
             n_sensitive=len(groups.classes),
@@ -247,7 +247,7 @@ class TauPath:
         return self.table
 
     def best(self, by: str = "worst_group") -> FairerCLIP:
-        """The fitted model at the best point of the latest `evaluate`; ties go to the better average.
+        """Return the fitted model at the best point of the latest `evaluate`; ties go to the better average.
 
         ``by``: "worst_group", "shrunken_worst_group" (small groups shrunk towards the average, which
         is steadier where a group has a handful of rows), "average", "gap" or "eod".
@@ -255,7 +255,7 @@ class TauPath:
         return self.model(self.best_index(by))
 
     def best_index(self, by: str = "worst_group") -> int:
-        """Which point `best` takes."""
+        """Return the index of the point that `best` takes."""
         check_by(by)
         if self.table is None:
             raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
@@ -317,7 +317,7 @@ def _row(
 
 
 def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "worst_group") -> list[int]:
-    """Which rows of a path's table no other row beats on both counts, by rising ``x``."""
+    """Return the rows of a path's table that no other row beats in both figures, by rising ``x``."""
     solved = [g for g, row in enumerate(table) if row["failure"] is None]
     best: list[int] = []
     for g in sorted(solved, key=lambda g: (-table[g][x], -table[g][y], g)):
@@ -327,9 +327,9 @@ def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "wors
 
 
 def effective_strength(n_classes: int, scaling: str, tau: float, tau_z: float) -> float | None:
-    """λ_eff = λ_s / (1 + λ_z), where the (τ, τ_z) plane is one curve in it; None where it is not.
+    """Return λ_eff = λ_s / (1 + λ_z) where the models of the (τ, τ_z) plane depend on it alone, else None.
 
-    So it is for two classes with one prompt each, as tasks have them, and spectral scaling; docs/math.md#one-step.
+    That is the case for two classes with one prompt each, as in tasks, and spectral scaling; docs/math.md#one-step.
     """
     if n_classes != 2 or scaling != "spectral":
         return None

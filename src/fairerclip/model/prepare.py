@@ -1,4 +1,4 @@
-"""From labels to a solvable problem: rows weighted, features drawn, C factored."""
+"""Prepare a fit: weight the rows, compute features, factor C; and keep the solution."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.terms import Attribute
 
 CONTINUOUS_LANDMARKS = 20
-"""Nyström landmarks of a continuous attribute: an RBF of one variable has few directions that matter."""
+"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
 FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 UNIT_COPY = 0.25
-"""Part of the memory that kept features may take which a normalised copy of the rows may take beside them."""
+"""Largest size of a normalised copy of the rows, as a share of the memory for cached features."""
 MAX_LABEL_COLUMNS = 6000
-"""Classes × (1 + sensitive values), and as many zero-shot scores as classes: of so many a fit takes about 2 GB."""
+"""Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 EXACT_PROMPTS = 5000
-"""The text kernel is exact up to so many prompts, Nyström beyond."""
+"""The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
 
 
 def attributes(
     columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
 ) -> list[Attribute]:
-    """ψ(s) of each attribute: one-hot for categories (delta kernel), its expectation in doubt, RBF for a quantity."""
+    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
     out = []
     for column in columns:
         if column.soft is not None:
@@ -75,16 +75,16 @@ def attributes(
 
 
 def _term(column: SensitiveColumn) -> str:
-    # The objective's other terms are called y and z, and an attribute may be, too.
+    # The other terms of the objective are called y and z, which an attribute may be called, too.
     return column.name if column.name == "s" else f"s:{column.name}"
 
 
 def text_prompts(
     target: ResolvedTarget, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
 ) -> Prompts:
-    """Features of the prompts: exact for up to 5000 of them, since there are so few distinct rows."""
+    """Return the features of the prompts: exact for up to 5000 prompts, because they are few."""
     T = np.concatenate(target.prompts)
-    if normalize and target.has_text:  # class means that stand in for prompts are no embeddings
+    if normalize and target.has_text:  # class means that replace prompts are not embeddings
         T = np.asarray(unit_rows(T))
     class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
     if kernel != "linear":
@@ -117,11 +117,11 @@ def image_features(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A problem ready to be solved for any τ, τ_z and criterion."""
+    """A factored problem that can be solved for any τ, τ_z and criterion."""
 
     problem: Problem
     rows: Ints
-    """Row numbers that take part (weight above zero)."""
+    """Row numbers with a weight above zero."""
     y: Ints
     """(len(rows),) initial labels."""
     free: NDArray[np.bool_]
@@ -134,7 +134,7 @@ class Prepared:
     sensitive: ResolvedSensitive
 
     def setting(self, params: Mapping[str, Any]) -> Setting:
-        """What the parameters of a model ask to be solved."""
+        """Return the parameters of a model that a solution depends on."""
         r = params["n_components"]
         strengths = {name: None if params[name] is None else float(params[name]) for name in FOLLOWING}
         return Setting(
@@ -159,16 +159,16 @@ class Prepared:
         return Adjustment(check_offsets(offsets, c), check_shifts(sensitive_shifts, c, n_values))
 
     def solve(self, setting: Setting, *, refine: bool) -> Alternation:
-        """Solve one setting, from the labels that are known and guessed; guesses are refined on request."""
+        """Solve one setting, starting from known and guessed labels; ``refine`` updates the guesses."""
         return alternate(self.problem, self.y, setting, self.free if refine else None)
 
 
 @dataclass(frozen=True, eq=False)
 class FitState:
-    """What a fit leaves in memory beside the model: the factored problem, and the solution that was taken.
+    """Data that a fit keeps in memory besides the model: the factored problem and its solution.
 
-    `FairerCLIP.path`, `FairerCLIP.at` and the search for rankings go on from it. It holds the training rows, so it is
-    neither saved nor pickled.
+    `FairerCLIP.path`, `FairerCLIP.at` and the search for rankings continue from it. It holds the training rows, so it
+    is neither saved nor pickled.
     """
 
     prepared: Prepared
@@ -185,15 +185,15 @@ class FitState:
         return replace(self, adjustment=adjustment, encoders=encoders)
 
     def scores(self) -> F64:
-        """Scores (n, c) of the training rows that took part."""
+        """Compute the class scores (n, c) of the training rows with weight."""
         Z = self.prepared.problem.rows.project(self.encoders.mean, self.encoders.components)
         return self.encoders.decision.scores(Z + self.encoders.intercept)
 
     def model(self, seen: RowSummary | None, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
-        """The model of the solution, for rows like those that were ``seen``, and what is to be warned of."""
+        """Return the model of the solution and the warnings to give; ``seen`` summarises the training rows."""
         prepared, target, scores = self.prepared, self.prepared.target, self.scores()
-        # Against labels that were given, or else the first guesses: the refined ones are the model's own
-        # predictions, and would make it look certain.
+        # Fitted to given labels, or else to the first guesses: refined labels are predictions of the model itself, and
+        # would make the probabilities too extreme.
         known = ~prepared.free if not prepared.free.all() else slice(None)
         prompts, prompt_classes = target.listed_prompts()
         fitted = FittedModel(
@@ -221,9 +221,9 @@ class FitState:
         return fitted, [(ConstantPredictionWarning, message)]
 
     def pseudo_labels(self, refined: Ints | None) -> NDArray[Any] | None:
-        """Labels (n,), known and guessed, with those ``refined`` of the rows that took part; None if all are known.
+        """Return labels (n,), known and guessed, with those ``refined`` of rows with weight; None if all are known.
 
-        Rows that sub-sampling or weights left out took no part in a refinement: they get predictions.
+        Rows without weight took no part in the refinement; they get predictions.
         """
         prepared, target = self.prepared, self.prepared.target
         if target.guess is None:
@@ -241,7 +241,7 @@ class FitState:
         return np.asarray(target.classes[labels])
 
     def explained(self, X: Any) -> tuple[F64, F64]:
-        """What the training rows (n, k), and rows X as the encoder takes them (m, k), say of the sensitive values."""
+        """Predict the sensitive values of the training rows (n, k) and of rows X as the encoder sees them (m, k)."""
         problem = self.prepared.problem
         image = self.solution.sides.image
         V = image.reduced.basis @ image.explained()
@@ -260,9 +260,9 @@ def solve(
 
 
 def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:
-    """Rows (n, p), checked and at unit length if wanted, and what they looked like before.
+    """Return rows (n, p), checked and at unit length if wanted, and a summary of the rows before.
 
-    A zero row is an error where its direction is needed: to normalise it, or to compare it with prompts.
+    A zero row is an error where its direction is needed: for normalising, or for a comparison with prompts.
     """
     check_rows(X, "X", zero_is_error=normalize or prompted)
     seen = RowSummary.of(X)
@@ -276,7 +276,7 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
 
 
 def draw_seed(random_state: Any) -> int:
-    """The seed that was given, or one drawn from what was given: a number, so that a fit can be repeated."""
+    """Return the seed that was given, or draw one, so that a fit can be repeated."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         check_range("seed", random_state, "random_state")
         return int(random_state)
@@ -293,7 +293,7 @@ def prepare(
     params: Mapping[str, Any],
     sample_weight: F64,
 ) -> Prepared:
-    """Weigh the rows, draw the features and factor C."""
+    """Weight the rows, compute the features and factor C."""
     _check_label_columns(target, sensitive.columns)
     random_state = params["random_state"]
     feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
@@ -306,7 +306,7 @@ def prepare(
     features = image_features(
         X, weight, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
     )
-    check_n_features(features.n_features)  # linear features are as many as the rows are wide
+    check_n_features(features.n_features)  # the number of linear features is the width of the rows
     chosen = np.flatnonzero(weight > 0)
     everything = len(chosen) == X.shape[0]
     scores = _zero_shot_scores(X, target, sensitive if params["orthogonal"] else None, params["n_components"])
@@ -334,7 +334,7 @@ def prepare(
 
 
 def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
-    """Refuse more classes and sensitive values than their moments have room for."""
+    """Raise for more classes and sensitive values than the moments can hold in memory."""
     values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
     c = len(target.classes)
     width = c * (1 + values) + (c if target.has_text else 0)
@@ -348,9 +348,10 @@ def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColu
 def _zero_shot_scores(
     X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
 ) -> NDArray[np.floating] | None:
-    """Scores (n, c) for the target, or None without prompts; orthogonal to sensitive prompts where these are given.
+    """Return zero-shot scores (n, c), or None without prompts.
 
-    With room for fewer dimensions than classes only differences between classes can be kept.
+    With ``sensitive``, class prompts are projected onto the orthogonal complement of its prompts. Scores are centred
+    where the space has fewer dimensions than classes, because only differences between classes can be kept then.
     """
     if not target.has_text:
         return None
@@ -362,7 +363,7 @@ def _zero_shot_scores(
 
 
 def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
-    """How a fit went, ready for JSON: residual, condition, ranks, objective per round, margins of guesses."""
+    """Return residual, condition, ranks, objective per round and margins of guesses as JSON values."""
     problem, target, last = prepared.problem, prepared.target, result.last
     return {
         "residual": last.sides.image.residual(last.image),

@@ -66,7 +66,7 @@ def _released(
 
 
 PAPER = "paper"
-"""The preset that is of no dataset, and the source that it is from."""
+"""Name of the preset without a dataset, and of its source."""
 # (dataset, source, backbone); None stands for every backbone.
 PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
     # No dataset: the row of the paper's table that balances nothing and has the size that two of its four datasets
@@ -93,12 +93,12 @@ PRESETS: dict[tuple[str, str, str | None], dict[str, Any]] = {
 
 
 def preset_name(dataset: str, source: str, backbone: str | None) -> str:
-    """What a preset is called on the command line and in tables."""
+    """Return the name of a preset on the command line and in tables."""
     return PAPER if dataset == source == PAPER else "/".join(filter(None, (dataset, source, backbone)))
 
 
 def preset(dataset: str, source: str, backbone: str | None) -> dict[str, Any]:
-    """Parameters published for a dataset, or the paper's; an unknown combination is an error that lists all known."""
+    """Return the parameters published for a dataset, or the paper's; raise for an unknown combination."""
     for key in ((dataset, source, backbone), (dataset, source, None)):
         if key in PRESETS:
             return copy.deepcopy(PRESETS[key])

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
 
 from fairerclip._util.types import Ints
 from fairerclip.errors import LabelError, NoSolutionError, ParameterError, ShapeError
@@ -78,6 +77,8 @@ def make_splits(
         tests = [judged.rows[folds == fold] for fold in range(int(cv))]
         pairs = [(np.setdiff1d(np.arange(n), test), test) for test in tests]
     else:
+        from sklearn.model_selection import check_cv  # slow to load
+
         try:
             given = list(check_cv(cv, y, classifier=True).split(X, y, groups))
             pairs = [(np.arange(n)[train], np.arange(n)[test]) for train, test in given]
