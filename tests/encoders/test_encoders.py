@@ -10,7 +10,7 @@ import pytest
 from clip_inputs import PROMPTS
 
 from fairerclip.encoders import Preprocessing, load
-from fairerclip.errors import EncoderError, MissingExtraError, ShapeError
+from fairerclip.errors import EncoderError, ShapeError
 
 pytest.importorskip("torch")
 pytest.importorskip("PIL")
@@ -115,12 +115,11 @@ def test_loading_twice_gives_the_same_encoder_and_provenance(ours, open_clip_fol
 def test_no_pickle_is_read(open_clip_folder, clip_folder, monkeypatch):
     import torch
 
-    def refuse(*args, **kwargs):
-        raise AssertionError("torch.load was called")
-
-    monkeypatch.setattr(torch, "load", refuse)
+    calls = []
+    monkeypatch.setattr(torch, "load", lambda *args, **kwargs: calls.append(args))
     load(f"open_clip:{open_clip_folder}")
     load(f"transformers:{clip_folder}")
+    assert calls == []
 
 
 @pytest.mark.parametrize("ending", [".pt", ".bin", ".pth"])
@@ -218,25 +217,6 @@ def test_the_hub_switch_is_put_back(open_clip_folder):
     before = constants.HF_HUB_OFFLINE
     load(f"open_clip:{open_clip_folder}")
     assert constants.HF_HUB_OFFLINE is before
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [
-        ("ViT-B/32", "open_clip", "open-clip"),
-        ("transformers:x", "transformers", "transformers"),
-        ("onnx:x", "onnxruntime", "onnx"),
-    ],
-)
-def test_a_missing_library_names_its_extra(name, module, extra, monkeypatch):
-    import fairerclip._util.extras
-
-    def missing(wanted):
-        raise ImportError(f"No module named {wanted!r}")
-
-    monkeypatch.setattr(fairerclip._util.extras, "import_module", missing)
-    with pytest.raises(MissingExtraError, match=rf'needs {module}.*pip install "fairerclip\[{extra}\]"'):
-        load(name)
 
 
 def test_a_torchvision_that_does_not_fit_is_said(monkeypatch):
