@@ -31,7 +31,7 @@ def task():
 def test_what_learns_nothing_from_guesses_predicts_one_class_and_says_so(task, model):
     experiment = Experiment.of(task)
     given = experiment.arguments("none")
-    with pytest.warns(VanishedLabelWarning, match=r"every row is taken for \['landbird'\]"):
+    with pytest.warns(VanishedLabelWarning, match=r"all rows have the class \['landbird'\]"):
         model.fit(given.pop("X"), given.pop("y"), **given)
     report = experiment.report(task.test, model.predict(task.test.X))
     assert report.worst.accuracy == 0

@@ -112,7 +112,7 @@ def test_rankings_of_a_gallery_are_tuned_for_one_attribute(run, tmp_path):
     assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts_) == 3
     code, out, _ = run("fit", *ranked, "-o", tmp_path / "n", "--objective", "max_skew")
     assert code == 0
-    assert "order kept inside groups" in out
+    assert "rank correlation inside groups" in out
     # Asked for by another name, it is refused: there is nothing to choose classes by.
     asked = ("--objective", "worst_group")
     one_line(run("fit", *ranked, "-o", tmp_path / "p", *asked), "val split", "max_skew")

@@ -139,9 +139,7 @@ def test_wrong_rows_and_repeated_ids_are_refused(tmp_path):
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "thesis.tex").write_text("years of work")
-    with pytest.raises(
-        OutputExistsError, match="is not a fairerclip store, so nothing was written; choose another folder"
-    ):
+    with pytest.raises(OutputExistsError, match="not a fairerclip store, so nothing was written; choose"):
         writer(tmp_path / "s")
     (tmp_path / "f").write_text("")
     with pytest.raises(OutputExistsError, match="is a file"):

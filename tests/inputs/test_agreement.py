@@ -82,7 +82,9 @@ def test_named_sensitive_values_with_an_array_of_prompts_are_an_error(embeddings
 @pytest.mark.parametrize("model", [small(), LEACE(), ZeroShot()], ids=["FairerCLIP", "LEACE", "ZeroShot"])
 def test_reversed_prompts_with_integer_labels_are_an_error(embeddings, model):
     e = embeddings()
-    with pytest.raises(PromptError, match="contradict its labels.*in another order they would find (9|100)"):
+    with pytest.raises(
+        PromptError, match="contradict its labels.*in another order of the prompts (9|100).* would be"
+    ):
         model.fit(e.X, e.y, sensitive_features=e.s, text=e.text[::-1])
 
 
@@ -132,7 +134,7 @@ def test_prompts_of_another_model_are_a_named_warning(embeddings):
     noise = np.random.default_rng(3).normal(size=e.text.shape)
     noise -= (noise @ np.linalg.pinv(e.text)) @ e.text
     X = np.hstack([e.X, np.random.default_rng(4).normal(size=e.X.shape) / np.sqrt(12)])
-    with pytest.warns(UninformativePromptsWarning, match="no more of its labels than chance"):
+    with pytest.warns(UninformativePromptsWarning, match="predict its labels no better than chance"):
         small().fit(X, e.y, sensitive_features=e.s, text=np.hstack([np.zeros_like(noise), noise]))
 
 

@@ -175,7 +175,7 @@ def test_integers_can_be_a_quantity(embeddings):
 
 def test_words_are_no_quantity(embeddings):
     e = embeddings()
-    with pytest.raises(LabelError, match="'s' is not numeric"):
+    with pytest.raises(LabelError, match="'s' must be numeric"):
         scores(e, np.array(["a", "b"])[e.s], sensitive_kind="continuous")
 
 
@@ -306,7 +306,7 @@ def test_values_and_prompts_must_match_in_number(embeddings):
 def test_a_value_that_no_row_is_read_as_is_a_warning(embeddings):
     e = embeddings(n_sensitive=2)
     far = -e.sensitive_text.mean(axis=0) - e.X.mean(axis=0) * 9
-    with pytest.warns(VanishedLabelWarning, match=r"no row is read as \[2\]; check the prompts"):
+    with pytest.warns(VanishedLabelWarning, match=r"no row is predicted as \[2\]; check the prompts"):
         scores(e, None, sensitive_text=np.vstack([e.sensitive_text, far]))
 
 

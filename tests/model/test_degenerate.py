@@ -52,7 +52,7 @@ def test_one_class(embeddings):
     e = embeddings()
     with pytest.raises(LabelError, match=r"at least 2 classes; got 1 class: \[0\]"):
         small().fit(e.X, np.zeros(240, dtype=int), sensitive_features=e.s)
-    with pytest.raises(LabelError, match=r"y has one class only \(\[1\]\): there is nothing to tell apart"):
+    with pytest.raises(LabelError, match=r"y has one class only \(\[1\]\), and a fit needs at least two"):
         fit(e, y=np.ones(240, dtype=int))
 
 
@@ -73,14 +73,14 @@ def test_neither_labels_nor_prompts(embeddings):
 def test_a_class_that_loses_all_its_weight(embeddings):
     e = embeddings(n_classes=3)
     weight = (e.y < 2).astype(float)
-    with pytest.raises(LabelError, match=r"\[2\] have no labelled rows and there are no prompts"):
+    with pytest.raises(LabelError, match=r"\[2\] have neither labelled rows nor prompts"):
         small().fit(e.X, e.y, sensitive_features=e.s, sample_weight=weight)
 
 
 def test_a_named_class_without_rows_and_prompts(embeddings):
     e = embeddings()
     partly = [int(v) if i % 2 else None for i, v in enumerate(e.y)]
-    with pytest.raises(LabelError, match=r"\[2\] have no labelled rows.*give text="):
+    with pytest.raises(LabelError, match=r"\[2\] have neither labelled rows.*give text="):
         small().fit(e.X, partly, sensitive_features=e.s, classes=[0, 1, 2])
 
 
@@ -295,9 +295,9 @@ def test_a_class_without_a_prompt(embeddings):
 
 def test_the_same_prompt_twice(embeddings):
     e = embeddings()
-    with pytest.raises(PromptError, match="entries 0 and 1 share the same prompt embedding.*differ"):
+    with pytest.raises(PromptError, match="entries 0 and 1 have the same prompt embedding.*differ"):
         fit(e, text=e.text[[0, 0]])
-    with pytest.raises(PromptError, match=r"sensitive_text\['sex'\]: entries 0 and 2 share"):
+    with pytest.raises(PromptError, match=r"sensitive_text\['sex'\]: entries 0 and 2 have the same"):
         small().fit(e.X, e.y, text=e.text, sensitive_text={"sex": [*e.sensitive_text, e.sensitive_text[0]]})
 
 

@@ -220,7 +220,7 @@ def test_a_given_model_is_said_to_be_one(results, render_text):
     given["model"] |= {"labels": None, "command": None, "source": "given"}
     text = render_text(given)
     assert "The model was given, not fitted here" in text
-    assert "labels of the classes were known" in text
+    assert "class labels were known" in text
     assert "labels used" not in text
     assert "Fitted with" not in text.split("## Groups")[0].replace("Fitted with 5 seeds", "")
 

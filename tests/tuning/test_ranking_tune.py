@@ -227,7 +227,7 @@ def test_the_order_of_the_values_in_training_does_not_matter():
             LabelError,
             "1 that vary, 1 of them quantities",
         ),
-        (lambda t: {"search": {"taus": [0.5]}}, ParameterError, "search cannot be used with max_skew"),
+        (lambda t: {"search": {"taus": [0.5]}}, ParameterError, "search_space cannot be used with max_skew"),
         (lambda t: {"accuracy_floor": 0.5}, ParameterError, "accuracy_floor cannot be used with max_skew"),
     ],
 )

@@ -21,9 +21,9 @@ Tune = Annotated[
     bool | None,
     typer.Option(
         "--tune/--no-tune",
-        help="Choose everything that matters on the validation split. Default: tune where one of --objective, "
-        "--accuracy-floor and --max-seconds is given; or where no strength, criterion, offset, preset or parameter is "
-        "given and that split has the labels that tuning needs.",
+        help="Search weights, ridge, τ, criterion, zero-shot share and class offsets on the validation split. "
+        "Default: where one of --objective, --accuracy-floor and --max-seconds is given; or where no strength, "
+        "criterion, offset, preset or parameter is given and that split has the labels that tuning needs.",
     ),
 ]
 Objective = Annotated[

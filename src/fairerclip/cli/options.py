@@ -100,7 +100,7 @@ Preset = Annotated[
     typer.Option(
         metavar="paper|DATASET/SOURCE[/BACKBONE]",
         help="Published parameters: paper for the method as published, or those of a dataset, e.g. waterbirds/paper, "
-        "celeba/released/RN50. With a preset nothing is tuned.",
+        "celeba/released/RN50. With a preset nothing is tuned by default.",
     ),
 ]
 Criterion = Annotated[

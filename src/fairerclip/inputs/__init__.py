@@ -1,1 +1,1 @@
-"""What a fit is given, checked and made complete: embeddings, prompts, labels, sensitive values, weights."""
+"""Checks and completion of the inputs of a fit: embeddings, prompts, labels, sensitive values, weights."""

@@ -1,7 +1,7 @@
-"""Whether prompts mean what the known labels mean.
+"""Agreement of prompts with known labels.
 
-Prompts that come as an array are matched to classes by position, and a wrong order is silent: the model learns it.
-Where labels are known they show it, so they are compared with what the prompts read zero-shot.
+Prompts given as an array are matched to classes by position, and a model would learn a wrong order without an error.
+So, where labels are known, they are compared with the zero-shot predictions of the prompts.
 """
 
 from __future__ import annotations
@@ -26,36 +26,38 @@ from fairerclip.errors import (
 from fairerclip.inputs.prompts import cosine_blocks, prototypes
 
 MAX_ROWS = 5000
-"""Rows that are read, evenly spaced: their share of agreement is known to a point or two."""
+"""Most rows that are read, evenly spaced; they give the agreement within one or two percentage points."""
 ORDER_ROWS, ORDER_MARGIN = 20, 0.2
-"""With so many known labels, another order that agrees with them by so much more is taken for the right one."""
+"""Fewest known labels, and smallest gain in agreement, for which another order is taken for the right one."""
 CHANCE_ROWS, CHANCE_ERRORS = 100, 2.0
-"""With so many known labels, an agreement within so many standard errors of chance is no agreement."""
+"""Fewest known labels, and number of standard errors within which an agreement counts as chance."""
 SWAP_MARGIN, SWAP_ERRORS = 0.05, 3.0
-"""The prompts of S must agree with Y by so much more than those of Y, and by so many standard errors."""
+"""Prompts look swapped if those of S agree with Y better than those of Y by both: a margin, and standard errors."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well zero-shot readings of known rows agree with their labels, each class counting alike."""
+    """Agreement of zero-shot predictions with known labels, as the mean over classes of their accuracy."""
 
     given: float
-    """Mean over the classes of the share of their rows that is read as that class."""
+    """Mean over the classes of the share of their rows that is predicted correctly, in the given order."""
     best: float
-    """The same in the order of the prompts that suits the labels best, on rows that did not choose the order."""
+    """The same in the order of the prompts that agrees best, evaluated on rows that were not used to choose it."""
     error: float
-    """Standard error of an agreement by chance."""
+    """Standard error of the agreement under random predictions."""
     chance: float
+    """Agreement under random predictions."""
     rows: int
+    """Number of rows compared."""
 
     @property
     def prefers_another_order(self) -> bool:
-        """Whether another order agrees with the labels far better."""
+        """Whether another order of the prompts agrees with the labels by 0.2 more."""
         return self.rows >= ORDER_ROWS and self.best - self.given > ORDER_MARGIN
 
     @property
     def is_chance(self) -> bool:
-        """Whether the prompts tell nothing of the labels."""
+        """Whether the agreement is not above chance in any order."""
         return (
             self.rows >= CHANCE_ROWS
             and max(self.given, self.best) <= self.chance + CHANCE_ERRORS * self.error
@@ -63,15 +65,18 @@ class Agreement:
 
 
 def agreement(X: Any, prompts: Sequence[Floats], codes: Ints) -> Agreement | None:
-    """Compare zero-shot readings with known labels; None where fewer than two classes have two rows each.
+    """Compare zero-shot predictions with known labels; return None unless two classes have two rows each.
 
-    Scores are centred on the mean of the classes first: prompts that favour one class still tell an order.
+    Scores are first centred on their mean over the classes, so that prompts which favour one class can be compared.
 
     Parameters
     ----------
-    X : (n, p) embeddings.
-    prompts : v arrays (m, p) of prompts.
-    codes : (n,) place of each row's label among the prompts; -1 for unknown.
+    X : array of shape (n, p)
+        Embeddings.
+    prompts : sequence of v arrays of shape (m, p)
+        Prompt embeddings of each class or value.
+    codes : array of shape (n,)
+        Index of each row's label among the prompts; -1 for unknown.
     """
     known = np.flatnonzero(codes >= 0)
     known = known[:: max(1, -(-len(known) // MAX_ROWS))]
@@ -82,12 +87,12 @@ def agreement(X: Any, prompts: Sequence[Floats], codes: Ints) -> Agreement | Non
         return None
     cosines = np.concatenate([block for _, block in cosine_blocks(_KnownRows(X, known), prototypes(prompts))])
     means = np.stack([cosines[y == k].mean(axis=0, dtype=np.float64) for k in present])
-    read = (cosines - means.mean(axis=0)).argmax(axis=1)
-    halves = [_confusion(y[side], read[side], present, len(prompts)) for side in _halves(y)]
-    held_out = [_in_order(judge, choose) for choose, judge in (halves, halves[::-1])]
-    own = np.arange(len(present)), present
+    predicted = (cosines - means.mean(axis=0)).argmax(axis=1)
+    halves = [_confusion(y[half], predicted[half], present, len(prompts)) for half in _halves(y)]
+    held_out = [_best_order(evaluated, chosen_on) for chosen_on, evaluated in (halves, halves[::-1])]
+    correct = np.arange(len(present)), present
     return Agreement(
-        given=float(np.mean([half[own].mean() for half in halves])),
+        given=float(np.mean([half[correct].mean() for half in halves])),
         best=float(np.mean(held_out)),
         error=float(np.sqrt(np.sum(_variance(len(prompts)) / counts[present])) / len(present)),
         chance=1 / len(prompts),
@@ -115,7 +120,7 @@ def _variance(n_values: int) -> float:
 
 
 def _halves(y: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Masks of every other row of each class, and of the rest."""
+    """Return a mask of every second row of each class, and a mask of the other rows."""
     order = np.argsort(y, kind="stable")
     first = np.zeros(len(y), dtype=bool)
     starts = np.cumsum(np.bincount(y)) - np.bincount(y)
@@ -123,41 +128,44 @@ def _halves(y: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return first, ~first
 
 
-def _confusion(y: Ints, read: Ints, present: Ints, n_values: int) -> F64:
-    """(classes present, v) shares of each class that are read as each value."""
+def _confusion(y: Ints, predicted: Ints, present: Ints, n_values: int) -> F64:
+    """Return the shares (classes present, v) of each class that are predicted as each value."""
     counts = np.zeros((n_values, n_values))
-    np.add.at(counts, (y, read), 1.0)
+    np.add.at(counts, (y, predicted), 1.0)
     return np.asarray(counts[present] / counts[present].sum(axis=1, keepdims=True))
 
 
-def _in_order(judge: F64, choose: F64) -> float:
-    """Agreement in the order that one half likes best, on the other half."""
-    rows, columns = linear_sum_assignment(-choose)
-    return float(judge[rows, columns].mean())
+def _best_order(evaluated: F64, chosen_on: F64) -> float:
+    """Return the agreement on one half of the rows in the order that is best on the other half."""
+    rows, columns = linear_sum_assignment(-chosen_on)
+    return float(evaluated[rows, columns].mean())
 
 
 def check_order(
-    found: Agreement | None, names: Sequence[Any], what: str, *, by_position: bool, depth: int
+    result: Agreement | None, names: Sequence[Any], attribute: str, *, by_position: bool, depth: int
 ) -> None:
-    """Refuse prompts by position that contradict the known labels; warn of named ones, and of chance."""
-    if found is None:
+    """Raise if another order of the prompts agrees with the labels by 0.2 more; warn if prompts are named.
+
+    Also warn if the prompts agree with the labels no better than chance. ``depth`` is the stack level of the warnings.
+    """
+    if result is None:
         return
-    if found.prefers_another_order:
-        shown = ", ".join(f"{name!r}: …" for name in list(names)[:10])
+    if result.prefers_another_order:
+        mapping = ", ".join(f"{name!r}: …" for name in list(names)[:10])
         message = (
-            f"the prompts of {what} contradict its labels: read zero-shot, they find {worded(found.given)} of the rows "
-            f"of a class on average; in another order they would find {worded(found.best)}"
+            f"the prompts of {attribute} contradict its labels: zero-shot, {worded(result.given)} of the rows of a "
+            f"class are predicted correctly on average; in another order of the prompts {worded(result.best)} would be"
         )
         if by_position:
             raise PromptError(
-                f"{message}. They were taken in the order {list(names)[:10]}; give a mapping {{{shown}}} that says "
-                "which prompt belongs to which label"
+                f"{message}. They were taken in the order {list(names)[:10]}; give a mapping {{{mapping}}} from each "
+                "label to its prompt"
             )
         warnings.warn(f"{message}. Check prompts and labels", PromptOrderWarning, stacklevel=depth + 1)
-    elif found.is_chance:
+    elif result.is_chance:
         warnings.warn(
-            f"the prompts of {what} say no more of its labels than chance: read zero-shot, they find "
-            f"{worded(found.given)} of the rows of a class on average (chance: {worded(found.chance)}). Check that "
+            f"the prompts of {attribute} predict its labels no better than chance: zero-shot, {worded(result.given)} "
+            f"of the rows of a class are predicted correctly on average (chance: {worded(result.chance)}). Check that "
             "prompts, labels and image embeddings belong together and come from one model",
             UninformativePromptsWarning,
             stacklevel=depth + 1,
@@ -173,39 +181,47 @@ def check_swapped(
     *,
     depth: int,
 ) -> None:
-    """Refuse, or warn of, class prompts and sensitive prompts that look exchanged.
+    """Raise or warn if the class prompts and the sensitive prompts seem to be swapped.
+
+    Raise if each of the two agrees better with the labels of the other; warn if no sensitive value is known.
 
     Parameters
     ----------
-    X : (n, p) embeddings.
-    text, sensitive_text : as many prompts of classes as of sensitive values.
-    y, s : (n,) known codes, -1 elsewhere; s is None where no value is known.
+    X : array of shape (n, p)
+        Embeddings.
+    text, sensitive_text : sequences of arrays of shape (m, p)
+        Prompts of the classes and of the sensitive values.
+    y, s : arrays of shape (n,)
+        Known codes, -1 elsewhere; s is None if no value is known.
+    depth : int
+        Stack level of the warning.
     """
     if len(text) != len(sensitive_text):
-        return  # they could not have been exchanged: the number of classes would not fit
-    own, other = agreement(X, text, y), agreement(X, sensitive_text, y)
-    if own is None or other is None or own.rows < ORDER_ROWS:
+        return  # swapped prompts would have raised already, because of the number of classes
+    class_on_y, sensitive_on_y = agreement(X, text, y), agreement(X, sensitive_text, y)
+    if class_on_y is None or sensitive_on_y is None or class_on_y.rows < ORDER_ROWS:
         return
-    lead = other.best - own.best  # another order is said elsewhere
+    lead = sensitive_on_y.best - class_on_y.best  # in the best order each: `check_order` reports a wrong one
     if lead <= 0:
         return
     message = (
-        f"sensitive_text tells the labels y better than text does ({worded(other.best)} against {worded(own.best)} of "
-        "the rows of a class, on average)"
+        f"sensitive_text predicts the labels y better than text does ({worded(sensitive_on_y.best)} against "
+        f"{worded(class_on_y.best)} of the rows of a class, on average)"
     )
     if s is not None:
-        read, told = agreement(X, text, s), agreement(X, sensitive_text, s)
-        if read is None or told is None:
+        class_on_s, sensitive_on_s = agreement(X, text, s), agreement(X, sensitive_text, s)
+        if class_on_s is None or sensitive_on_s is None:
             return
-        if read.best - told.given > ORDER_MARGIN:
+        if class_on_s.best - sensitive_on_s.given > ORDER_MARGIN:
             raise PromptError(
-                f"text and sensitive_text seem to be swapped: {message}, and text tells the sensitive values better "
-                f"than sensitive_text does ({worded(read.best)} against {worded(told.given)}). Exchange them"
+                f"text and sensitive_text seem to be swapped: {message}, and text predicts the sensitive values better "
+                f"than sensitive_text does ({worded(class_on_s.best)} against {worded(sensitive_on_s.given)}). Swap "
+                "them"
             )
         return
-    if lead > max(SWAP_MARGIN, SWAP_ERRORS * own.error):
+    if lead > max(SWAP_MARGIN, SWAP_ERRORS * class_on_y.error):
         warnings.warn(
-            f"{message}: the two are swapped, or y and the sensitive attribute are closely tied in these rows",
+            f"{message}: the two are swapped, or y and the sensitive attribute are strongly correlated in these rows",
             SwappedPromptsWarning,
             stacklevel=depth + 1,
         )

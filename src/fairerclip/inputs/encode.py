@@ -1,4 +1,4 @@
-"""Labels of any kind as codes into their classes."""
+"""Encoding of labels of any type as integer codes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from fairerclip.errors import LabelError, ParameterError
 
 @dataclass(frozen=True)
 class Encoded:
-    """Labels as codes into their classes; -1 marks a missing label."""
+    """Labels as indices of their classes; -1 is a missing label."""
 
     codes: Ints
     classes: NDArray[Any]
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """(n,) rows without a label."""
+        """Mask (n,) of the rows without a label."""
         return self.codes < 0
 
 
 def as_labels(labels: Any) -> NDArray[Any]:
-    """1-D array without the conversions that np.asarray would make of mixed types and tuples."""
+    """Convert labels to an array, keeping mixed types and tuples, which np.asarray would convert."""
     if isinstance(labels, (list, tuple)):
         kinds = {type(v) for v in labels}
         if len(kinds) > 1 or any(issubclass(k, (tuple, frozenset)) for k in kinds):
@@ -46,9 +46,9 @@ def _is_missing(value: Any, missing_label: Any) -> bool:
 
 
 def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | None = None) -> Encoded:
-    """Encode labels of any hashable type; None, NaN and ``missing_label`` are missing.
+    """Encode labels of any hashable type; None, NaN and ``missing_label`` are missing labels.
 
-    Classes are sorted, by type and text where they have no order in common, unless given.
+    Unless given, classes are sorted, by type and text if they cannot be compared.
 
     Examples
     --------
@@ -64,22 +64,20 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
         missing = np.zeros(len(values), dtype=bool)
         if values.dtype.kind == "f":
             missing = np.isnan(values)
-        if missing_label is not None and not isinstance(
-            missing_label, tuple
-        ):  # which is none of these labels
+        if missing_label is not None and not isinstance(missing_label, tuple):  # no label here is a tuple
             missing |= np.asarray(values == missing_label)
-        found, codes = np.unique(values[~missing], return_inverse=True)
-        full = np.full(len(values), -1, dtype=np.int64)
-        full[~missing] = codes
+        distinct, known = np.unique(values[~missing], return_inverse=True)
+        codes = np.full(len(values), -1, dtype=np.int64)
+        codes[~missing] = known
     else:
-        full, found = _encode_objects(values, missing_label)
+        codes, distinct = _encode_objects(values, missing_label)
     if classes is None:
-        return Encoded(full, found)
-    return _recode(full, found, as_labels(list(classes)))
+        return Encoded(codes, distinct)
+    return _recode(codes, distinct, as_labels(list(classes)))
 
 
 def sort_labels(labels: Iterable[Any]) -> list[Any]:
-    """Distinct labels in their own order, or by type and text where they have none in common."""
+    """Return the distinct labels, sorted, by type and text if they cannot be compared."""
     distinct = list(dict.fromkeys(labels))
     try:
         return sorted(distinct)
@@ -90,28 +88,28 @@ def sort_labels(labels: Iterable[Any]) -> list[Any]:
 def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:
     present = [(i, v) for i, v in enumerate(values.tolist()) if not _is_missing(v, missing_label)]
     try:
-        seen = list(dict.fromkeys(v for _, v in present))
+        distinct = list(dict.fromkeys(v for _, v in present))
     except TypeError as error:
         raise LabelError(f"labels must be hashable; {error}") from None
-    seen = sort_labels(seen)
-    index = {v: k for k, v in enumerate(seen)}
+    distinct = sort_labels(distinct)
+    index = {v: k for k, v in enumerate(distinct)}
     codes = np.full(len(values), -1, dtype=np.int64)
     for i, v in present:
         codes[i] = index[v]
-    kinds = {type(v) for v in seen}
+    kinds = {type(v) for v in distinct}
     if len(kinds) == 1 and kinds <= {str, int, float, bool}:
-        return codes, np.asarray(seen)
-    classes = np.empty(len(seen), dtype=object)
-    classes[:] = seen
+        return codes, np.asarray(distinct)
+    classes = np.empty(len(distinct), dtype=object)
+    classes[:] = distinct
     return codes, classes
 
 
-def _recode(codes: Ints, found: NDArray[Any], classes: NDArray[Any]) -> Encoded:
+def _recode(codes: Ints, distinct: NDArray[Any], classes: NDArray[Any]) -> Encoded:
     place = {v: k for k, v in enumerate(classes.tolist())}
     if len(place) != len(classes):
         raise LabelError(f"classes must be distinct; got {classes.tolist()}")
-    unknown = [v for v in found.tolist() if v not in place]
+    unknown = [v for v in distinct.tolist() if v not in place]
     if unknown:
         raise LabelError(f"labels {unknown[:5]} are not among the classes {classes.tolist()[:10]}")
-    move = np.array([place[v] for v in found.tolist()] + [-1], dtype=np.int64)
-    return Encoded(move[codes], classes)
+    new_codes = np.array([place[v] for v in distinct.tolist()] + [-1], dtype=np.int64)
+    return Encoded(new_codes[codes], classes)

@@ -1,4 +1,4 @@
-"""Prompts of classes and of sensitive values, brought into one form, and what they read of rows zero-shot."""
+"""Prompt embeddings of classes and sensitive values in one form, and zero-shot predictions from them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fairerclip.errors import PromptError, ShapeError
 
 
 def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
-    """Bring prompts into one form: a list of (m, p) arrays, one per class or value.
+    """Return prompts as a list of (m, p) arrays, one per class or value.
 
-    ``text`` is (c, p), one prompt each, or a sequence of c arrays with one or several prompts each.
+    ``text`` is (c, p), with one prompt each, or a sequence of c arrays with one or several prompts each.
     """
     if not isinstance(text, Iterable) or isinstance(text, (str, bytes, Mapping)):
         raise PromptError(
@@ -42,25 +42,25 @@ def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
         groups.append(np.asarray(array, dtype=np.float64))
     if len(groups) < 2:
         raise PromptError(f"{name} must have prompts for at least 2 classes; got {len(groups)}")
-    _refuse_repeated(groups, name)
+    _check_distinct(groups, name)
     return groups
 
 
-def _refuse_repeated(groups: list[Floats], name: str) -> None:
+def _check_distinct(groups: list[Floats], name: str) -> None:
     owner: dict[bytes, int] = {}
     for k, group in enumerate(groups):
         for row in group:
             first = owner.setdefault(row.tobytes(), k)
             if first != k:
                 raise PromptError(
-                    f"{name}: entries {first} and {k} share the same prompt embedding, so the two could not be "
-                    "told apart; give prompts that differ"
+                    f"{name}: entries {first} and {k} have the same prompt embedding, so they cannot be "
+                    "distinguished; give prompts that differ"
                 )
 
 
 @dataclass(frozen=True)
 class PromptValues:
-    """Prompts of one sensitive attribute: an array (m, p) per value, and the values where they were named."""
+    """Prompts of one sensitive attribute: an array (m, p) per value, and the values if they were named."""
 
     groups: list[Floats]
     values: tuple[Any, ...] | None
@@ -69,11 +69,11 @@ class PromptValues:
 def sensitive_prompts(
     sensitive_text: Any, width: int, columns: Mapping[str, Sequence[Any]] | None
 ) -> dict[str, PromptValues]:
-    """Prompts of each sensitive attribute by its name, ``"s"`` where it has none.
+    """Return the prompts of each sensitive attribute by name; an unnamed attribute is ``"s"``.
 
     ``sensitive_text`` holds the prompts of one attribute, or is a mapping from attribute to its prompts.
     The prompts of an attribute are (v, p), v arrays (m, p), or a mapping from value to (p,) or (m, p).
-    ``columns`` are the attributes that were given, with the values that were seen; None where none were.
+    ``columns`` are the given attributes with the values that occur in them; None if none were given.
     """
     if sensitive_text is None:
         return {}
@@ -96,19 +96,20 @@ def sensitive_prompts(
 
 
 def _maps_values(text: Mapping[Any, Any], columns: Mapping[str, Sequence[Any]] | None) -> bool:
-    """Whether a mapping's keys are values of the one attribute, and not attributes."""
+    """Return whether the keys of a mapping are values of a single attribute, and not attributes."""
     if columns is not None:
-        (seen, *more) = columns.values()
-        return not more and bool(seen) and not set(map(str, text)) <= set(columns) and set(seen) <= set(text)
-    # One vector per key is one value per key; anything larger is an attribute per key.
+        (values, *others) = columns.values()
+        is_single = not others and bool(values)
+        return is_single and not set(map(str, text)) <= set(columns) and set(values) <= set(text)
+    # With one vector per key the keys are values; with larger entries they are attributes.
     return all(not isinstance(v, Mapping) and np.ndim(v) == 1 for v in text.values())
 
 
 def _prompt_values(text: Any, width: int, name: str) -> PromptValues:
-    what = "sensitive_text" if name == "s" else f"sensitive_text[{name!r}]"
+    label = "sensitive_text" if name == "s" else f"sensitive_text[{name!r}]"
     if isinstance(text, Mapping):
-        return PromptValues(prompt_groups(list(text.values()), width, what), tuple(text))
-    return PromptValues(prompt_groups(text, width, what), None)
+        return PromptValues(prompt_groups(list(text.values()), width, label), tuple(text))
+    return PromptValues(prompt_groups(text, width, label), None)
 
 
 def _unit(T: NDArray[np.floating]) -> F64:
@@ -116,15 +117,15 @@ def _unit(T: NDArray[np.floating]) -> F64:
 
 
 def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
-    """One unit vector per class (c, p): prompts normalised, averaged and normalised, as CLIP does."""
+    """Return one unit vector per class (c, p): prompts normalised, averaged and normalised, as in CLIP."""
     means = []
     for k, group in enumerate(prompts):
         if np.any(group, axis=1).all() and np.any(mean := _unit(group).mean(axis=0)):
             means.append(mean)
             continue
         raise PromptError(
-            f"the prompts (or, without prompts, the mean embedding) of entry {k} are zero or cancel out, so that no "
-            "cosine with them is defined; give prompts that point somewhere"
+            f"the prompts (or, without prompts, the mean embedding) of entry {k} are zero or cancel out, so their "
+            "cosine with a row is undefined; give other prompts"
         )
     return _unit(np.stack(means))
 
@@ -132,13 +133,13 @@ def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
 def cosine_blocks(
     X: Any, T: F64, origin: NDArray[np.floating] | float = 0.0
 ) -> Iterator[tuple[slice, Floats]]:
-    """Cosines (b, c) of rows with unit prototypes T (c, p), block by block; 0 for a row that is zero."""
+    """Yield blocks and cosines (b, c) of their rows with unit prototypes T (c, p); 0 for a zero row."""
     columns = T.T.astype(np.float32)
     for start in range(0, int(X.shape[0]), READ_ROWS):
         block = slice(start, start + READ_ROWS)
         rows = np.asarray(X[block])
         rows = rows.astype(working_dtype(rows.dtype), copy=False)
-        # Of unit length before the product: squares and products of rows as they come may leave float32.
+        # Scaled to unit length before the product: products of unscaled rows may exceed the range of float32.
         unit = unit_rows(rows if np.ndim(origin) == 0 and origin == 0 else rows - origin)
         yield block, unit.astype(np.float32, copy=False) @ columns
 
@@ -146,17 +147,23 @@ def cosine_blocks(
 def zero_shot(
     X: Any, prompts: Sequence[NDArray[np.floating]], origin: NDArray[np.floating] | float = 0.0
 ) -> tuple[Ints, F64]:
-    """Zero-shot classes by cosine and their margins, best minus second best. O(n·p·c) time.
+    """Predict classes zero-shot by cosine, with margins: best minus second best. O(n·p·c) time.
 
     Parameters
     ----------
-    X : (n, p) embeddings; read by blocks.
-    prompts : c arrays (m, p) of prompt embeddings.
-    origin : (p,) point from which angles are measured; subtracted from rows and prompts.
+    X : array of shape (n, p)
+        Embeddings; read by blocks.
+    prompts : sequence of c arrays of shape (m, p)
+        Prompt embeddings of each class.
+    origin : float or array of shape (p,)
+        Point from which angles are measured; subtracted from rows and prompts.
 
     Returns
     -------
-    codes (n,), margins (n,) in cosine units.
+    codes : array of shape (n,)
+        Predicted classes.
+    margins : array of shape (n,)
+        Differences of the two largest cosines.
     """
     n = int(X.shape[0])
     codes, margins = np.empty(n, dtype=np.int64), np.empty(n)
@@ -168,16 +175,16 @@ def zero_shot(
 
 
 def without_span(T: F64, other: F64) -> F64:
-    """Rows of T (c, p) without what the rows of ``other`` (m, p) span: what class prompts say besides S."""
+    """Project the rows of T (c, p) onto the orthogonal complement of the rows of ``other`` (m, p)."""
     _, sizes, basis = np.linalg.svd(other, full_matrices=False)
     basis = basis[sizes > 1e-6 * sizes[0]]
     return np.asarray(T - (T @ basis.T) @ basis)
 
 
 def zero_shot_scores(X: Any, T: F64, *, centred: bool) -> Floats:
-    """Cosines of rows with unit prototypes T (n, c), ``centred`` over the classes of each row or as they are.
+    """Return cosines (n, c) of rows with unit prototypes T, optionally ``centred`` over the classes of each row.
 
-    What a row has in common with all prompts says nothing of its class, but it does rank rows by one prompt.
+    The mean of a row over all prompts has no effect on its class, but it does on a ranking of rows by one prompt.
     """
     out = np.empty((int(X.shape[0]), len(T)), dtype=np.float32)
     for block, cosines in cosine_blocks(X, T):

@@ -1,4 +1,4 @@
-"""The sensitive attributes, complete: values that are known, and guesses read from prompts where not."""
+"""Completion of the sensitive attributes: known values, and zero-shot predictions for missing ones."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, map
 
 @dataclass(frozen=True)
 class ResolvedSensitive:
-    """Sensitive attributes, complete: one column per term of the objective."""
+    """Sensitive attributes without missing values: one column per term of the objective."""
 
     columns: list[SensitiveColumn]
     values: dict[str, NDArray[Any]]
-    """Attribute → (n,) its values, known and guessed; empty where nothing was guessed."""
+    """Attribute → (n,) its values, known and predicted; empty if no value was missing."""
     trust: dict[str, dict[str, Any]]
-    """Attribute → counts and margins of the guesses."""
+    """Attribute → counts and margins of the predicted values."""
     prompts: Mapping[str, PromptValues] = field(default_factory=dict)
     """Attribute → (m, p) prompts of each value."""
 
     @property
     def all_prompts(self) -> list[NDArray[np.floating]]:
-        """(m, p) prompts of each value of each attribute."""
+        """Prompts (m, p) of each value of each attribute."""
         return [group for values in self.prompts.values() for group in values.groups]
 
     @property
     def groups(self) -> Ints | None:
-        """(n,) joint code of all categorical attributes, or None."""
+        """Joint codes (n,) of all categorical attributes, or None if there are none."""
         codes = [c.codes for c in self.columns if c.codes is not None]
         if not codes:
             return None
@@ -63,17 +63,18 @@ def resolve_sensitive(
     terms: str,
     missing_label: Any,
 ) -> ResolvedSensitive:
-    """Complete the sensitive attributes: known values stay, missing ones are read zero-shot.
+    """Complete the sensitive attributes: keep known values and predict missing ones zero-shot.
 
-    Guessed values are never refined later: mitigation destroys what they would be read from. Prompts that contradict
-    the known values, or that seem to be those of the ``target``, are an error or a warning.
+    Predicted values are not refined later, because mitigation removes the information that they depend on. Raise or
+    warn if the prompts contradict the known values or seem to be those of the ``target``.
     """
     columns, prompts = known_values(
         sensitive_features, sensitive_text, X.shape, kind=kind, missing_label=missing_label
     )
     if not columns:
         warnings.warn(
-            "neither sensitive_features nor sensitive_text is given: there is no S term and nothing is mitigated",
+            "neither sensitive_features nor sensitive_text is given: the objective has no term for S and nothing is "
+            "mitigated",
             NoSensitiveWarning,
             stacklevel=3,
         )
@@ -93,14 +94,14 @@ def resolve_sensitive(
 def known_values(
     sensitive_features: Any, sensitive_text: Any, shape: tuple[int, ...], *, kind: str, missing_label: Any
 ) -> tuple[list[SensitiveColumn], dict[str, PromptValues]]:
-    """Sensitive attributes of rows of a shape (n, p), as far as they are known, and the prompts of each."""
+    """Return the known values of the sensitive attributes for rows of shape (n, p), and the prompts of each."""
     if sensitive_features is None:
         prompts = sensitive_prompts(sensitive_text, shape[1], None)
         unknown = np.full(shape[0], -1, dtype=np.int64)
         return [SensitiveColumn(name, unknown, np.arange(0), None) for name in prompts], prompts
     columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
-    seen = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
-    return columns, sensitive_prompts(sensitive_text, shape[1], seen)
+    occurring = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
+    return columns, sensitive_prompts(sensitive_text, shape[1], occurring)
 
 
 def _complete(
@@ -124,20 +125,21 @@ def _complete(
             return column
         raise LabelError(
             f"sensitive attribute {column.name!r} is missing in {int(missing.sum())} of {len(missing)} rows; "
-            "give sensitive_text= to read it from, or drop those rows"
+            "give sensitive_text= to predict it from, or drop those rows"
         )
-    own = prompts[column.name]
-    codes, categories = _fit_to_prompts(column.name, column.codes, column.categories, own)
-    _check_meaning(X, column.name, own, codes, categories, target)
+    column_prompts = prompts[column.name]
+    codes, categories = _match_prompts(column.name, column.codes, column.categories, column_prompts)
+    _check_meaning(X, column.name, column_prompts, codes, categories, target)
     if not missing.any():
         return column
-    guessed, margins = zero_shot(X, own.groups)
+    predicted, margins = zero_shot(X, column_prompts.groups)
     guesses[column.name] = Guess(missing, margins)
-    codes = np.where(missing, guessed, codes).astype(np.int64)
-    gone = np.bincount(codes, minlength=len(categories)) == 0
-    if 0 < gone.sum() < len(categories) - 1:  # one value left is reported as constant
+    codes = np.where(missing, predicted, codes).astype(np.int64)
+    absent = np.bincount(codes, minlength=len(categories)) == 0
+    if 0 < absent.sum() < len(categories) - 1:  # a single value is reported as constant
         warnings.warn(
-            f"sensitive attribute {column.name!r}: no row is read as {categories[gone].tolist()}; check the prompts",
+            f"sensitive attribute {column.name!r}: no row is predicted as {categories[absent].tolist()}; check the "
+            "prompts",
             VanishedLabelWarning,
             stacklevel=5,
         )
@@ -160,10 +162,10 @@ def _check_meaning(
     )
 
 
-def _fit_to_prompts(
+def _match_prompts(
     name: str, codes: Ints, categories: NDArray[Any], prompts: PromptValues
 ) -> tuple[Ints, NDArray[Any]]:
-    """Codes into the values that the prompts stand for, and those values."""
+    """Return codes in the order of the prompts, and the values of the prompts."""
     n, values = len(prompts.groups), categories.tolist()
     if prompts.values is not None:
         place = {value: k for k, value in enumerate(prompts.values)}
@@ -173,14 +175,14 @@ def _fit_to_prompts(
                 f"sensitive attribute {name!r} has values {unknown[:5]} without prompts; there are prompts for "
                 f"{list(place)[:10]}"
             )
-        move = np.array([*(place[value] for value in values), -1], dtype=np.int64)
-        return move[codes], as_labels(list(prompts.values))
-    if not values:  # nothing is known: the prompts say what the values are
+        new_codes = np.array([*(place[value] for value in values), -1], dtype=np.int64)
+        return new_codes[codes], as_labels(list(prompts.values))
+    if not values:  # no value is known: the values are the numbers of the prompts
         return codes, np.arange(n)
     if not indexes_prompts(categories, n):
         raise PromptError(
             f"the prompts of sensitive attribute {name!r} are an array of {n} entries and its values are "
-            f"{[str(value) for value in values[:10]]}, so that which prompt is whose is not said; write "
+            f"{[str(value) for value in values[:10]]}, so it is unknown which prompt belongs to which value; write "
             f"{mapping_to_write('sensitive_text', values)}. Only values that are the numbers 0 to {n - 1} of the "
             "entries need no mapping"
         )
@@ -192,14 +194,14 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
     for column in columns:
         values = column.values if column.values is not None else column.codes
         if column.soft is not None:
-            # Rows may differ even where one value is the likeliest for all of them, and in any of the columns.
+            # Rows may differ in any column, even if the same value is the most likely one for all of them.
             values = np.unique(column.soft, axis=0, return_inverse=True)[1].reshape(-1)
         if values is not None and len(np.unique(values)) > 1:
             kept.append(column)
             continue
         warnings.warn(
-            f"sensitive attribute {column.name!r} has one value only: its term is zero and nothing is mitigated "
-            "with respect to it. Check its labels or prompts",
+            f"sensitive attribute {column.name!r} has one value only: its dependence term is zero and nothing is "
+            "mitigated for it. Check its labels or prompts",
             ConstantSensitiveWarning,
             stacklevel=4,
         )

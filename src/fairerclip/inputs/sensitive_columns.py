@@ -1,4 +1,4 @@
-"""Sensitive features as columns: categories, probabilities of categories, or quantities."""
+"""Columns of sensitive features: categories, probabilities of categories, or quantities."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from fairerclip.errors import LabelError, ManyCategoriesWarning
 from fairerclip.inputs.encode import Encoded, as_labels, encode
 
 MANY_CATEGORIES = 50
-"""A categorical attribute with more values than this is probably a quantity."""
+"""Number of values above which a categorical attribute is probably a quantity."""
 
 
 @dataclass(frozen=True, eq=False)
 class SoftValues:
-    """A sensitive attribute that is known with doubt: a probability of each value for every row.
+    """A sensitive attribute given as probabilities of its values, one row of them per image.
 
     Parameters
     ----------
-    probabilities : (n, v) each row sums to one.
-    values : (v,) what the columns stand for.
+    probabilities : array of shape (n, v)
+        Probability of each value; each row sums to one.
+    values : array of shape (v,)
+        Values of the columns.
 
     Examples
     --------
@@ -59,38 +61,38 @@ class SoftValues:
 
     @property
     def codes(self) -> Ints:
-        """(n,) the likeliest value."""
+        """Codes (n,) of the most likely value."""
         return np.asarray(self.probabilities.argmax(axis=1), dtype=np.int64)
 
     def column(self, name: str) -> SensitiveColumn:
-        """As a column of sensitive features."""
+        """Return the values as a column of sensitive features."""
         return SensitiveColumn(name, self.codes, self.values, None, self.probabilities)
 
 
 @dataclass(frozen=True)
 class SensitiveColumn:
-    """One sensitive attribute: categories (with codes, maybe in doubt) or a quantity (with values)."""
+    """One sensitive attribute: categories (codes, perhaps with probabilities) or a quantity (values)."""
 
     name: str
     codes: Ints | None
     categories: NDArray[Any] | None
     values: F64 | None
     soft: F64 | None = None
-    """(n, v) probabilities of the categories, where they are known with doubt."""
+    """Probabilities (n, v) of the categories, if they were given."""
 
     @property
     def continuous(self) -> bool:
-        """Whether it is a quantity."""
+        """Whether the attribute is a quantity."""
         return self.values is not None
 
 
 def sensitive_columns(
     features: Any, *, kind: str = "auto", missing_label: Any = None
 ) -> list[SensitiveColumn]:
-    """Split ``sensitive_features`` into columns and decide what each one is.
+    """Split ``sensitive_features`` into columns, each categorical or a quantity.
 
-    Floating columns with a non-integer value are quantities, everything else is categorical, as
-    scikit-learn tells targets apart; ``kind`` overrides. `SoftValues` are taken as they are.
+    As for targets in scikit-learn, columns of floats with a non-integer value are quantities and all others are
+    categorical, unless ``kind`` says otherwise. `SoftValues` are used unchanged.
     """
     if isinstance(features, SoftValues):
         return [features.column("s")]
@@ -124,12 +126,14 @@ def sensitive_columns(
         try:
             values = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
-            raise LabelError(f"sensitive attribute {name!r} is not numeric, so it is no quantity") from None
+            raise LabelError(
+                f"continuous sensitive attribute {name!r} must be numeric; leave out sensitive_kind='continuous'"
+            ) from None
         if not np.all(np.isfinite(values)):
             rows = np.flatnonzero(~np.isfinite(values))
             raise LabelError(
                 f"continuous sensitive attribute {name!r} has {len(rows)} missing or infinite values, first in "
-                f"row {rows[0]}; a quantity cannot be guessed from prompts: drop those rows or bin the values"
+                f"row {rows[0]}; a quantity cannot be predicted from prompts: drop those rows or bin the values"
             )
         out.append(SensitiveColumn(name, None, None, values))
     return out
@@ -142,7 +146,7 @@ def _columns(features: Any) -> tuple[list[str], list[NDArray[Any]]]:
             if column.ndim != 1:
                 raise LabelError(f"sensitive attribute {name!r} must have one axis; got shape {column.shape}")
         return [str(k) for k in features], columns
-    if hasattr(features, "columns") and hasattr(features, "to_numpy"):  # a data frame, whoever made it
+    if hasattr(features, "columns") and hasattr(features, "to_numpy"):  # a data frame of any library
         return [str(c) for c in features.columns], [np.asarray(features[c]) for c in features.columns]
     array = as_labels(features)
     if array.ndim == 1:
@@ -155,19 +159,19 @@ def _columns(features: Any) -> tuple[list[str], list[NDArray[Any]]]:
 
 
 def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
-    """Cross several categorical attributes into one whose values are the combinations that occur."""
+    """Combine several categorical attributes into one whose values are the combinations that occur."""
     quantities = [c.name for c in columns if c.continuous]
     if quantities:
         raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
-    doubtful = [c.name for c in columns if c.soft is not None]
-    if doubtful:
+    soft = [c.name for c in columns if c.soft is not None]
+    if soft:
         raise LabelError(
-            f"an intersection needs known categories; {doubtful} are probabilities: use terms 'each'"
+            f"an intersection needs known categories; {soft} are probabilities: use terms 'each'"
         )
     stacked = np.column_stack([c.codes for c in columns if c.codes is not None])
-    found, codes = np.unique(stacked, axis=0, return_inverse=True)
-    categories = np.empty(len(found), dtype=object)
-    for k, combination in enumerate(found):
+    combinations, codes = np.unique(stacked, axis=0, return_inverse=True)
+    categories = np.empty(len(combinations), dtype=object)
+    for k, combination in enumerate(combinations):
         categories[k] = tuple(
             c.categories[v] for c, v in zip(columns, combination, strict=True) if c.categories is not None
         )
@@ -175,7 +179,7 @@ def intersect(columns: Sequence[SensitiveColumn]) -> SensitiveColumn:
 
 
 def encode_groups(sensitive_features: Any, missing_label: Any, *, kind: str = "auto") -> Encoded:
-    """Groups of labelled rows: the values of one attribute, or the combinations of several."""
+    """Encode the groups of labelled rows: the values of one attribute, or the combinations of several."""
     columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
     quantities = [c.name for c in columns if c.continuous]
     if quantities:

@@ -1,4 +1,4 @@
-"""The target, complete: labels that are known, and guesses read from the prompts where they are not."""
+"""Completion of the target: known labels, and zero-shot predictions for missing ones."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.prompts import prompt_groups, zero_shot
 
 LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
-"""Share of the zero-shot scores in the target where labels are known, and where all of them are guesses."""
+"""Share of the zero-shot scores in the target if labels are known, and if all of them are predicted."""
 MAX_CLASSES = 3000
-"""Tables of classes by classes grow with the square: of more they would take gigabytes, and hours."""
+"""Most classes: tables of classes by classes grow with the square, and larger ones would take gigabytes and hours."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """How far pseudo-labels can be trusted: where they were needed and by how much they won."""
+    """Pseudo-labels: the rows that needed one, and their margins (largest minus second largest cosine)."""
 
     rows: NDArray[np.bool_]
     margins: F64
 
     def summary(self, codes: Ints, names: NDArray[Any]) -> dict[str, Any]:
-        """Counts and margin quantiles in cosine units, ready for JSON."""
+        """Return counts and margin quantiles in cosine units, ready for JSON."""
         chosen = self.margins[self.rows]
         counts = np.bincount(codes[self.rows], minlength=len(names))
         levels = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -47,22 +47,22 @@ class Guess:
 
 @dataclass(frozen=True)
 class ResolvedTarget:
-    """Class codes of every row, which of them are guesses, and the prompts of each class."""
+    """Class codes of every row, which of them are pseudo-labels, and the prompts of each class."""
 
     codes: Ints
     classes: NDArray[Any]
     prompts: list[Floats]
     guess: Guess | None
     has_text: bool = True
-    """Whether the prompts are prompts, and not class means that stand in for them."""
+    """Whether prompts were given; otherwise class means are used in their place."""
 
     @property
     def known(self) -> Ints:
-        """(n,) codes of the labels that were given, -1 for guesses."""
+        """Codes (n,) of the labels that were given, -1 for pseudo-labels."""
         return self.codes if self.guess is None else np.where(self.guess.rows, -1, self.codes)
 
     def listed_prompts(self) -> tuple[F64 | None, Ints | None]:
-        """All prompts (m, p) with the codes of their classes (m,); None twice where there are none."""
+        """Return all prompts (m, p) and the codes of their classes (m,), or None for both if there are none."""
         if not self.has_text:
             return None, None
         sizes = [len(group) for group in self.prompts]
@@ -70,9 +70,9 @@ class ResolvedTarget:
 
 
 def indexes_prompts(values: NDArray[Any], n_prompts: int) -> bool:
-    """Whether distinct labels are numbers 0 … n_prompts − 1, so that they say which prompt is theirs.
+    """Return whether distinct labels are numbers in 0 … n_prompts − 1, which are then indices of the prompts.
 
-    Whole floats too, since NaN for a missing label makes floats of integers; and booleans.
+    Booleans count, and whole floats, because integers with NaN for missing labels are floats.
     """
     if values.dtype.kind not in "biuf" or not len(values):
         return False
@@ -81,10 +81,10 @@ def indexes_prompts(values: NDArray[Any], n_prompts: int) -> bool:
 
 
 def mapping_to_write(name: str, values: Any) -> str:
-    """Show the mapping that says which prompt belongs to which label."""
+    """Return the text of a mapping from labels to prompts that the user should write."""
     plain = (value.item() if isinstance(value, np.generic) else value for value in values)
-    shown = [f"{value!r}: …" for value in list(plain)[:5]]
-    return f"{name}={{{', '.join([*shown, '…'] if len(values) > 5 else shown)}}}"
+    entries = [f"{value!r}: …" for value in list(plain)[:5]]
+    return f"{name}={{{', '.join([*entries, '…'] if len(values) > 5 else entries)}}}"
 
 
 def resolve_target(
@@ -97,11 +97,11 @@ def resolve_target(
     missing_label: Any = None,
     learns: bool = True,
 ) -> ResolvedTarget:
-    """Complete the target: known labels stay, missing ones are read zero-shot from the prompts.
+    """Complete the target: keep known labels and predict missing ones zero-shot from the prompts.
 
     ``text`` is a mapping from class to prompts, or the prompts in the order of ``classes``; without ``classes`` the
-    labels must be the numbers of the prompts. Prompts that contradict the known labels are an error or a warning.
-    Rows of a single class are an error where something ``learns`` from them, and a warning where nothing does.
+    labels must be the indices of the prompts. Raise or warn if the prompts contradict the known labels. If all rows
+    have one class, raise if a model ``learns`` from them and warn otherwise.
     """
     by_position = not isinstance(text, Mapping)
     encoded, prompts = known_labels(y, text, X.shape, classes=classes, missing_label=missing_label)
@@ -109,8 +109,8 @@ def resolve_target(
     missing = encoded.missing
     if len(encoded.classes) > MAX_CLASSES:
         raise LabelError(
-            f"there are {len(encoded.classes):,} classes, more than the {MAX_CLASSES:,} that are told apart at a time: "
-            "fit on fewer of them (classes= or --classes)"
+            f"expected at most {MAX_CLASSES:,} classes, got {len(encoded.classes):,}: fit on fewer of them (classes= "
+            "or --classes)"
         )
     if prompts is not None:
         names = encoded.classes.tolist()
@@ -123,41 +123,43 @@ def resolve_target(
                 f"y must have at least 2 classes; got {len(encoded.classes)} class: {encoded.classes.tolist()}"
             )
         prompts = _class_means(X, encoded, sample_weight)
-        # Class means share the mean of all images, which says nothing of the class.
+        # All class means contain the mean of all images, which has no information on the class.
         origin = np.mean(np.concatenate(prompts), axis=0)
     codes, guess = encoded.codes, None
     if missing.any():
-        guessed, margins = zero_shot(X, prompts, origin)
-        codes = np.where(missing, guessed, codes)
+        predicted, margins = zero_shot(X, prompts, origin)
+        codes = np.where(missing, predicted, codes)
         guess = Guess(missing, margins)
     present = np.bincount(codes, weights=sample_weight, minlength=len(encoded.classes)) > 0
+    _check_present(encoded.classes, present, learns=learns, guessed=guess is not None)
+    return ResolvedTarget(codes, encoded.classes, prompts, guess, has_text=text is not None)
+
+
+def _check_present(classes: NDArray[Any], present: NDArray[np.bool_], *, learns: bool, guessed: bool) -> None:
+    """Warn of classes without rows; raise if a model should learn from rows of a single class."""
     if present.sum() < 2 and learns:
-        source = "zero-shot predictions have" if guess is not None else "y has"
+        source = "zero-shot predictions have" if guessed else "y has"
         raise LabelError(
-            f"{source} one class only ({encoded.classes[present].tolist()}): there is nothing to tell apart. "
+            f"{source} one class only ({classes[present].tolist()}), and a fit needs at least two. "
             "Check the prompts and that image and text embeddings come from the same model"
         )
     if not present.all():
-        constant = (
-            f"every row is taken for {encoded.classes[present].tolist()}: " if present.sum() < 2 else ""
-        )
+        constant = f"all rows have the class {classes[present].tolist()}: " if present.sum() < 2 else ""
         warnings.warn(
-            f"{constant}classes {encoded.classes[~present].tolist()} have no rows; they are kept through their "
-            "prompts alone",
+            f"{constant}classes {classes[~present].tolist()} have no rows; only their prompts are used",
             VanishedLabelWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return ResolvedTarget(codes, encoded.classes, prompts, guess, has_text=text is not None)
 
 
 def known_labels(
     y: Any, text: Any, shape: tuple[int, ...], *, classes: Any, missing_label: Any
 ) -> tuple[Encoded, list[Floats] | None]:
-    """Labels of rows of a shape (n, p) as codes into the classes that a fit tells apart, and prompts of each class."""
+    """Return the labels of rows of shape (n, p) as codes of the classes of a fit, and the prompts of each class."""
     if isinstance(text, Mapping):
         if classes is not None and list(classes) != list(text):
             raise PromptError(
-                f"text is a mapping from {list(text)[:10]}, which is the order of classes; drop classes="
+                f"text is a mapping from {list(text)[:10]}, which gives the order of the classes; leave out classes="
             )
         classes, text = list(text), list(text.values())
     prompts = None if text is None else prompt_groups(text, shape[1], "text")
@@ -169,7 +171,7 @@ def _encode_target(y: Any, n: int, prompts: list[Floats] | None, classes: Any, m
         if prompts is None:
             raise LabelError(
                 "FairerCLIP requires y to be passed, but the target y is None and there are no prompts: give y, "
-                "or text= (one embedding per class) to read pseudo-labels from"
+                "or text= (one embedding per class) to predict pseudo-labels from"
             )
         return _unlabelled(n, len(prompts), classes)
     y = as_labels(y)
@@ -179,34 +181,38 @@ def _encode_target(y: Any, n: int, prompts: list[Floats] | None, classes: Any, m
         raise ShapeError(f"X has {n} rows but y has {len(encoded.codes)}")
     if prompts is not None and encoded.missing.all():
         return _unlabelled(n, len(prompts), classes)
-    _refuse_regression(encoded)
+    _check_categorical(encoded)
     if prompts is None:
         return encoded
-    found = encoded.classes.tolist()
+    labels = encoded.classes.tolist()
     if classes is not None:
-        if len(found) != len(prompts):
-            raise PromptError(f"{len(found)} classes were named but text has {len(prompts)} entries")
+        if len(labels) != len(prompts):
+            raise PromptError(
+                f"expected one entry of text per class, got {len(labels)} classes and {len(prompts)} entries"
+            )
         return encoded
     if not indexes_prompts(encoded.classes, len(prompts)):
         raise PromptError(
-            f"text is an array of {len(prompts)} entries and y has the labels {found[:10]}, so that which prompt is "
-            f"whose is not said; write {mapping_to_write('text', found)}, or give the order as classes=. Without "
-            f"either, labels must be the numbers 0 to {len(prompts) - 1} of the entries"
+            f"text is an array of {len(prompts)} entries and y has the labels {labels[:10]}, so it is unknown which "
+            f"prompt belongs to which label; write {mapping_to_write('text', labels)}, or give the order as classes=. "
+            f"Without either, labels must be the numbers 0 to {len(prompts) - 1} of the entries"
         )
-    if len(found) == len(prompts):
+    if len(labels) == len(prompts):
         return encoded
     return encode(y, missing_label=missing_label, classes=range(len(prompts)))
 
 
 def _unlabelled(n: int, n_prompts: int, classes: Any) -> Encoded:
-    """No label is known: every row is to be read from the prompts."""
+    """Return n missing labels, all to be predicted from the prompts."""
     encoded = encode([None] * n, classes=range(n_prompts) if classes is None else classes)
     if len(encoded.classes) != n_prompts:
-        raise PromptError(f"{len(encoded.classes)} classes were named but text has {n_prompts} entries")
+        raise PromptError(
+            f"expected one entry of text per class, got {len(encoded.classes)} classes and {n_prompts} entries"
+        )
     return encoded
 
 
-def _refuse_regression(encoded: Encoded) -> None:
+def _check_categorical(encoded: Encoded) -> None:
     classes = encoded.classes
     if classes.dtype.kind == "f":
         if not np.all(np.isfinite(classes)):
@@ -219,7 +225,7 @@ def _refuse_regression(encoded: Encoded) -> None:
 
 
 def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
-    """Class means stand in for prompts where there are none."""
+    """Return the weighted mean (1, p) of the labelled rows of each class, to use in the place of prompts."""
     sums = np.zeros((len(encoded.classes), X.shape[1]))
     for start in range(0, X.shape[0], READ_ROWS):
         block = slice(start, start + READ_ROWS)
@@ -235,16 +241,16 @@ def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
     )
     if not np.all(totals > 0):
         raise LabelError(
-            f"classes {encoded.classes[totals <= 0].tolist()} have no labelled rows and there are no prompts to know "
-            "them by; give text=, or leave them out of classes="
+            f"classes {encoded.classes[totals <= 0].tolist()} have neither labelled rows nor prompts; give text=, or "
+            "leave them out of classes="
         )
     return [m[None, :] for m in sums / totals[:, None]]
 
 
 def zero_shot_share(zero_shot: float | None, target: ResolvedTarget) -> float:
-    """The share of zero-shot scores in the target: as given, or by what the labels are worth.
+    """Return the share of zero-shot scores in the target: as given, or a default that depends on the labels.
 
-    Chosen on development tasks; docs/choosing.md says how. Without prompts there is nothing to share.
+    The defaults were chosen on development tasks; see docs/choosing.md. Without prompts the share is 0.
     """
     if not target.has_text:
         return 0.0

@@ -1,8 +1,8 @@
 """Saved models: a folder with tensors (safetensors) and a manifest (JSON) that has their size and digest.
 
 All kinds of models are written, read and checked here; a kind adds its own arrays and entries (`Archive`), and `KINDS`
-names the class that reads each kind. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
-no code. Sizes and headers are checked before anything is allocated. Digests detect damage; they do not prove who
+names the class that reads each kind. There is no pickle anywhere: the files hold numbers and JSON, and reading them
+runs no code. Sizes and headers are checked before anything is allocated. Digests detect damage; they do not prove who
 wrote the file.
 """
 
@@ -74,7 +74,7 @@ def plain_value(value: Any, what: str) -> Any:
 
 
 def class_array(classes: list[Any]) -> NDArray[Any]:
-    """Return the class labels of a manifest as an array; of objects where numpy would convert mixed types to strings."""
+    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into strings."""
     array = np.asarray(classes)
     return array if array.tolist() == classes else np.array(classes, dtype=object)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -23,9 +24,6 @@ from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
 from fairerclip.solver.decision import Adjustment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
@@ -122,32 +120,19 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     zero_shot_, gamma_ : float
         Share of zero-shot scores and ridge that were used.
     fitted_ : FittedModel
-        All that new rows need; the attributes above and down to ``rows_`` are parts of it.
-    components_ : array of shape (D, r)
-        U of the image side; ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``.
-    mean_ : array of shape (D,)
-        Weighted mean of the features.
-    intercept_ : array of shape (r,)
-        Origin of the learned space, placed so that inner products (``decision="target"``) or cosines
-        (``decision="prompts"``) with `transform_text` decide as `predict` does.
-    features_, text_features_ : FeatureMap
-        Fitted feature maps of both sides.
-    text_components_, text_mean_, text_intercept_ : array
-        The same arrays of the text side.
+        All that new rows need; the attributes above, and those down to ``rows_``, are parts of it.
+    features_, mean_, components_, intercept_ : FeatureMap, arrays of shape (D,), (D, r), (r,)
+        The image encoder: ``transform(X) = (features_.transform(unit X) - mean_) @ components_ + intercept_``. Text
+        encoder: ``text_features_``, ``text_mean_``, ``text_components_``, ``text_intercept_``.
     prompts_, prompt_classes_ : arrays of shape (m, p) and (m,), or None
         Prompts of the fit and the index of their class; None without text.
-    eigenvalues_ : array of shape (r,)
-        Eigenvalues of the image side; ``objective_`` is their sum.
-    rows_ : RowSummary
-        Lengths and mean direction of the training rows, for `drift`.
-    seed_ : int
-        Seed that was used; ``random_state=seed_`` fits the same model again.
-    n_iter_ : int
-        Rounds of Algorithm 1 that were run.
-    pseudo_labels_ : array of shape (n,) or None
-        Labels, known and guessed (after the last refinement); None where y was complete.
-    pseudo_sensitive_ : array of shape (n,), mapping or None
-        Sensitive values, known and guessed, a mapping for several attributes; None where they were complete.
+    eigenvalues_, rows_ : array of shape (r,), RowSummary
+        Eigenvalues of the image side, whose sum is ``objective_``; lengths and mean direction of the training rows.
+    seed_, n_iter_ : int
+        Seed that was used (``random_state=seed_`` fits the same model again); rounds of Algorithm 1.
+    pseudo_labels_, pseudo_sensitive_ : array of shape (n,), mapping or None
+        Labels and sensitive values, known and guessed (labels after the last refinement), a mapping for several
+        attributes; None where all were known.
     diagnostics_ : dict
         Residual, condition number, ranks, objective and label changes per round, margins; ``diagnostics_["tuning"]``
         is the record of the search that chose the model.
@@ -158,8 +143,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
 
     References
     ----------
-    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in
-    RKHSs", ICLR 2024 (arXiv:2403.15593).
+    Dehdashtian, Wang, Boddeti, "FairerCLIP: Debiasing CLIP's Zero-Shot Predictions using Functions in RKHSs", 2024.
 
     Examples
     --------
@@ -178,54 +162,48 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def __init__(
         self,
         *,
-        normalize: bool = True,
         tau: float = 0.8,
+        zero_shot: float | None = None,
+        gamma: float = 1e-3,
+        class_weight: Any = "balanced",
+        criterion: str = "marginal",
+        random_state: Any = None,
         tau_z: float = 0.7,
         tau_text: float | None = 0.1,
         tau_z_text: float | None = 0.1,
-        gamma: float = 1e-3,
         gamma_text: float = 1e-4,
+        kernel: str = "rbf",
         n_features: int = 1000,
         bandwidth: float | str = "3*median",
-        kernel: str = "rbf",
         alignment: str = "linear",
         n_components: int | None = None,
-        zero_shot: float | None = None,
         orthogonal: bool = False,
         decision: str = "target",
-        criterion: str = "marginal",
+        decision_zero: str = "balanced",
         scaling: str = "spectral",
-        class_weight: Any = "balanced",
         subsample: Any = None,
         solver: str = "auto",
         max_iter: int = 10,
         refine: bool = False,
-        decision_zero: str = "balanced",
+        normalize: bool = True,
         sensitive_terms: str = "each",
         sensitive_kind: str = "auto",
         missing_label: Any = None,
-        random_state: Any = None,
         dtype: str = "float32",
         **earlier: Any,
     ) -> None:
-        self.normalize = normalize
-        self.tau, self.tau_z = tau, tau_z
-        self.tau_text, self.tau_z_text = tau_text, tau_z_text
-        self.gamma, self.gamma_text = gamma, gamma_text
-        self.n_features = n_features
-        self.bandwidth, self.kernel = bandwidth, kernel
-        self.alignment = alignment
-        self.n_components = n_components
-        self.zero_shot, self.orthogonal = zero_shot, orthogonal
+        self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
+        self.class_weight, self.criterion, self.random_state = class_weight, criterion, random_state
+        self.tau_z, self.tau_text, self.tau_z_text = tau_z, tau_text, tau_z_text
+        self.gamma_text = gamma_text
+        self.kernel, self.n_features, self.bandwidth = kernel, n_features, bandwidth
+        self.alignment, self.n_components, self.orthogonal = alignment, n_components, orthogonal
         self.decision, self.decision_zero = decision, decision_zero
-        self.criterion, self.scaling = criterion, scaling
-        self.class_weight, self.subsample = class_weight, subsample
-        self.solver = solver
-        self.max_iter, self.refine = max_iter, refine
+        self.scaling, self.subsample = scaling, subsample
+        self.solver, self.max_iter, self.refine = solver, max_iter, refine
+        self.normalize = normalize
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
-        self.missing_label = missing_label
-        self.random_state = random_state
-        self.dtype = dtype
+        self.missing_label, self.dtype = missing_label, dtype
         if earlier:
             self._take_earlier(earlier)
 
@@ -233,15 +211,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
         """Return an unfitted, seeded model with published parameters.
 
-        Parameters
-        ----------
-        dataset : str
-            "paper" for the published method without a dataset, or "waterbirds", "celeba", "cheekbones", "fairface",
-            "cfd". Shares of rows kept are in the order of ``classes_``, the positive class second.
-        source : {"paper", "released"}
-            The paper's table, or the authors' code.
-        backbone : str
-            CLIP model that the parameters were published for.
+        ``dataset`` is "paper" (the method as published), "waterbirds", "celeba", "cheekbones", "fairface" or "cfd";
+        ``source`` is "paper", or "released" for the authors' code. The second of two classes is the positive one.
         """
         return cls(**preset(dataset, source, backbone))
 
@@ -322,13 +293,11 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         taus, tau_zs : float or list of float, optional
             Strengths of the image side, and of the text side where ``tau_text`` or ``tau_z_text`` is None. Default: 20
             values of τ from 0 to 0.95, and this model's ``tau_z``.
-        criterion : "marginal", "conditional" or a list of both, optional
-            Default: this model's.
-        zero_shots : float or list of float, optional
-            Shares of the zero-shot scores in the target. Default: this model's.
+        criterion, zero_shots : str or list of str, float or list of float, optional
+            Criteria, and shares of the zero-shot scores in the target. Default: this model's.
         refine : bool, optional
             Refine pseudo-labels at every point (one pass over the data per round), or keep the first guesses. Default:
-            this model's. The parameters of a point fit the same model again.
+            this model's.
         progress : callable, optional
             Called after each point with (done, total).
         """
@@ -358,11 +327,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         Parameters
         ----------
         offsets : sequence of c numbers, optional
-            Added to the class scores, in the order of ``classes_``: they move the boundaries between classes. Default:
-            this model's ``offsets_``.
+            Added to the class scores, in the order of ``classes_``. Default: ``offsets_``.
         sensitive_shifts : c sequences of one number per sensitive value, optional
-            Weights of the predicted sensitive values that are subtracted from each class score. Default: this
-            model's ``sensitive_shifts_``.
+            Weights of the predicted sensitive values to subtract from each class score. Default: ``sensitive_shifts_``.
         **parameters
             Parameters of the constructor to change.
         """

@@ -190,7 +190,7 @@ class TauPath:
         )
 
     def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
-        """Yield, for each block of rows, the class scores (b, c) of every solved point by its number. O(n·D·g·r) time."""
+        """Yield for each block of rows the class scores (b, c) of every solved point, by its number. O(n·D·g·r)."""
         return self._scores(self._model.embeddings(X))
 
     def _scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:

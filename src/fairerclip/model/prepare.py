@@ -52,7 +52,7 @@ EXACT_PROMPTS = 5000
 def attributes(
     columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
 ) -> list[Attribute]:
-    """Return ψ(s) of each attribute: one-hot for categories, probabilities for soft values, RBF features for a quantity."""
+    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
     out = []
     for column in columns:
         if column.soft is not None:
@@ -221,7 +221,7 @@ class FitState:
         return fitted, [(ConstantPredictionWarning, message)]
 
     def pseudo_labels(self, refined: Ints | None) -> NDArray[Any] | None:
-        """Return labels (n,), known and guessed, with ``refined`` labels of the rows with weight; None if all are known.
+        """Return labels (n,), known and guessed, with those ``refined`` of rows with weight; None if all are known.
 
         Rows without weight took no part in the refinement; they get predictions.
         """
@@ -348,9 +348,10 @@ def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColu
 def _zero_shot_scores(
     X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
 ) -> NDArray[np.floating] | None:
-    """Return zero-shot scores (n, c), or None without prompts; with ``sensitive`` the prompts are made orthogonal to its.
+    """Return zero-shot scores (n, c), or None without prompts.
 
-    Scores are centred where the space has fewer dimensions than classes, so that only differences matter.
+    With ``sensitive``, class prompts are projected onto the orthogonal complement of its prompts. Scores are centred
+    where the space has fewer dimensions than classes, because only differences between classes can be kept then.
     """
     if not target.has_text:
         return None

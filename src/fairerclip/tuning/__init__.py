@@ -1,1 +1,1 @@
-"""Choose a model on validation rows: the search, what it goes by, and the offsets that it learns."""
+"""Choose a model on labelled rows: `FairerCLIPSearch`, its candidates, objectives and offsets."""

@@ -34,7 +34,7 @@ FITS: tuple[Mapping[str, Any], ...] = tuple(
     for gamma in (1e-3, 3e-4, 4e-3)
     for weight in ("balanced", "group")
 )
-"""Costly settings, the likeliest first, so that a short budget tries those."""
+"""Costly settings, the most promising first, for searches with little time."""
 AS_ZERO_SHOT: Mapping[str, Any] = {
     "kernel": "linear",
     "gamma": 1e-6,
@@ -44,9 +44,9 @@ AS_ZERO_SHOT: Mapping[str, Any] = {
     "zero_shot": 1.0,
     "decision": "target",
 }
-"""At τ = 0 this is the zero-shot classifier itself: its scores are linear in the rows, and nothing is shrunk."""
+"""At τ = 0 this is the zero-shot classifier: its scores are linear in the rows, with a negligible ridge."""
 AS_ORTHOGONAL: Mapping[str, Any] = {**AS_ZERO_SHOT, "orthogonal": True}
-"""The same with class prompts that have lost what the sensitive prompts span."""
+"""The same with class prompts that are orthogonal to the sensitive prompts."""
 AS_GIVEN: Mapping[str, Any] = {}
 FIXED = {"given": AS_GIVEN, "zero-shot": AS_ZERO_SHOT, "orthogonal prompts": AS_ORTHOGONAL}
 """Models that every search includes, as far as there are prompts for them."""
@@ -59,19 +59,19 @@ class Candidate:
 
     parameters: Mapping[str, Any]
     fit: int
-    """Which of the costly fits it came from; candidates of one fit are neighbours in the free parameters."""
+    """Number of its costly fit; candidates of one fit differ in free parameters."""
     scores: F32 = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Everything that was fitted: the candidates, and how it went."""
+    """The candidates of a search, and the course of the search."""
 
     candidates: list[Candidate]
     given: int | None
-    """Place of the model with the parameters it was given; None where they have no solution."""
+    """Index of the candidate with the given parameters; None where they have no solution."""
     zero_shot: int | None
-    """Place of the zero-shot classifier; None without prompts."""
+    """Index of the zero-shot classifier; None without prompts."""
     classes: NDArray[Any]
     grid: Mapping[str, Sequence[Any]]
     fits: int
@@ -79,13 +79,13 @@ class Pool:
     seconds: float
     failures: list[str]
     orthogonal: int | None = None
-    """Place of the zero-shot classifier with orthogonal prompts; None without prompts of the sensitive values."""
+    """Index of the zero-shot classifier with orthogonal prompts; None without prompts of the sensitive values."""
 
 
 def search_space(
     search: Mapping[str, Any] | None,
 ) -> tuple[list[Mapping[str, Any]], dict[str, Sequence[Any]]]:
-    """The costly settings and the free grid: the defaults with what ``search`` says instead.
+    """Return the costly settings and the free grid: the defaults, replaced by entries of ``search``.
 
     ``search`` has any of ``fits`` (a list of mappings of parameters), ``taus``, ``zero_shots`` and ``criteria``.
     """
@@ -207,7 +207,7 @@ def _plan(
 
 
 def _check_fits(model: FairerCLIP, fits: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse parameters that no fit could have: before the first costly one, not after some."""
+    """Raise for invalid parameters before the first fit."""
     own = model.get_params(deep=False)
     for parameters in fits:
         unknown = [name for name in parameters if name not in own]
@@ -226,7 +226,7 @@ def _scored(fitted: FairerCLIP, planned: PlannedFit, X: Any, number: int) -> lis
     """Return the candidates of one fit: its whole grid, or the fit itself where there is none."""
     parameters, grid = planned.parameters, planned.grid
     with warnings.catch_warnings():
-        # X are the caller's rows without the names of a data frame, which were compared before.
+        # X has no column names any more; they were compared before.
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         if not grid:
             return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
@@ -238,7 +238,7 @@ def _scored(fitted: FairerCLIP, planned: PlannedFit, X: Any, number: int) -> lis
     out = []
     for g in blocks[0]:
         setting = path.points[g].setting
-        if setting.tau == 0:  # without an S term the criterion is idle: one of both will do
+        if setting.tau == 0:  # without an S term the criterion has no effect: one is enough
             if setting.zero_shot in seen:
                 continue
             seen.add(setting.zero_shot)
@@ -249,7 +249,7 @@ def _scored(fitted: FairerCLIP, planned: PlannedFit, X: Any, number: int) -> lis
 
 
 def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:
-    """Models of the same fit that are one step away in one of the free parameters."""
+    """Return the candidates of the same fit that are one grid step away in one free parameter."""
     if "tau" not in best.parameters:
         return []
     out = []

@@ -1,8 +1,8 @@
-"""The choice among candidates: how far to trust a search is itself decided on rows that it did not see.
+"""The choice among candidates, with held-out rows that decide how far to trust the search.
 
-The best of many candidates on a few rows is partly luck. So there are several strategies, from leaving things as they
-are to the whole search; each is carried out on one half of the validation rows and judged on the other, and the one
-that holds up best is carried out on all of them. docs/choosing.md measures what this is worth.
+The best of many candidates on a few rows is partly chance. So there are several strategies, from the unchanged
+parameters to the whole search. Each is applied to one half of the judged rows and evaluated on the other half; the
+one with the best mean value is then applied to all rows. docs/choosing.md has figures.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fairerclip.tuning.objectives import DIFFERENCES, Objective, first_best, jud
 from fairerclip.tuning.offsets import learn_offsets
 
 REPEATS = 20
-"""Times that the rows are halved; each gives two judgements. docs/choosing.md#stability has what fewer would change."""
+"""Number of random halvings; each gives two evaluations. docs/choosing.md#stability has the effect of fewer."""
 OFFSET_CANDIDATES, LINE_CANDIDATES = 8, 64
-"""Offsets are learned for so many of the best candidates; more where two classes leave one line to search."""
+"""Number of best candidates for which offsets are learned, for several and for two classes."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate with offsets: what a strategy takes."""
+    """A candidate with offsets, chosen by a strategy."""
 
     candidate: int
     offsets: F64
@@ -37,20 +37,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen, by which strategy, and what each strategy was worth on rows it had not seen."""
+    """The choice, its strategy, and the value of every strategy on held-out rows."""
 
     choice: Choice
     strategy: str
     held_out: dict[str, float]
     value: float
-    """On all rows, the ones it was chosen on among them."""
+    """On all judged rows, which it was chosen on."""
 
 
 def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
-    """Pick by the strategy that holds up best on held-out halves; the simpler one of equals.
+    """Choose by the strategy with the best value on held-out halves; the simpler one of equal strategies.
 
     The result does not depend on the order of rows, classes or groups. A strategy whose choice misses the accuracy
-    floor on the rows is not picked; if all miss it, the most accurate choice is.
+    floor on the rows is left out; if all miss it, the most accurate choice is taken.
     """
     scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
     held_out = _held_out(pool, scores, judge, objective)
@@ -65,8 +65,8 @@ def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:
 
 
 def _held_out(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> dict[str, float]:
-    """Mean value of each strategy on the halves of the rows that it did not choose on."""
-    # A strategy keeps to the floor where it chooses; whether the other half reaches it is chance.
+    """Return the mean value of each strategy on the halves that it did not choose on."""
+    # The floor applies where a strategy chooses; whether the other half reaches it is chance.
     free = replace(objective, accuracy_floor=None)
     trials: dict[str, list[float]] = {}
     for fold in halves(judge, row_keys(judge, scores)):
@@ -86,7 +86,7 @@ def _held_out(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> di
 
 
 def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
-    """The candidate with the largest value of a scorer, without offsets: what a scorer goes by is not known."""
+    """Return the candidate with the largest value of a user's function, without offsets."""
     values = [value(candidate.scores.astype(np.float64)) for candidate in pool.candidates]
     if np.isnan(values).all():
         raise ParameterError(
@@ -97,10 +97,10 @@ def choose_by_scorer(pool: Pool, value: Callable[[F64], float]) -> Chosen:
 
 
 def strategies(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> dict[str, Choice]:
-    """What each strategy takes when it sees these rows alone, scores (g, n, c); simpler ones first.
+    """Return the choice of each strategy on rows with scores (g, n, c); simpler strategies first.
 
-    For a difference between groups there is the search alone: moving a boundary evens groups out only where nearly all
-    rows fall on one side of it.
+    For a difference between groups there is only the search without offsets: a moved boundary makes groups equal only
+    where nearly all rows are on one side of it.
     """
     none = np.zeros(len(pool.classes))
     plain = judge_scores(judge, objective, scores)
@@ -123,16 +123,15 @@ def strategies(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> d
 
 
 def row_keys(judge: Judge, scores: F64) -> Ints:
-    """(n,) numbers that put rows in an order of their margins by scores (g, n, c); equal for rows that are alike."""
+    """Return keys (n,) that order rows by their margins of scores (g, n, c); equal for equal rows."""
     return np.unique(judge.margins(scores).T, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def halves(judge: Judge, keys: Ints, repeats: int = REPEATS) -> list[NDArray[np.bool_]]:
-    """Masks (n,) that halve every cell, at random and repeatedly; a cell of one row falls on either side.
+    """Return masks (n,) that halve every cell at random; a cell of one row is on either side.
 
-    Before anything is drawn the rows of a cell are put in the order of their keys (n,), and cells in that of their
-    sizes and keys. So the halves do not depend on the order of rows, classes or groups, except that rows with equal
-    keys may change places.
+    Before the draws, rows of a cell are sorted by their keys (n,), and cells by their sizes and keys. So the halves do
+    not depend on the order of rows, classes or groups, except that rows with equal keys may change places.
     """
     cells = [rows[keys[rows].argsort()] for rows in judge.cells()]
     cells.sort(key=lambda rows: (len(rows), keys[rows].tolist()))

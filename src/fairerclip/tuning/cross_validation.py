@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
 
 from fairerclip._util.types import Ints
 from fairerclip.errors import LabelError, NoSolutionError, ParameterError, ShapeError
@@ -22,7 +21,7 @@ MOST_ROWS = 20_000
 """Rows that are judged, at most: scores of every candidate are kept for them."""
 
 
-class Split(NamedTuple):
+class Fold(NamedTuple):
     """Rows to fit on and rows to score, by row number, and the places of the latter among the judged rows."""
 
     fitted_on: Ints
@@ -52,7 +51,7 @@ def check_groups(groups: Any, n: int) -> NDArray[Any] | None:
 
 def make_splits(
     cv: Any, judged: JudgedRows, X: Any, y: NDArray[Any], groups: NDArray[Any] | None, seed: int
-) -> list[Split]:
+) -> list[Fold]:
     """Return the splits of a cross-validation, each with judged rows to score.
 
     Training rows that are not judged, because a label is missing, are fitted on in every fold of a number of folds.
@@ -78,6 +77,8 @@ def make_splits(
         tests = [judged.rows[folds == fold] for fold in range(int(cv))]
         pairs = [(np.setdiff1d(np.arange(n), test), test) for test in tests]
     else:
+        from sklearn.model_selection import check_cv  # slow to load
+
         try:
             given = list(check_cv(cv, y, classifier=True).split(X, y, groups))
             pairs = [(np.arange(n)[train], np.arange(n)[test]) for train, test in given]
@@ -89,12 +90,12 @@ def make_splits(
     for fitted_on, test in pairs:
         places = np.flatnonzero(np.isin(judged.rows, test))
         if len(places):
-            splits.append(Split(fitted_on, judged.rows[places], places))
+            splits.append(Fold(fitted_on, judged.rows[places], places))
     _check_splits(splits, judged)
     return splits
 
 
-def _check_splits(splits: Sequence[Split], judged: JudgedRows) -> None:
+def _check_splits(splits: Sequence[Fold], judged: JudgedRows) -> None:
     """Raise if nothing would be judged, a row twice, or a class without rows to fit on."""
     codes = judged.judge.y
     if len(np.unique(codes)) < 2:

@@ -1,4 +1,4 @@
-"""What a search goes by: one number per model, larger is better."""
+"""Objectives of a search: one number per model, larger is better."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Scorer = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], float]
 
 DIFFERENCES = ("eod", "equalized_odds")
 OBJECTIVES = ("worst_group", "worst_class", *DIFFERENCES, "average")
-"""What `FairerCLIP.tune` can go by on labelled rows, besides a scorer."""
+"""Objectives on labelled rows, besides a function."""
 AVERAGE_SHARE = 0.5
-"""What a point of average accuracy is worth in points of the worst group."""
+"""Weight of the average accuracy relative to the worst group."""
 TIE_BREAK = 0.01
-"""The same for a difference between groups: there the accuracy floor says what may be given for it."""
+"""Weight of the average accuracy relative to a difference between groups, which has an accuracy floor."""
 INFEASIBLE = -10.0
-"""Below every value that an objective can take: where the accuracy floor is missed."""
+"""Value below all others, for models that miss the accuracy floor."""
 AT_ONCE = 2**20
-"""Numbers of a posterior that are held at once."""
+"""Largest number of posterior values in memory at once."""
 EQUAL = 1e-6
-"""Values that differ by less are equal: rounding must not choose between them."""
+"""Values that differ by less count as equal, so that rounding does not decide."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Objective:
             raise ParameterError(f"accuracy_floor must be a share in [0, 1]; got {floor!r}")
 
     def is_met(self, average: ArrayLike) -> NDArray[np.bool_]:
-        """Whether shares of right predictions (…) reach the floor; without one they do."""
+        """Return whether shares of right predictions (…) reach the floor; True without a floor."""
         average = np.asarray(average)
         if self.accuracy_floor is None:
             return np.ones(average.shape, dtype=bool)
         return np.asarray(average >= self.accuracy_floor)
 
     def values(self, survival: F64, counts: NDArray[np.int64]) -> F64:
-        """(g, b) values from `Judge.survival` (g, b, c, |S|, levels) and rows of cells (c, |S|), whatever the floor."""
+        """Return values (g, b), without the floor, from `Judge.survival` (g, b, c, |S|, levels) and cell sizes."""
         there = counts > 0
         expected = survival.mean(axis=4)  # (g, b, c, |S|) expected accuracies
         average = expected[:, :, there] @ counts[there] / counts.sum()
@@ -65,14 +65,14 @@ class Objective:
             return np.asarray(-self._difference(expected) + TIE_BREAK * average)
         if self.name == "average":
             return np.asarray(AVERAGE_SHARE * average)
-        # The worst of independent cells exceeds a level where all of them do.
+        # The worst of independent cells exceeds a level if all cells do.
         worst = survival[:, :, there].prod(axis=2).mean(axis=2)
         return np.asarray(worst + AVERAGE_SHARE * average)
 
     def _difference(self, expected: F64) -> F64:
-        """(g, b) largest difference of expected accuracies (g, b, c, |S|) between groups, in the classes that count.
+        """Return the largest difference (g, b) between groups of expected accuracies (g, b, c, |S|) of one class.
 
-        Not the expected difference: doubt alone would make one.
+        The expected difference would be above zero from uncertainty alone.
         """
         compared = expected[:, :, self._compared(expected.shape[2])]
         with warnings.catch_warnings():
@@ -81,25 +81,25 @@ class Objective:
         return np.asarray(np.nan_to_num(spread, nan=0.0).max(axis=2))
 
     def _compared(self, n_classes: int) -> list[int]:
-        """Classes that a difference looks at: for EOD the positive one of two, as `group_report` has it."""
+        """Return the classes to compare: for EOD the positive one of two, as in `group_report`."""
         return positive_classes(n_classes, None) if self.name == "eod" else list(range(n_classes))
 
     def is_defined(self, counts: NDArray[np.int64]) -> bool:
-        """Whether rows of these cells (c, |S|) say anything of it: a difference needs two groups of one class."""
+        """Return whether cell sizes (c, |S|) determine the objective: a difference needs two groups of one class."""
         if self.name not in DIFFERENCES:
             return bool(counts.any())
         return bool(((counts[self._compared(len(counts))] > 0).sum(axis=1) > 1).any())
 
 
 def judge_scores(judge: Judge, objective: Objective, scores: F64) -> F64:
-    """(g,) values of models with scores (g, n, c): below all others where a floor is missed."""
+    """Return values (g,) of models with scores (g, n, c); models that miss the floor come below all others."""
     right = (scores.argmax(axis=2) == judge.y).mean(axis=1, keepdims=True)  # (g, 1)
     values = _judged(judge, objective, judge.margins(scores), np.zeros((len(scores), 1, judge.n_classes)))
     return _with_floor(objective, values, right)[:, 0]
 
 
 def judge_boundaries(judge: Judge, objective: Objective, scores: F64, steps: F64) -> F64:
-    """(g, b) values of models of two classes, scores (g, n, 2), with steps (g, b) added to their differences."""
+    """Return values (g, b) of two-class scores (g, n, 2) with steps (g, b) added to the score difference."""
     values = _judged(judge, objective, judge.margins(scores), np.stack([-steps, steps], axis=2))
     if objective.accuracy_floor is None:
         return values
@@ -110,8 +110,8 @@ def judge_boundaries(judge: Judge, objective: Objective, scores: F64, steps: F64
 
 
 def _judged(judge: Judge, objective: Objective, margins: F64, shifts: F64) -> F64:
-    """(g, b) values of margins (g, n) with shifts (g, b, c), some models at a time so that memory stays small."""
-    # The worst class is the worst of cells that are classes: groups are not looked at.
+    """Return values (g, b) of margins (g, n) with shifts (g, b, c), a few models at a time to save memory."""
+    # For the worst class the cells are the classes; groups are ignored.
     cells = judge.by_class if objective.name == "worst_class" else judge
     each = max(1, AT_ONCE // (shifts.shape[1] * cells.counts.size * N_LEVELS))
     parts = [slice(start, start + each) for start in range(0, len(margins), each)]
@@ -121,11 +121,11 @@ def _judged(judge: Judge, objective: Objective, margins: F64, shifts: F64) -> F6
 
 
 def _with_floor(objective: Objective, values: F64, right: F64) -> F64:
-    """The values, or for shares of right rows that miss the floor the shares, moved below all values."""
+    """Return the values; where shares of right rows miss the floor, the shares, shifted below all values."""
     return np.asarray(np.where(objective.is_met(right), values, INFEASIBLE + right))
 
 
 def first_best(values: ArrayLike) -> int:
-    """Place of the first of the largest values, as far as rounding tells."""
+    """Return the index of the first of the largest values, up to rounding."""
     values = np.asarray(values)
     return int(np.flatnonzero(values >= values.max() - EQUAL)[0])

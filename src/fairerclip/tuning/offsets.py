@@ -1,8 +1,8 @@
-"""Where the boundaries between classes lie: offsets of the scores, learned on labelled rows.
+"""Offsets of the class scores, learned on labelled rows.
 
-The zero of a score decides more than τ does, and a closed form sets it where the training rows are balanced. Two
-classes have one boundary, searched along its line; more have one offset each, moved in turn. Neither depends on the
-order of the classes or of the rows.
+Offsets move the boundaries between classes, which can matter more than τ. Two classes have one boundary, found by a
+line search; more classes have one offset each, changed in turn. The result does not depend on the order of the
+classes or of the rows.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import EQUAL, Objective, judge_boundaries, judge_scores
 
 LINE_SHARES = np.linspace(0.02, 0.5, 25)
-"""Boundaries tried between two classes: those with such a share of the rows on one side, whichever side."""
+"""Boundaries to try between two classes: those with this share of the rows on either side."""
 STEPS = (0.5, 0.3, 0.18)
-"""Steps of the offsets of several classes, in spreads of the margin between the best two."""
+"""Steps of the offsets of several classes, in standard deviations of the margin between the best two scores."""
 GAIN = 1e-3
-"""An offset has to gain this much: what gains less is luck, and zero is where the closed form put it."""
+"""Smallest gain for which an offset is kept: smaller gains are noise."""
 
 
 def learn_offsets(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]:
-    """Best values (g,) of models with scores (g, n, c), and the offsets (g, c), of mean zero, that give them."""
+    """Return the best values (g,) of models with scores (g, n, c), and their offsets (g, c), of mean zero."""
     if scores.shape[2] == 2:
         return _along_the_line(judge, objective, scores)
     return _in_turn(judge, objective, scores)
@@ -33,7 +33,7 @@ def _along_the_line(judge: Judge, objective: Objective, scores: F64) -> tuple[F6
     steps = np.concatenate([none, -_boundaries(scores[:, :, 1] - scores[:, :, 0])], axis=1)  # (g, b)
     values = judge_boundaries(judge, objective, scores, steps)
     top = values.max(axis=1, keepdims=True)
-    # Of equals the one that changes least; and none where too little is gained.
+    # The smallest of equally good offsets; none where the gain is too small.
     size = np.where(values >= top - EQUAL, np.abs(steps), np.inf)
     best = np.where(top[:, 0] > values[:, 0] + GAIN, size.argmin(axis=1), 0)[:, None]
     step = np.take_along_axis(steps, best, axis=1)
@@ -41,11 +41,13 @@ def _along_the_line(judge: Judge, objective: Objective, scores: F64) -> tuple[F6
 
 
 def _boundaries(difference: F64) -> F64:
-    """(g, b) places between the differences (g, n) of two rows, so that no row lies on a boundary; 0 between equals."""
+    """Return boundaries (g, b) midway between the score differences (g, n) of two rows; 0 between ties."""
     order = np.sort(difference, axis=1)
     n = order.shape[1]
     below = np.rint(LINE_SHARES * n).astype(np.int64)
-    below = np.unique(np.concatenate([below, n - below]))  # symmetric, so that swapped classes have the same
+    below = np.unique(
+        np.concatenate([below, n - below])
+    )  # symmetric, so that swapped classes have the same boundaries
     below = below[(below > 0) & (below < n)]
     left, right = order[:, below - 1], order[:, below]
     return np.asarray(np.where(left < right, (left + right) / 2, 0.0))
@@ -57,7 +59,9 @@ def _in_turn(judge: Judge, objective: Objective, scores: F64) -> tuple[F64, F64]
     unit = (top[:, :, 1] - top[:, :, 0]).std(axis=1)
     offsets, models = np.zeros((g, c)), np.arange(g)
     values = judge_scores(judge, objective, scores)
-    turns = scores.mean(axis=1).argsort(axis=1)  # the class with the lowest mean first: names do not matter
+    turns = scores.mean(axis=1).argsort(
+        axis=1
+    )  # by mean score, so that the order of the classes does not matter
     for step in STEPS:
         for k in turns.T:
             for sign in (-1.0, 1.0):

@@ -1,7 +1,7 @@
-"""Rankings by prompt whose top shows the groups as the collection has them, and that still follow the prompt.
+"""Rankings by prompt in whose top rows the groups have the shares that they have in the collection.
 
-The target is the zero-shot score itself. What the sensitive attribute explains of it is taken off, and then adjusted
-until the groups' shares in the top match: equal means do not give equal tails. docs/math.md#ranking.
+The target is the zero-shot score. The part that the sensitive attribute explains is subtracted, with weights that are
+adjusted until the shares of the groups in the top match: equal means do not give equal tails. docs/math.md#ranking.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ RANKING: Mapping[str, Any] = {
     "tau": 0.0,
     "decision": "target",
 }
-"""A ranking follows the scores, which are linear in the rows; the sensitive part is taken off by shifts, not by τ."""
+"""Parameters of a ranking: scores that are linear in the rows; S is reduced by shifts, not by τ."""
 TOP_SHARE = 0.2
-"""The part of a collection that a search shows."""
+"""Share of a collection that counts as its top."""
 STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 RANK_CORRELATION = 0.6
-"""Inside each group the new order has to agree with the old one at least so far."""
+"""Smallest rank correlation of new and old scores inside each group."""
 ONE_LESS = r"\d+ components were asked for, the text side"
 FEW_ROWS = 2
-"""A group of no more rows has no order to speak of."""
+"""Groups of at most this many rows have no rank correlation."""
 ROUNDS, SOFTNESS, STEP, CLOSE = 80, 0.25, 0.35, 1e-3
 
 
@@ -83,28 +83,14 @@ def tune_ranking(
     c = len(given["text"])
     ranking = clone(model).set_params(**RANKING, n_components=c)
     with warnings.catch_warnings():
-        # One component per prompt is ours to ask for, and c prompts span c − 1: nothing that a user could change.
+        # c components are set here, and c prompts span c − 1 dimensions: nothing that a user could change.
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
         fitted = fit(ranking)
-    onehot = np.eye(len(values))[codes[known]]
-    old, train_scores = fitted.scores(held), fitted.state.scores()
-    train_explained, explained = fitted.state.explained(fitted.embeddings(held))
-    posteriors, order = _posteriors(fitted.state.prepared, values)
-    everyone = np.concatenate([posteriors, onehot[:, order]])
-    shifts = np.stack(
-        [
-            _equal_top(
-                np.concatenate([train_scores[:, k], old[:, k]]),
-                np.concatenate([train_explained, explained]),
-                everyone,
-            )
-            for k in range(c)
-        ]
-    )
+    shifts, old, explained = _learn_shifts(fitted, held, codes[known], values)
     if progress is not None:
         progress(1, 1)
     table = [_judge(strength, old, explained @ shifts.T, codes[known]) for strength in STRENGTHS]
-    # The strongest that still follows the prompt: the skew of a few hundred rows is too noisy to choose by.
+    # The strongest shifts that keep the order inside groups: the skew of a few hundred rows is too noisy to choose by.
     place = next((i for i, row in enumerate(table) if row["rank_correlation"] >= RANK_CORRELATION), -1)
     best = table[place]
     fitted = fitted.at(sensitive_shifts=best["strength"] * shifts)
@@ -116,6 +102,20 @@ def tune_ranking(
         "before": table[-1],
     }
     return FoundRanking(fitted, table, place)
+
+
+def _learn_shifts(
+    fitted: FairerCLIP, held: NDArray[Any], codes: Ints, values: NDArray[Any]
+) -> tuple[F64, F64, F64]:
+    """Learn shifts (c, q); also return scores (m, c) and predicted sensitive values (m, q) of the held rows."""
+    old, train_scores = fitted.scores(held), fitted.state.scores()
+    train_explained, explained = fitted.state.explained(fitted.embeddings(held))
+    posteriors, order = _posteriors(fitted.state.prepared, values)
+    scores = np.concatenate([train_scores, old])
+    everything = np.concatenate([train_explained, explained])
+    groups = np.concatenate([posteriors, np.eye(len(values))[codes][:, order]])
+    shifts = np.stack([_equal_top(column, everything, groups) for column in np.ascontiguousarray(scores.T)])
+    return shifts, old, explained
 
 
 def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]]:
@@ -137,7 +137,7 @@ def _known_groups(groups: Any, n: int, missing: Any) -> tuple[Ints, NDArray[Any]
 
 
 def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int]]:
-    """Probabilities (n, |S|) of the groups of the training rows that took part, and their places in ``values``."""
+    """Return group probabilities (n, |S|) of training rows with weight, and each group's index in ``values``."""
     columns, attributes = prepared.sensitive.columns, prepared.problem.attributes
     if len(columns) != 1 or columns[0].categories is None or columns[0].codes is None:
         quantities = sum(column.continuous for column in columns)
@@ -157,10 +157,10 @@ def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int
 
 
 def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
-    """Shifts (q,) that make the groups' shares in the soft top of scores (n,) equal to their shares of all.
+    """Return shifts (q,) for which the groups' shares in the soft top of scores (n,) equal their shares of all rows.
 
-    ``explained`` (n, q) is what the rows say of the sensitive values, ``groups`` (n, |S|) their probabilities. Damped
-    fixed-point steps on the logarithm of each share; q and |S| are one value each.
+    ``explained`` (n, q) are predicted sensitive values, ``groups`` (n, |S|) group probabilities. Damped fixed-point
+    steps on the logarithm of each share.
     """
     reference = groups.mean(axis=0)
     unit = explained.std(axis=0)
@@ -179,7 +179,7 @@ def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:
 
 
 def _judge(strength: float, old: F64, taken: F64, codes: Ints) -> dict[str, float]:
-    """Mean MaxSkew over prompts, and the least agreement with the old order inside any group."""
+    """Return the mean MaxSkew over prompts, and the smallest rank correlation with the old scores inside any group."""
     new = old - strength * taken
     k = max(1, round(TOP_SHARE * len(new)))
     agreement = [

@@ -1,4 +1,4 @@
-"""Sensitive values with doubt: what labelled rows say of how far guesses can be trusted."""
+"""Probabilities of sensitive values, learned from a few labelled rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FOLDS = 3
 
 
 def read_sensitive(X: Any, X_labelled: NDArray[Any], values: NDArray[Any], seed: int) -> SoftValues:
-    """Probability of each sensitive value for rows X, learned from a few rows whose value is known.
+    """Predict the probability of each sensitive value for rows X from a few labelled rows.
 
-    As far as it is the probability given the row it gives each group's means without bias (docs/math.md#soft), where a
-    hard guess mixes the groups. Logistic regression on unit rows, its penalty chosen by likelihood on held-out folds.
+    Calibrated probabilities give unbiased group means (docs/math.md#soft), whereas hard guesses mix the groups.
+    Logistic regression on unit rows, with the penalty that has the best likelihood on held-out folds.
     """
-    # Here, and not above: scikit-learn's model selection is slow to load, and few who import us read values.
+    # Imported here because scikit-learn's model selection is slow to load.
     from sklearn.model_selection import StratifiedKFold, cross_val_score
 
     known = unit_rows(np.asarray(X_labelled, dtype=np.float64))
