@@ -7,10 +7,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import beta, norm, spearmanr
 
-from fairerclip.metrics import group_report, paired_report
+from fairerclip.errors import ShapeError
+from fairerclip.metrics import group_report, kcc, paired_report
+from fairerclip.metrics.dependence import measures
 from fairerclip.metrics.dependence.dependence_intervals import _lower_end, _upper_end
+from fairerclip.metrics.groups import paired, paired_rates
 from fairerclip.metrics.groups.bounds import group_intervals
-from fairerclip.metrics.retrieval.extremes import correlation, difference_limits, mean_distance, sidak
+from fairerclip.metrics.groups.cells import resample
+from fairerclip.metrics.groups.group_figures import Rates
+from fairerclip.metrics.names import FIGURES, figure_of
+from fairerclip.metrics.retrieval.extremes import (
+    Proportions,
+    correlation,
+    difference_limits,
+    mean_distance,
+    sidak,
+)
 from fairerclip.metrics.retrieval.rank_quality import _kept, _on_fishers_scale, _spearman
 from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, default_cut, row_weights
 
@@ -101,12 +113,13 @@ def test_every_interval_of_a_table_is_its_formula(c, v, positive):
 
 
 def test_the_signed_difference_holds_every_pair_that_may_be_the_largest():
-    N = np.array([[[40, 0], [2, 38]], [[40, 0], [20, 20]], [[40, 0], [4, 36]]])  # recalls 0.95, 0.5, 0.9
+    N = np.array([[[40, 0], [2, 38]], [[40, 0], [4, 36]], [[40, 0], [20, 20]]])  # recalls 0.95, 0.9, 0.5
     low, high = group_intervals(N, CONFIDENCE)["eod_signed"]
     ends = [difference(*pair, shared_out(CONFIDENCE, 3)) for pair in pairs_of(recalls(N), [1])]
     least = max(max(a, -b, 0.0) for a, b in ends)
     possible = [(a, b) for a, b in ends if max(-a, b) >= least]
-    assert len(possible) == 2  # 0.95 against 0.9 cannot be the largest
+    assert len(possible) == 2  # 0.95 against 0.9 cannot be the largest, and alone might be positive
+    assert high < 0 < max(b for _, b in ends)
     assert (low, high) == pytest.approx((min(a for a, _ in possible), max(b for _, b in possible)))
 
 
@@ -194,6 +207,73 @@ def test_each_group_has_its_exact_interval_and_is_small_below_thirty_rows():
     assert_allclose(
         [(g.low, g.high) for g in report.groups], [exact(g.n, g.n, CONFIDENCE) for g in report.groups]
     )
+
+
+def test_differences_of_recall_are_later_minus_earlier_each_with_its_interval():
+    y, s, before, _ = predictions()
+    report = group_report(y, before, s, confidence=CONFIDENCE)
+    N = np.array(report.confusion)
+    assert [(d.y, d.reference, d.s) for d in report.differences] == [(0, 0, 1), (1, 0, 1)]
+    for found, (first, second) in zip(report.differences, pairs_of(recalls(N), range(2)), strict=True):
+        assert found.difference == pytest.approx(second[0] / second[1] - first[0] / first[1])
+        assert (found.low, found.high) == pytest.approx(difference(first, second, CONFIDENCE))
+
+
+def test_blocks_change_no_interval_of_a_change(monkeypatch):
+    rng = np.random.default_rng(0)
+    y, s, before = (rng.integers(3, size=200) for _ in range(3))
+    after = np.where(rng.random(200) < 0.5, y, before)
+    whole = paired_report(y, before, after, s)
+    monkeypatch.setattr(paired_rates, "BLOCK_CELLS", 7)
+    monkeypatch.setattr(paired_rates, "BLOCK_SUMS", 2)
+    blocks = paired_report(y, before, after, s)
+    for first, second in zip(whole.changes, blocks.changes, strict=True):
+        assert (first.low, first.high) == pytest.approx((second.low, second.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("c", [2, 3])
+def test_changes_of_differences_compare_two_values_in_one_rate(monkeypatch, c):
+    compared = {}
+
+    def spy(pair, kinds, weights, share, **options):
+        compared[kinds, len(weights)] = weights
+        assert share >= len(weights)
+        return 0.0, 0.0
+
+    monkeypatch.setattr(paired, "_extreme", spy)
+    rng = np.random.default_rng(0)
+    y, s, before, after = (
+        rng.integers(c, size=300),
+        rng.integers(2, size=300),
+        *rng.integers(c, size=(2, 300)),
+    )
+    paired_report(y, before, after, s)
+    # One pair of values both ways, in each class; of two classes the false positives of one follow from the other.
+    odds = compared[("recall",), 4] if c == 2 else compared[("recall", "false"), 12]
+    for weights, rates in ((odds, len(odds) // 2), (compared[("selection",), 2 if c == 2 else 6], c)):
+        assert_array_equal(np.sort(weights, axis=1)[:, [0, -1]], np.tile([-1.0, 1.0], (len(weights), 1)))
+        assert_array_equal(np.abs(weights).sum(axis=1), 2.0)
+        places = sorted(sorted(np.flatnonzero(row).tolist()) for row in weights)
+        known = range(rates) if len(weights) > 2 else [1]
+        assert places == sorted([[2 * k, 2 * k + 1] for k in known] * 2)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2), (2, 2, 3), (5, 2, 3, 2), (2, 2)])
+def test_counts_of_other_shapes_are_refused(shape):
+    with pytest.raises(ShapeError, match=r"shape \(…, \|S\|, c, c\)"):
+        Rates.of(np.ones(shape))
+
+
+def test_a_figure_that_is_not_known_has_the_label_of_its_file():
+    assert figure_of("gap", "another") is FIGURES["gap"]
+    assert (figure_of("odd", "Odd one").label, figure_of("odd", "Odd one").short) == ("Odd one", "Odd one")
+    assert (figure_of("odd").label, figure_of("odd").short, figure_of("odd").better) == ("odd", "odd", None)
+
+
+def test_cells_without_rows_stay_empty_when_counts_are_resampled():
+    draws = resample([[30, 70], [0, 100]], 50, random_state=0)
+    assert_array_equal(draws[:, 1, 0], 0)
+    assert_array_equal(draws.sum(axis=(1, 2)), 200)
 
 
 # Ends of dependence ---------------------------------------------------------------------------------------
@@ -311,6 +391,28 @@ def test_intervals_of_correlations_are_symmetric_on_fishers_scale():
     assert doubtful.low < 1.0
     assert np.isnan(_on_fishers_scale(0.4, np.array([0.3, np.nan]), 0.9).low)
     assert not np.isnan(_on_fishers_scale(0.4, np.array([0.3, 0.5]), 0.9).low)
+
+
+def test_the_mean_of_proportions_leaves_out_those_without_rows():
+    replicates = np.array([[0.1, 0.5, 0.9], [0.3, 0.7, 0.9]])
+    exact_ones = np.array([True, True, False])
+    found = Proportions(np.array([0.2, 0.6, 0.0]), replicates, np.array([50.0, 20.0, 0.0]), exact_ones).mean()
+    assert_allclose(found.value, [0.4])
+    assert_allclose(found.replicates, [[0.3], [0.5]])
+    assert_array_equal(found.size, [20.0])
+    assert_array_equal(found.exact, [True])
+    nothing = Proportions(np.zeros(2), np.zeros((3, 2)), np.zeros(2), np.array([False, True])).mean()
+    assert (nothing.value.tolist(), nothing.size.tolist(), nothing.exact.tolist()) == ([0.0], [0.0], [False])
+
+
+def test_as_many_rows_as_are_exact_are_factored_exactly(monkeypatch):
+    monkeypatch.setattr(measures, "EXACT_ROWS", 40)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(41, 2)), rng.integers(2, size=41)
+    one, other = (kcc(X[:40], y[:40], n_features=30, bandwidth=1.0, random_state=seed) for seed in (0, 1))
+    assert one == other  # nothing is drawn
+    one, other = (kcc(X, y, n_features=30, bandwidth=1.0, random_state=seed) for seed in (0, 1))
+    assert one != other
 
 
 def test_cuts():

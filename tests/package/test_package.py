@@ -1,5 +1,6 @@
 """What importing, installing and the import contract promise."""
 
+import ast
 import json
 import re
 import socket
@@ -80,13 +81,34 @@ def test_public_names_exist_and_are_sorted():
         _ = fairerclip.nonsense
 
 
-def test_modules_stay_small():
-    long = {
-        str(f.relative_to(ROOT)): n
-        for f in (ROOT / "src").rglob("*.py")
-        if (n := len(f.read_text().splitlines())) > 500
-    }
-    assert not long
+MODULE_LINES, FUNCTION_LINES = 400, 60
+LONGER = {
+    "model/estimator.py": "the constructor lists every parameter, and each has an entry in the docstring",
+    # To be shortened:
+    "auditing/sections/probes.py probe_sensitive": "",
+    "inputs/target.py resolve_target": "",
+    "tuning/ranking.py tune_ranking": "",
+}
+"""Modules and functions that may be longer, and why."""
+
+
+def functions(node, prefix=""):
+    """Names and lengths of all functions below a node of a syntax tree, methods as `Class.method`."""
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, ast.FunctionDef | ast.ClassDef)
+        if isinstance(child, ast.FunctionDef):
+            yield prefix + child.name, child.end_lineno - child.lineno + 1
+        yield from functions(child, f"{prefix}{child.name}." if named else prefix)
+
+
+def test_modules_and_functions_stay_small():
+    source, longer = ROOT / "src" / "fairerclip", set()
+    for file in source.rglob("*.py"):
+        text, place = file.read_text(), file.relative_to(source).as_posix()
+        if len(text.splitlines()) > MODULE_LINES:
+            longer.add(place)
+        longer |= {f"{place} {name}" for name, lines in functions(ast.parse(text)) if lines > FUNCTION_LINES}
+    assert longer == set(LONGER)
 
 
 SHIMS = {

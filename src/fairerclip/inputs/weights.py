@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.checks import LARGEST, as_number
+from fairerclip._util.checks import LARGEST, as_number, check_interval
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import ParameterError, RenamedWarning, ShapeError
 
@@ -182,11 +182,8 @@ def _class_factors(weights: Mapping[Any, Any], classes: NDArray[Any]) -> F64:
     """Return the weight of each class (c,); a class that is not named has weight 1."""
     factors = np.ones(len(classes))
     for k, (label, weight) in _by_code(weights, classes, "class_weight").items():
-        factors[k] = as_number(weight)
-        if not 0 <= factors[k] <= LARGEST:
-            raise ParameterError(
-                f"class_weight[{label!r}] must be a number in [0, {LARGEST:g}]; got {weight!r:.200}"
-            )
+        check_interval(f"class_weight[{label!r}]", weight, 0, LARGEST, "[]")
+        factors[k] = weight
     return factors
 
 

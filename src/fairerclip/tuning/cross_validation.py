@@ -21,7 +21,7 @@ MOST_ROWS = 20_000
 """Rows that are judged, at most: scores of every candidate are kept for them."""
 
 
-class Split(NamedTuple):
+class Fold(NamedTuple):
     """Rows to fit on and rows to score, by row number, and the places of the latter among the judged rows."""
 
     fitted_on: Ints
@@ -51,7 +51,7 @@ def check_groups(groups: Any, n: int) -> NDArray[Any] | None:
 
 def make_splits(
     cv: Any, judged: JudgedRows, X: Any, y: NDArray[Any], groups: NDArray[Any] | None, seed: int
-) -> list[Split]:
+) -> list[Fold]:
     """Return the splits of a cross-validation, each with judged rows to score.
 
     Training rows that are not judged, because a label is missing, are fitted on in every fold of a number of folds.
@@ -90,12 +90,12 @@ def make_splits(
     for fitted_on, test in pairs:
         places = np.flatnonzero(np.isin(judged.rows, test))
         if len(places):
-            splits.append(Split(fitted_on, judged.rows[places], places))
+            splits.append(Fold(fitted_on, judged.rows[places], places))
     _check_splits(splits, judged)
     return splits
 
 
-def _check_splits(splits: Sequence[Split], judged: JudgedRows) -> None:
+def _check_splits(splits: Sequence[Fold], judged: JudgedRows) -> None:
     """Raise if nothing would be judged, a row twice, or a class without rows to fit on."""
     codes = judged.judge.y
     if len(np.unique(codes)) < 2:
