@@ -96,7 +96,7 @@ crash: $(VENV)/dev.done
 
 # The source of five rooms with one thing changed at a time, MUTANTS of each room drawn by SEED: the share that a test of
 # the room notices, and those that none does. Verdicts are kept in mutants.json and taken up again. Needs Linux; about
-# 10 minutes on one core.
+# 15 minutes on one core.
 MUTANTS ?= 40
 SEED ?= 0
 mutants: $(VENV)/dev.done

@@ -15,7 +15,7 @@ from fairerclip.errors import (
 )
 from fairerclip.inputs import prompts, target
 from fairerclip.inputs.prompts import PromptValues, prompt_groups, sensitive_prompts, without_span, zero_shot
-from fairerclip.inputs.sensitive import ResolvedSensitive, _complete, _fit_to_prompts
+from fairerclip.inputs.sensitive import ResolvedSensitive, _complete, _match_prompts
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, SoftValues, encode_groups, sensitive_columns
 from fairerclip.inputs.target import (
     Guess,
@@ -83,17 +83,17 @@ def test_probabilities_sum_to_one_within_a_ten_thousandth(total, refused):
 
 def test_values_are_placed_by_the_names_of_the_prompts_and_unknown_ones_stay_unknown():
     named = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], ("z", "a", "m"))
-    codes, values = _fit_to_prompts("s", np.array([0, 1, -1, 0]), np.array(["m", "z"]), named)
+    codes, values = _match_prompts("s", np.array([0, 1, -1, 0]), np.array(["m", "z"]), named)
     assert_array_equal(codes, [2, 0, -1, 2])
     assert values.tolist() == ["z", "a", "m"]
 
 
 def test_values_that_are_numbers_are_the_places_of_the_prompts_and_unknown_ones_stay_unknown():
     unnamed = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], None)
-    codes, values = _fit_to_prompts("s", np.array([1, 0, -1]), np.array([0, 2]), unnamed)
+    codes, values = _match_prompts("s", np.array([1, 0, -1]), np.array([0, 2]), unnamed)
     assert_array_equal(codes, [2, 0, -1])
     assert_array_equal(values, [0, 1, 2])
-    codes, values = _fit_to_prompts("s", np.array([-1, -1]), np.array([]), unnamed)
+    codes, values = _match_prompts("s", np.array([-1, -1]), np.array([]), unnamed)
     assert_array_equal(codes, [-1, -1])
     assert_array_equal(values, [0, 1, 2])
 
@@ -142,7 +142,7 @@ def test_values_that_no_row_is_read_as_are_named_unless_one_is_left(read_as, gon
         column = read(unknown_column(len(X)), [AXES[k : k + 1] for k in range(4)], X)
     assert_array_equal(column.codes, np.tile(read_as, 3))
     assert [w.category for w in caught] == [VanishedLabelWarning] * (gone is not None)
-    assert all(f"no row is read as {gone}" in str(w.message) for w in caught)
+    assert all(f"no row is predicted as {gone}" in str(w.message) for w in caught)
 
 
 def test_known_values_stay_and_the_others_are_read():
@@ -182,7 +182,7 @@ def test_the_entry_of_another_shape_is_named(bad):
 
 def test_one_prompt_of_two_classes_is_refused_with_both_and_twice_in_one_class_is_not():
     assert len(prompt_groups([AXES[[0, 0]], AXES[1]], 4, "text")) == 2
-    with pytest.raises(PromptError, match="entries 0 and 2 share"):
+    with pytest.raises(PromptError, match="entries 0 and 2 have the same"):
         prompt_groups([AXES[[0, 3]], AXES[1], AXES[[2, 3]]], 4, "text")
 
 
@@ -250,7 +250,7 @@ def test_the_share_of_zero_shot_scores_follows_what_is_known():
 def test_three_thousand_classes_are_told_apart(n_classes, refused):
     X, y = np.linspace(1, 2, n_classes)[:, None], np.arange(n_classes)
     if refused:
-        with pytest.raises(LabelError, match="there are 3,001 classes, more than the 3,000"):
+        with pytest.raises(LabelError, match="expected at most 3,000 classes, got 3,001"):
             resolve_target(X, y, None, ones(n_classes))
     else:
         assert len(resolve_target(X, y, None, ones(n_classes)).classes) == n_classes
@@ -280,7 +280,7 @@ def test_class_means_are_weighted_and_leave_out_rows_without_a_label(monkeypatch
 
 
 def test_a_class_whose_rows_weigh_nothing_has_no_mean():
-    with pytest.raises(LabelError, match=r"classes \[1\] have no labelled rows"):
+    with pytest.raises(LabelError, match=r"classes \[1\] have neither labelled rows nor prompts"):
         resolve_target(AXES, [0, 1, 2, 0], None, np.array([1.0, 0.0, 1.0, 1.0]))
     with pytest.raises(LabelError, match="at least 2 classes; got 1 class"):
         resolve_target(AXES, [0, 0, 0, 0], None, ones(4))
@@ -293,7 +293,7 @@ def test_rows_of_one_class_are_an_error_where_something_learns_and_a_warning_whe
     with pytest.raises(LabelError, match="zero-shot predictions have one class only"):
         resolve_target(X, None, AXES[:3], ones(3))
     with pytest.warns(
-        VanishedLabelWarning, match=r"every row is taken for \[0\]: classes \[1, 2\] have no rows"
+        VanishedLabelWarning, match=r"all rows have the class \[0\]: classes \[1, 2\] have no rows"
     ):
         resolve_target(X, [0, 0, 0], AXES[:3], ones(3), learns=False)
     with pytest.warns(VanishedLabelWarning, match=r"^classes \[2\] have no rows"):

@@ -113,12 +113,13 @@ def test_every_interval_of_a_table_is_its_formula(c, v, positive):
 
 
 def test_the_signed_difference_holds_every_pair_that_may_be_the_largest():
-    N = np.array([[[40, 0], [2, 38]], [[40, 0], [20, 20]], [[40, 0], [4, 36]]])  # recalls 0.95, 0.5, 0.9
+    N = np.array([[[40, 0], [2, 38]], [[40, 0], [4, 36]], [[40, 0], [20, 20]]])  # recalls 0.95, 0.9, 0.5
     low, high = group_intervals(N, CONFIDENCE)["eod_signed"]
     ends = [difference(*pair, shared_out(CONFIDENCE, 3)) for pair in pairs_of(recalls(N), [1])]
     least = max(max(a, -b, 0.0) for a, b in ends)
     possible = [(a, b) for a, b in ends if max(-a, b) >= least]
-    assert len(possible) == 2  # 0.95 against 0.9 cannot be the largest
+    assert len(possible) == 2  # 0.95 against 0.9 cannot be the largest, and alone might be positive
+    assert high < 0 < max(b for _, b in ends)
     assert (low, high) == pytest.approx((min(a for a, _ in possible), max(b for _, b in possible)))
 
 

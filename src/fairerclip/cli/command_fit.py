@@ -22,7 +22,7 @@ Tune = Annotated[
     typer.Option(
         "--tune/--no-tune",
         help="Search weights, ridge, τ, criterion, zero-shot share and class offsets on the validation split. "
-        "Default: where one of --objective, --accuracy-floor and --max-seconds is given; or where no strength, "
+        "Default: where one of --objective, --accuracy-floor, --max-seconds and --cv is given; or where no strength, "
         "criterion, offset, preset or parameter is given and that split has the labels that tuning needs.",
     ),
 ]
@@ -38,6 +38,16 @@ AccuracyFloor = Annotated[
     typer.Option(
         help="Smallest share of right predictions on the validation split, 0 to 1, that a model may have. If none "
         "reaches it, the most accurate one is taken, with a warning."
+    ),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        "--cv",
+        min=2,
+        metavar="FOLDS",
+        help="Tune by cross-validation on the training split, with this number of folds, instead of the validation "
+        "split. Needs target labels.",
     ),
 ]
 MaxSeconds = Annotated[
@@ -61,6 +71,7 @@ def fit(
     objective: Objective = None,
     accuracy_floor: AccuracyFloor = None,
     max_seconds: MaxSeconds = None,
+    cv: Folds = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -73,22 +84,26 @@ def fit(
     ARCHIVE.check(output, overwrite=overwrite)  # before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
-    search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
+    search = {
+        "--objective": objective,
+        "--accuracy-floor": accuracy_floor,
+        "--max-seconds": max_seconds,
+        "--cv": cv,
+    }
     class_offsets = None if offsets is None else options.parse_offsets(offsets)
     by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
     tune = _whether_to_tune(tune, search, by_hand, experiment, with_offsets=offsets is not None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
-    model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
     with show.warnings_as_lines() as warned:
+        model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
         if tune:
             with show.progress(f"searching by {goal}") as progress:
                 model = experiment.tune(
-                    model,
-                    chosen,
-                    goal,
+                    *(model, chosen, goal),
                     accuracy_floor=accuracy_floor,
                     max_seconds=max_seconds,
+                    cv=cv,
                     progress=progress,
                 )
         else:
