@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from fairerclip.errors import (
     LabelError,
     ManyCategoriesWarning,
+    ParameterError,
     PromptError,
     ShapeError,
     VanishedLabelWarning,
 )
-from fairerclip.inputs import prompts, target
+from fairerclip.inputs import prompts, sensitive, target
 from fairerclip.inputs.prompts import PromptValues, prompt_groups, sensitive_prompts, without_span, zero_shot
 from fairerclip.inputs.sensitive import ResolvedSensitive, _complete, _match_prompts
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, SoftValues, encode_groups, sensitive_columns
@@ -25,6 +26,7 @@ from fairerclip.inputs.target import (
     resolve_target,
     zero_shot_share,
 )
+from fairerclip.inputs.weights import _sizes
 
 AXES = np.eye(4)
 
@@ -149,6 +151,42 @@ def test_known_values_stay_and_the_others_are_read():
     X = AXES[[0, 1, 0, 1]]
     column = SensitiveColumn("s", np.array([1, -1, -1, 0]), np.arange(2), None)
     assert_array_equal(read(column, [AXES[:1], AXES[1:2]], X).codes, [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(("codes", "known"), [([0, -1, -1], True), ([1, 0, -1], True), ([-1, -1, -1], False)])
+def test_values_of_which_one_is_known_are_compared_with_both_kinds_of_prompts(monkeypatch, codes, known):
+    seen = []
+    monkeypatch.setattr(sensitive, "check_swapped", lambda X, text, y, other, s, depth: seen.append(s))
+    labelled = ResolvedTarget(np.array([0, 1, 0]), np.arange(2), [AXES[:1], AXES[1:2]], None)
+    column = SensitiveColumn("s", np.array(codes), np.arange(2) if known else np.arange(0), None)
+    _complete(AXES[[2, 3, 2]], column, {"s": PromptValues([AXES[2:3], AXES[3:]], None)}, labelled, {})
+    assert len(seen) == 1
+    assert (seen[0] is not None) == known
+
+
+# Shares that are kept -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "kept"), [(1, 20), (0.5, 10), (0.125, 2), (0.01, 1)])
+def test_a_share_of_a_class_is_kept_and_one_row_at_least(share, kept):
+    codes = np.repeat([0, 1, -1], [20, 7, 5])
+    assert _sizes({"a": share}, codes, np.array(["a", "b"])) == {0: kept, 1: 7}
+    assert _sizes([share, 1], codes, np.array(["a", "b"])) == {0: kept, 1: 7}
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.001, "some", None, np.nan])
+def test_a_share_that_cannot_be_kept_is_named(share):
+    with pytest.raises(
+        ParameterError, match=r"subsample\['a'\]: the share kept must be a number in \(0, 1\]"
+    ):
+        _sizes({"a": share}, np.zeros(4, dtype=int), np.array(["a", "b"]))
+
+
+def test_a_balanced_share_is_of_the_smallest_class_that_has_rows():
+    codes, classes = np.repeat([0, 1, -1], [20, 8, 5]), np.array(["a", "b", "c"])
+    assert _sizes("balanced", codes, classes) == {0: 8, 1: 8}
+    assert _sizes("balanced:0.5", codes, classes) == {0: 4, 1: 4}
+    assert _sizes("balanced:0.01", codes, classes) == {0: 1, 1: 1}
 
 
 # Prompts --------------------------------------------------------------------------------------------------
