@@ -190,42 +190,50 @@ class Experiment:
         return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
 
     def tune(
-        self, model: FairerCLIP, labels: str, objective: str = "worst_group", **options: Any
+        self,
+        model: FairerCLIP,
+        labels: str,
+        objective: str = "worst_group",
+        cv: int | None = None,
+        **options: Any,
     ) -> FairerCLIP:
-        """Return the model that `FairerCLIPSearch` finds on the training split, judged on the validation split.
+        """Return the model that `FairerCLIPSearch` finds, starting from a model that is not changed.
 
-        ``objective="max_skew"`` needs sensitive labels in the validation split, other objectives also target labels.
-        ``options`` are those of the search, and ``progress``. The given model is not changed.
+        Candidates are judged on the validation split, which needs sensitive labels, and target labels unless the
+        objective is "max_skew"; with ``cv``, by cross-validation on the training split. ``options`` are parameters of
+        the search, and ``progress``, called after each fit with (done, planned).
         """
+        if cv is not None and labels == "none" and objective != "max_skew":
+            raise LabelError("cross-validation needs target labels: use labels 'target' or 'all', or no cv")
+        options |= {} if cv is None else {"cv": cv}
+        progress = options.pop("progress", None)
+        search = FairerCLIPSearch(model, objective=objective, **options)
+        validation = None if cv is not None else self._validation(objective)
         # For rankings, a probe of the validation labels predicts the sensitive values of the training rows.
         arguments = self.arguments(labels, guess=objective != "max_skew")
+        search.fit(
+            *(arguments.pop("X"), arguments.pop("y")), validation=validation, progress=progress, **arguments
+        )
+        return search.best_estimator_
+
+    def _validation(self, objective: str) -> tuple[Any, Any, Any]:
+        """Return X, y and s of the validation split, to choose by an objective; raise where labels are missing."""
         rows = self.task.val
         groups = {name: self._attribute(rows, name) for name in self.sensitive}
         if any(column is None for column in groups.values()) or not groups:
-            raise LabelError(
-                f"{self.task.name} has no sensitive labels in its val split to choose by: fit without tuning"
-            )
+            raise LabelError(f"{self.task.name} has no sensitive labels in its val split: fit without tuning")
         if objective == "max_skew":
-            y = None
             if len(groups) > 1:
                 raise ParameterError(
                     f"a ranking is tuned for one sensitive attribute; got {', '.join(groups)}"
                 )
-        elif not self.is_labelled("val"):
+            return rows.X, None, groups
+        if not self.is_labelled("val"):
             raise LabelError(
                 f"{self.task.name} has no row with both a target and a sensitive label in its val split to choose by: "
-                "fit without tuning, or tune rankings by prompt (objective max_skew)"
+                "fit without tuning, tune rankings by prompt (objective max_skew), or cross-validate (cv)"
             )
-        else:
-            y = self.target(rows)
-        progress = options.pop("progress", None)
-        search = FairerCLIPSearch(model, objective=objective, **options).fit(
-            *(arguments.pop("X"), arguments.pop("y")),
-            validation=(rows.X, y, groups),
-            progress=progress,
-            **arguments,
-        )
-        return search.best_estimator_
+        return rows.X, self.target(rows), groups
 
     def zero_shot(self, split: Split) -> NDArray[np.str_]:
         """Return the class whose prompt has the largest cosine with each row (n,)."""

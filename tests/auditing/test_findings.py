@@ -138,5 +138,5 @@ def test_the_verdict_and_findings_of_an_audit_are_those_of_its_sections(results)
     )
     assert recommend(bare).sentences[:2] == (
         "There are no labelled rows to judge by.",
-        "No mitigated model was audited: `--mitigate` fits one, `--after MODEL` takes a fitted one.",
+        "No mitigated model was audited: `--mitigate` fits one, `--after MODEL` or `model=` takes a fitted one.",
     )

@@ -200,5 +200,5 @@ def test_wrong_calls_of_audit_are_one_line(run, folder, tmp_path):
 )
 def test_a_model_has_the_name_of_a_file(model, name):
     assert ModelChoice(model).file_name == name
-    with pytest.raises(ParameterError, match="not the name"):
+    with pytest.raises(ParameterError, match="expected the name of a model"):
         _ = ModelChoice("open_clip:..").file_name

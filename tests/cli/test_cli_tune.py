@@ -80,6 +80,36 @@ def test_what_is_set_by_hand_stays_unless_a_search_is_asked_for(run, task, tmp_p
     assert found["tuning"]["fits"] == found["tuning"]["fits_planned"] - 1
 
 
+def test_a_search_cross_validates_on_the_training_split(run, birds, task, tmp_path):
+    tuning = fitted(run, without(task, tmp_path, "_val"), "-o", tmp_path / "m", *SMALL, "--cv", 2)["tuning"]
+    assert (tuning["folds"], tuning["rows"], tuning["groups"]) == (2, len(birds.train.y), "read from prompts")
+    code, out, _ = run("fit", task, "-o", tmp_path / "p", *SMALL, "--cv", 2)
+    assert code == 0
+    assert "training rows in 2 folds" in " ".join(out.split())
+    one_line(
+        run("fit", task, "-o", tmp_path / "n", "--cv", 2, "--labels", "none"), "labels 'target' or 'all'"
+    )
+
+
+def test_offsets_of_an_earlier_search_are_added_to_the_scores(run, birds, task, tmp_path):
+    for name, arguments in {"plain": (), "moved": ("--offsets", "-0.1,0.25")}.items():
+        assert fitted(run, task, "-o", tmp_path / name, *SMALL, *arguments)["tuning"] is None
+    plain, moved = (FairerCLIP.load(tmp_path / name) for name in ("plain", "moved"))
+    assert moved.offsets_.tolist() == [-0.1, 0.25]
+    X = birds.test.X
+    np.testing.assert_allclose(moved.scores(X), plain.scores(X) + np.array([-0.1, 0.25]), atol=1e-6)
+    result = fitted(run, task, "-o", tmp_path / "earlier", *SMALL, "--set", "offsets=[-0.1, 0.25]")
+    assert [line.partition(":")[0] for line in result["warnings"]] == ["RenamedWarning"]
+    np.testing.assert_array_equal(FairerCLIP.load(tmp_path / "earlier").scores(X), moved.scores(X))
+    for offsets, words in {
+        "a,b": "numbers such as",
+        "1": "offsets must be 2 numbers",
+        "1,nan": "2 numbers",
+    }.items():
+        one_line(run("fit", task, "-o", tmp_path / "n", "--offsets", offsets), words)
+    one_line(run("fit", task, "-o", tmp_path / "n", "--offsets", "0,1", "--tune"), "leave out --offsets")
+
+
 def test_a_search_may_be_cut_short(run, task, tmp_path):
     tuning = fitted(run, task, "-o", tmp_path / "m", "--max-seconds", 0.001)["tuning"]
     assert tuning["fits"] == tuning["fits_planned"] - 1

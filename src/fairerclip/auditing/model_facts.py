@@ -28,13 +28,13 @@ UNLEARNED: dict[tuple[bool, bool], Method] = {
 STRATEGIES = {"given": "the parameters as given", "search": "the search"}
 """Display names of the strategies of a search; the other strategies are named after methods."""
 _ORTHOGONAL_KEPT = (
-    "No encoder was better on the validation rows than zero-shot with orthogonal prompts (class prompts projected onto "
-    "the orthogonal complement of the sensitive prompts), so these were kept"
+    "No encoder was better on the rows used for choosing than zero-shot with orthogonal prompts (class prompts "
+    "projected onto the orthogonal complement of the sensitive prompts), so these were kept"
 )
 KEPT: dict[Method, str] = {
-    ZERO_SHOT: "Nothing was better than zero-shot on the validation rows, so zero-shot was kept",
-    "zero-shot with class offsets": "No encoder was better than zero-shot on the validation rows, so zero-shot was "
-    "kept, and only class offsets were learned",
+    ZERO_SHOT: "Nothing was better than zero-shot on the rows used for choosing, so zero-shot was kept",
+    "zero-shot with class offsets": "No encoder was better than zero-shot on the rows used for choosing, so "
+    "zero-shot was kept, and only class offsets were learned",
     "orthogonal prompts": _ORTHOGONAL_KEPT,
     "orthogonal prompts with class offsets": f"{_ORTHOGONAL_KEPT}, and only class offsets were learned",
 }
@@ -219,7 +219,8 @@ def _given_labels(model: ModelSection) -> str:
 
 
 def _chosen(tuning: TuningSection) -> str:
-    on = f"on {tuning.rows} validation rows by the objective {tuning.objective}"
+    rows = "validation rows" if tuning.folds is None else f"training rows in {tuning.folds} folds"
+    on = f"on {tuning.rows} {rows} by the objective {tuning.objective}"
     if tuning.objective == "max_skew":
         figures = [] if tuning.max_skew is None else [f"MaxSkew {number(tuning.max_skew)}"]
         how = "" if tuning.strength is None else f" (strength {setting(tuning.strength)})"

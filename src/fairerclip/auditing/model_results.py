@@ -34,7 +34,8 @@ class TrainingSection(Part):
 class TuningSection(Part):
     """How a search chose a model, and the model's figures on the rows that were used to choose it.
 
-    ``held_out`` is the mean objective of each strategy on rows that it did not choose on.
+    ``held_out`` is the mean objective of each strategy on rows that it did not choose on. ``folds`` is None where the
+    rows were validation rows, else the number of folds of a cross-validation on the training rows.
     """
 
     objective: Text
@@ -48,6 +49,7 @@ class TuningSection(Part):
     eod: Number | None = None
     max_skew: Number | None = None
     strength: Number | None = None
+    folds: Count | None = None
 
 
 class ModelSection(Part):

@@ -12,7 +12,9 @@ HARMS: tuple[Topic, ...] = ("harm", "prompt harm", "change", "retrieval change")
 MOST_HARMS = 2
 """How many harms a recommendation repeats."""
 NO_STATE = "There are no labelled rows to judge by."
-NO_MODEL = "No mitigated model was audited: `--mitigate` fits one, `--after MODEL` takes a fitted one."
+NO_MODEL = (
+    "No mitigated model was audited: `--mitigate` fits one, `--after MODEL` or `model=` takes a fitted one."
+)
 NOTHING_BEFORE = "There is no zero-shot ranking or classifier to compare the model with."
 NO_LIMIT = "The figures are of one data set and one way of splitting it."
 

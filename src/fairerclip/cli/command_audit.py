@@ -202,12 +202,8 @@ def full_audit(
     from fairerclip.model.estimator import FairerCLIP
 
     _check_stages(mitigate, after, before_only, fitting.given())
-    model = None
-    if after is not None:
-        model = FairerCLIP.load(after)
-    elif mitigate:
+    if mitigate:
         audit["labels"] = options.default_labels(fitting.labels, experiment)
-        model = options.build_model(fitting.preset, fitting.parameters, seed)
     if fitting.seeds is not None:
         audit["seeds"] = fitting.seeds
     settings = AuditOptions(
@@ -218,6 +214,11 @@ def full_audit(
         **audit,
     )
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
+        model = None
+        if after is not None:
+            model = FairerCLIP.load(after)
+        elif mitigate:
+            model = options.build_model(fitting.preset, fitting.parameters, seed)
         results, _ = audit_task(experiment, settings, model=model, fitted=after is not None, progress=advance)
     return results, warned
 

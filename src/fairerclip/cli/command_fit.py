@@ -22,7 +22,7 @@ Tune = Annotated[
     typer.Option(
         "--tune/--no-tune",
         help="Search weights, ridge, τ, criterion, zero-shot share and class offsets on the validation split. "
-        "Default: where one of --objective, --accuracy-floor and --max-seconds is given; or where no strength, "
+        "Default: where one of --objective, --accuracy-floor, --max-seconds and --cv is given; or where no strength, "
         "criterion, offset, preset or parameter is given and that split has the labels that tuning needs.",
     ),
 ]
@@ -38,6 +38,16 @@ AccuracyFloor = Annotated[
     typer.Option(
         help="Smallest share of right predictions on the validation split, 0 to 1, that a model may have. If none "
         "reaches it, the most accurate one is taken, with a warning."
+    ),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        "--cv",
+        min=2,
+        metavar="FOLDS",
+        help="Tune by cross-validation on the training split, with this number of folds, instead of the validation "
+        "split. Needs target labels.",
     ),
 ]
 MaxSeconds = Annotated[
@@ -61,42 +71,42 @@ def fit(
     objective: Objective = None,
     accuracy_floor: AccuracyFloor = None,
     max_seconds: MaxSeconds = None,
+    cv: Folds = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
-    from fairerclip.experiment import warn_untuned_ranking
     from fairerclip.model.model_file import ARCHIVE, check_class_names
 
     ARCHIVE.check(output, overwrite=overwrite)  # before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
-    search = {"--objective": objective, "--accuracy-floor": accuracy_floor, "--max-seconds": max_seconds}
+    search = {
+        "--objective": objective,
+        "--accuracy-floor": accuracy_floor,
+        "--max-seconds": max_seconds,
+        "--cv": cv,
+    }
     class_offsets = None if offsets is None else options.parse_offsets(offsets)
     by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
     tune = _whether_to_tune(tune, search, by_hand, experiment, with_offsets=offsets is not None)
     goal = objective or experiment.default_objective()
     chosen = options.default_labels(labels, experiment)
-    model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
     with show.warnings_as_lines() as warned:
+        model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
         if tune:
             with show.progress(f"searching by {goal}") as progress:
                 model = experiment.tune(
-                    model,
-                    chosen,
-                    goal,
+                    *(model, chosen, goal),
                     accuracy_floor=accuracy_floor,
                     max_seconds=max_seconds,
+                    cv=cv,
                     progress=progress,
                 )
         else:
-            experiment.fit(model, chosen)
-            if class_offsets is not None:
-                model = model.at(offsets=class_offsets)
-            if experiment.is_gallery():
-                warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
+            model = _fitted(experiment, model, chosen, class_offsets)
         result = _result(experiment, model, chosen, output)
     model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
@@ -126,6 +136,20 @@ def _whether_to_tune(
     if tune is None:
         return bool(asked) or (not by_hand and experiment.why_untuned() is None)
     return tune
+
+
+def _fitted(
+    experiment: Experiment, model: FairerCLIP, labels: str, offsets: list[float] | None
+) -> FairerCLIP:
+    """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
+    from fairerclip.experiment import warn_untuned_ranking
+
+    model = experiment.fit(model, labels)
+    if offsets is not None:
+        model = model.at(offsets=offsets)
+    if experiment.is_gallery():
+        warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
+    return model
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:

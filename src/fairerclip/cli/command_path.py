@@ -68,9 +68,9 @@ def path(
     criteria = ["marginal", "conditional"] if criterion == "both" else [criterion]
     experiment = options.load_experiment(task, sensitive, classes)
     experiment.labels(experiment.task.split(split))  # raises before the work, not after it
-    model = options.build_model(preset, parameters, seed, criterion=criteria[0])
-    check_plane(tau_values or [], tau_z_values or [], model.scaling)
     with show.warnings_as_lines() as warned:
+        model = options.build_model(preset, parameters, seed, criterion=criteria[0])
+        check_plane(tau_values or [], tau_z_values or [], model.scaling)
         experiment.fit(model, options.default_labels(labels, experiment))
         with show.progress("path") as advance:
             plane = model.path(tau_values, tau_z_values, criterion=criteria, refine=refine, progress=advance)

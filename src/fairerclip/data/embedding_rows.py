@@ -155,7 +155,7 @@ def check_scale(X: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RowSummary:
-    """Summary of the rows of a fit, to detect drift in new rows; single rows cannot be recovered from it.
+    """Summary of rows, to compare new rows with those of a fit; single rows cannot be recovered from it.
 
     Parameters
     ----------

@@ -92,8 +92,8 @@ def check_suffix(path: Path, more: str) -> str:
 def _read_tensors(path: Path) -> dict[str, Array]:
     tensors, metadata = open_tensors(path, TaskFileError)
     arrays: dict[str, Array] = {}
-    ours = metadata.get("format") == FORMAT["format"]
-    if ours and metadata.get("format_version") != FORMAT["format_version"]:
+    is_task = metadata.get("format") == FORMAT["format"]
+    if is_task and metadata.get("format_version") != FORMAT["format_version"]:
         raise TaskFileError(
             f"{path}: expected format_version {FORMAT['format_version']}, got {metadata.get('format_version')!r}"
         )

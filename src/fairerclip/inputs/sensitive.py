@@ -128,7 +128,7 @@ def _complete(
             "give sensitive_text= to predict it from, or drop those rows"
         )
     column_prompts = prompts[column.name]
-    codes, categories = _match_prompts(column.name, column.codes, column.categories, column_prompts)
+    codes, categories = match_prompts(column.name, column.codes, column.categories, column_prompts)
     _check_meaning(X, column.name, column_prompts, codes, categories, target)
     if not missing.any():
         return column
@@ -162,7 +162,7 @@ def _check_meaning(
     )
 
 
-def _match_prompts(
+def match_prompts(
     name: str, codes: Ints, categories: NDArray[Any], prompts: PromptValues
 ) -> tuple[Ints, NDArray[Any]]:
     """Return codes in the order of the prompts, and the values of the prompts."""

@@ -2,7 +2,7 @@
 
 from fairerclip._util.lazy import lazy
 
-_HOMES = {"render_page": "page", "write_report": "write"}
+_HOMES = {"Audit": "audit_call", "render_page": "page", "write_report": "write"}
 
 __all__ = [*_HOMES]  # noqa: PLE0604 - kept in one place, in order
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -34,7 +34,11 @@ def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:
         columns = ["strength", RETRIEVAL["max_skew"].label, "rank correlation inside groups"]
         return ResultTable(title, columns, rows)
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
-    title = f"Searched by {tuning['objective']} on {tuning['rows']} validation rows ({fits}); figures are optimistic"
+    folds = tuning.get("folds")
+    rows_of = "validation rows" if folds is None else f"training rows in {folds} folds"
+    title = (
+        f"Searched by {tuning['objective']} on {tuning['rows']} {rows_of} ({fits}); figures are optimistic"
+    )
     names = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
     columns = ["weights", "τ", "criterion", "zero-shot share", *(FIGURES[name].short for name in names)]
     rows = []

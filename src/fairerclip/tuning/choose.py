@@ -80,7 +80,7 @@ def _held_out(pool: Pool, scores: F64, judge: Judge, objective: Objective) -> di
                 trials.setdefault(name, []).append(value)
     if not trials:
         raise LabelError(
-            f"{len(judge.y)} labelled validation rows are too few: one half is to choose on, the other to judge on"
+            f"{len(judge.y)} labelled rows are too few: one half is to choose on, the other to judge on"
         )
     return {name: float(np.mean(values)) for name, values in trials.items()}
 

@@ -56,7 +56,7 @@ def warn_of_floor(record: dict[str, Any], *, given: bool) -> None:
     if record["floor_met"] is False:
         name = "the accuracy_floor" if given else "the floor that zero-shot sets"
         warnings.warn(
-            f"no model of the search reaches {name} of {setting(floor)} on the validation rows: the most accurate one "
+            f"no model of the search reaches {name} of {setting(floor)} on the labelled rows: the most accurate one "
             f"was taken, with {number(average)}. Lower the floor, or search more widely",
             AccuracyFloorWarning,
             stacklevel=4,

@@ -364,7 +364,7 @@ def _check_defined(goal: Objective | None, judged: JudgedRows) -> None:
     """Raise if the rows do not determine the objective."""
     if goal is not None and not goal.is_defined(judged.judge.counts):
         raise LabelError(
-            f"{goal.name} is not defined on the validation rows: it compares groups of one class, and no class that "
+            f"{goal.name} is not defined on the labelled rows: it compares groups of one class, and no class that "
             "counts has rows of two groups. Give groups that differ, or another objective"
         )
 

@@ -112,15 +112,17 @@ def _prompts(given: Any, templates: Prompts, where: str, budget: PromptBudget) -
         parts = _mapping(given, where)
         _check_keys(parts, _FILLED_KEYS, ("names",), where)
         names = _sentences(parts["names"], f"{where}.names")
-        own = check_templates(parts["templates"], f"{where}.templates") if "templates" in parts else templates
-        if names and not own:
+        chosen = (
+            check_templates(parts["templates"], f"{where}.templates") if "templates" in parts else templates
+        )
+        if names and not chosen:
             raise PromptFileError(
                 f'{where}: expected templates such as "a photo of a {{}}.", got names alone'
             )
-        lengths = len(own) * sum(map(len, names)) + len(names) * sum(map(len, own))
-        budget.add(len(names) * len(own), lengths)
+        lengths = len(chosen) * sum(map(len, names)) + len(names) * sum(map(len, chosen))
+        budget.add(len(names) * len(chosen), lengths)
         # Not str.format, with which a template could read attributes of objects.
-        prompts = tuple(template.replace(HOLE, name) for name in names for template in own)
+        prompts = tuple(template.replace(HOLE, name) for name in names for template in chosen)
     if not prompts:
         raise PromptFileError(f"{where}: expected at least one prompt, got none")
     return prompts

@@ -1,0 +1,187 @@
+"""`audit`: the audit of arrays or of a task in one call, and its result."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip.auditing.array_task import task_from_arrays
+from fairerclip.auditing.recommendation import Recommendation, recommend
+from fairerclip.auditing.results import AuditResults, Finding
+from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.data import Task
+from fairerclip.errors import ParameterError, PromptError
+from fairerclip.experiment import Experiment
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.report.phrases import presentable
+from fairerclip.report.write import write_report
+from fairerclip.tuning.search import FairerCLIPSearch
+
+WIDTH = 100
+"""Longest line of the ``repr`` of an audit."""
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """Result of `fairerclip.audit`; printed, it is the verdict.
+
+    Attributes
+    ----------
+    results : AuditResults
+        All sections; ``fairerclip.report.write_report`` writes them in further forms.
+
+    Examples
+    --------
+    >>> from fairerclip import audit
+    >>> from fairerclip.data import simulate
+    >>> task = simulate("waterbirds", seed=0, scale=0.02, width=32)
+    >>> X, y, place = task.test.X, task.test.y, task.test.sensitive()
+    >>> found = audit(X, y, text=task.text_target, sensitive_features=place, permutations=19)
+    >>> found.findings[0].level
+    'problem'
+    """
+
+    results: AuditResults
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, most serious first: sentences, each with its level."""
+        return self.results.findings
+
+    @property
+    def recommendation(self) -> Recommendation:
+        """The few findings to read first, harms before gains; its ``sentences`` are the verdict."""
+        return recommend(self.results)
+
+    def to_html(self, file: str | Path, *, title: str | None = None, overwrite: bool = False) -> Path:
+        """Write the results as one self-contained page, completely or not at all, and return its path."""
+        return write_report(self.results, file, "html", title=title, overwrite=overwrite)
+
+    def to_json(self, file: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the results for ``fairerclip report``, completely or not at all, and return the path."""
+        return write_report(self.results, file, "json", overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        shown = presentable(self.results)
+        split, rows = shown.settings.split or "", shown.task.rows
+        levels = Counter(finding.level for finding in shown.findings)
+        heading = f"Audit of {shown.task.name}" + (f": {rows[split]} {split} rows" if split in rows else "")
+        verdict = [
+            textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ") for text in shown.verdict
+        ]
+        counts = ", ".join(f"{n} {level}" for level, n in levels.items())
+        return "\n".join([heading, *verdict, f"Findings: {counts or 'none'}"])
+
+
+def audit(
+    X: Any,
+    y: Any = None,
+    *,
+    text: Any = None,
+    sensitive_features: Any = None,
+    sensitive_text: Any = None,
+    classes: Iterable[Any] | None = None,
+    missing_label: Any = None,
+    model: FairerCLIP | FairerCLIPSearch | None = None,
+    split: str | None = None,
+    k: int | None = None,
+    permutations: int = 199,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Audit:
+    """Measure how zero-shot prediction, and a fitted model if one is given, treat groups. Nothing is fitted.
+
+    Parameters
+    ----------
+    X : array, data frame, tensor or EmbeddingStore of shape (n, p), or Task
+        Image embeddings of rows that the model was not fitted on; or a task.
+    y : array of shape (n,), optional
+        Labels, with None, NaN or ``missing_label`` where unknown. None measures rankings only.
+    text : mapping from class to prompts (p,) or (m, p), or prompts (c, p), optional
+        Prompts, as in `FairerCLIP.fit`. None measures the model only.
+    sensitive_features : array of shape (n,) or (n, a), mapping from name to (n,), or data frame
+        Categories; several attributes are crossed. Of a task: names of attributes, by default the only one.
+    sensitive_text : mapping from value to prompts, or prompts (v, p), optional
+        Prompts to compare with the known sensitive values; no value is predicted from them.
+    classes : list, optional
+        Class labels in the order of ``text``. Of a task: names of the classes to audit, by default all.
+    missing_label : object, optional
+        Unknown label besides None and NaN.
+    model : FairerCLIP or FairerCLIPSearch, optional
+        Fitted model to show as *after*. Its integer classes are the codes of a task's classes.
+    split : str, optional
+        Split of a task to report on; by default test, else val, else train.
+    k : int, optional
+        Number of top results of a search; by default 1000, or a quarter of the rows if there are fewer than 4000.
+    permutations, confidence, seed : int, float, int
+        Number of permutations for p-values, level of every interval, seed of everything random.
+
+    Returns
+    -------
+    Audit
+        ``findings``, ``recommendation``, ``to_html(file)``, ``to_json(file)``; ``results`` has every figure.
+    """
+    given = {"y": y, "text": text, "sensitive_text": sensitive_text, "missing_label": missing_label}
+    prepare = _of_task if isinstance(X, Task) else _of_arrays
+    experiment, names = prepare(X, sensitive_features, classes, split, given)
+    after = None if model is None else _named_model(model, names, X)
+    if after is None and experiment.text is None:
+        raise PromptError("there is nothing to audit: give text= for zero-shot prediction, or model=")
+    options = AuditOptions(split=split, k=k, permutations=permutations, confidence=confidence, seed=seed)
+    results, _ = audit_task(experiment, options, model=after, fitted=True)
+    task = results.task.model_copy(update={"file": None})  # a Task does not know its file
+    return Audit(results.model_copy(update={"task": task}))
+
+
+def _of_arrays(
+    X: Any, sensitive_features: Any, classes: Any, split: str | None, given: Mapping[str, Any]
+) -> tuple[Experiment, dict[Any, str]]:
+    """Return the experiment of all rows and attributes, and the name of each class label."""
+    if split is not None:
+        raise ParameterError(f"split={split!r} goes with a Task; arrays are one split: give its rows")
+    task, names = task_from_arrays(X, sensitive_features=sensitive_features, classes=classes, **given)
+    return Experiment.of(task, list(task.sensitive)), names
+
+
+def _of_task(
+    task: Task, attributes: Any, classes: Any, split: str | None, given: Mapping[str, Any]
+) -> tuple[Experiment, dict[Any, str]]:
+    """Return the experiment of some attributes and classes, and the name of each class by its name and its code."""
+    superfluous = [f"{name}=" for name, value in given.items() if value is not None]
+    if superfluous:
+        raise ParameterError(
+            f"{', '.join(superfluous)} goes with arrays; a Task holds its labels and prompts: leave it out"
+        )
+    chosen = [attributes] if isinstance(attributes, str) else attributes
+    if chosen is not None and not all(isinstance(name, str) for name in chosen):
+        raise ParameterError(
+            f"sensitive_features of a Task are names of its attributes, {', '.join(task.sensitive)}; got "
+            f"{type(attributes).__name__}"
+        )
+    names: dict[Any, str] = {name: name for name in task.class_names}
+    names |= dict(enumerate(task.class_names))
+    return Experiment.of(task, chosen, None if classes is None else list(classes)), names
+
+
+def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> FairerCLIP:
+    """Return a copy of a fitted model that predicts the names of classes, for rows without names of columns."""
+    if not isinstance(model, FairerCLIP | FairerCLIPSearch):
+        raise ParameterError(
+            f"model must be a fitted FairerCLIP or FairerCLIPSearch; got {type(model).__name__}. "
+            "`fairerclip compare` measures baselines"
+        )
+    fitted = model.fitted_model()
+    if not isinstance(X, Task):
+        model.embeddings(X)  # raises if X has other columns than the rows of the fit
+    classes = np.array([names.get(label, str(label)) for label in fitted.classes.tolist()])
+    copied = copy(model.best_estimator_ if isinstance(model, FairerCLIPSearch) else model)
+    copied.fitted_ = replace(fitted, classes=classes)
+    copied.__dict__.pop("feature_names_in_", None)
+    return copied

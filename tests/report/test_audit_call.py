@@ -1,0 +1,364 @@
+"""`fairerclip.audit`: arrays and tasks in one call, what it returns and writes, and what it refuses."""
+
+import json
+import re
+import sys
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import fairerclip
+from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues, audit
+from fairerclip.auditing import AuditOptions, audit_task, read_results, recommend
+from fairerclip.baselines import ZeroShot
+from fairerclip.data import Sensitive, Split, Task, open_store
+from fairerclip.errors import (
+    ConstantSensitiveWarning,
+    FairerClipError,
+    LabelError,
+    NonFiniteError,
+    OutputExistsError,
+    ParameterError,
+    PromptError,
+    PromptOrderWarning,
+    RenamedWarning,
+    ShapeError,
+    ZeroRowError,
+)
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import group_report
+from fairerclip.report import audit_call
+
+CLASSES, PLACES = ("land", "water"), ("field", "lake")
+QUICK = {"permutations": 19}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A task with a test split only, in which a few labels are unknown."""
+    rng = np.random.default_rng(5)
+    y, s = np.arange(120) % 2, np.arange(120) // 2 % 2
+    text, sensitive_text = rng.normal(size=(2, 2, 8)).astype(np.float32)
+    X = (text[y] + sensitive_text[s] + rng.normal(size=(120, 8))).astype(np.float32)
+    y[:3], s[2:5] = -1, -1
+    attribute = Sensitive("place", PLACES, PLACES, sensitive_text)
+    split = Split(X, y, {"place": s})
+    return Task("arrays", {"test": split}, text, CLASSES, CLASSES, {"place": attribute})
+
+
+@pytest.fixture(scope="module")
+def arrays(made):
+    def named(codes, names):
+        return [None if code < 0 else names[code] for code in codes]
+
+    return {
+        "X": made.test.X,
+        "y": named(made.test.y, CLASSES),
+        "text": dict(zip(CLASSES, made.text_target, strict=True)),
+        "sensitive_features": {"place": named(made.test.s["place"], PLACES)},
+        "sensitive_text": dict(zip(PLACES, made.sensitive["place"].text, strict=True)),
+    }
+
+
+@pytest.fixture(scope="module")
+def found(arrays):
+    return audit(**arrays, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def model(made):
+    known = (made.test.y >= 0) & (made.test.s["place"] >= 0)
+    fitted = FairerCLIP(n_features=40, random_state=0)
+    return fitted.fit(
+        made.test.X[known],
+        made.test.y[known],
+        text=made.text_target,
+        sensitive_features=made.test.s["place"][known],
+    )
+
+
+def test_arrays_give_the_results_of_the_task_of_the_same_rows(made, found):
+    expected, _ = audit_task(Experiment.of(made), AuditOptions(**QUICK))
+    assert found.results.task.file is None
+    left_out = {"made": True, "task": {"file"}}
+    assert found.results.model_dump(exclude=left_out) == expected.model_dump(exclude=left_out)
+
+
+def test_a_task_is_audited_as_it_is(made, passed):
+    experiment, model = passed(made)
+    assert experiment == Experiment.of(made)
+    assert model is None
+
+
+def test_the_result_is_frozen_and_its_parts_are_those_of_the_results(found):
+    assert found.findings == found.results.findings
+    assert found.recommendation == recommend(found.results)
+    assert found.recommendation.sentences == found.results.verdict
+    with pytest.raises(FrozenInstanceError):
+        found.results = None
+
+
+def test_printed_it_is_the_verdict_in_a_few_lines(found):
+    lines = repr(found).splitlines()
+    assert lines[0] == "Audit of arrays: 120 test rows"
+    assert re.fullmatch(r"Findings: \d+ \w+(, \d+ \w+)*", lines[-1])
+    assert sum(map(int, re.findall(r"\d+", lines[-1]))) == len(found.findings)
+    assert len(lines) < 15
+    assert max(map(len, lines)) <= 100
+    together = " ".join(" ".join(lines[1:-1]).split())
+    assert together == " ".join(f"- {sentence}" for sentence in found.results.verdict)
+
+
+def test_printed_foreign_text_is_clean(found):
+    hostile = found.results.model_copy(update={"verdict": ("a\x1b[2Jb",)})
+    assert "\x1b" not in repr(replace(found, results=hostile))
+
+
+def test_the_page_and_the_json_are_written_once(found, tmp_path):
+    page = found.to_html(tmp_path / "page.html", title="Birds by place")
+    assert page == tmp_path / "page.html"
+    assert "<title>Birds by place</title>" in page.read_text(encoding="utf-8")
+    file = found.to_json(str(tmp_path / "results.json"))
+    assert read_results(file) == found.results
+    assert json.loads(file.read_text(encoding="utf-8"))["task"]["name"] == "arrays"
+    for write in (found.to_html, found.to_json):
+        taken = page if write == found.to_html else file
+        with pytest.raises(OutputExistsError, match="overwrite=True"):
+            write(taken)
+        assert write(taken, overwrite=True) == taken
+    with pytest.raises(ParameterError, match=r"ends in \.json"):
+        found.to_html(tmp_path / "page.json")
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["page.html", "results.json"]
+
+
+@pytest.fixture
+def passed(monkeypatch):
+    """Call `audit` up to the measuring; return what would be measured: the experiment and the model."""
+
+    class Measuring(Exception):
+        pass
+
+    def stop(experiment, options, *, model, fitted):
+        assert fitted
+        raise Measuring(experiment, model)
+
+    def call(*arguments, **options):
+        with pytest.raises(Measuring) as stopped:
+            audit(*arguments, **options)
+        return stopped.value.args
+
+    monkeypatch.setattr(audit_call, "audit_task", stop)
+    return call
+
+
+def test_figures_after_are_those_of_the_predictions_of_the_model(made, model):
+    y, s, X = made.test.y, made.test.s["place"], made.test.X
+    known = (y >= 0) & (s >= 0)
+    expected = group_report(y[known], model.predict(X[known]), s[known], positive=1)
+    results = audit(
+        X, y, text=made.text_target, sensitive_features=s, missing_label=-1, model=model, k=10, **QUICK
+    ).results
+    after = results.groups.after
+    assert (after.average, after.eod) == (expected.average, expected.eod)
+    assert [group.correct for group in after.groups] == [group.correct for group in expected.groups]
+    assert results.task.classes == ("0", "1")
+    assert (results.model.source, results.retrieval.k) == ("given", 10)
+
+
+def test_integer_classes_of_a_model_are_the_codes_of_a_task(made, model, passed):
+    _, after = passed(made, model=model)
+    predicted = model.predict(made.test.X)
+    np.testing.assert_array_equal(after.predict(made.test.X), np.array(CLASSES)[predicted])
+    np.testing.assert_array_equal(model.classes_, [0, 1])  # the model that was given keeps its labels
+
+
+def test_a_search_is_audited_as_the_model_that_it_chose(made, model, passed):
+    search = FairerCLIPSearch(FairerCLIP())
+    with pytest.raises(NotFittedError):
+        audit(made, model=search)
+    search.best_estimator_ = model
+    _, after = passed(made, model=search)
+    assert type(after) is FairerCLIP
+    assert after.get_params() == model.get_params()
+    np.testing.assert_array_equal(after.scores(made.test.X), model.scores(made.test.X))
+
+
+def test_a_model_that_was_fitted_on_named_columns_is_audited_on_them_alone(made, arrays, passed):
+    pandas = pytest.importorskip("pandas")
+    names = [f"e{i}" for i in range(made.width)]
+    frame = pandas.DataFrame(made.test.X, columns=names)
+    fitted = FairerCLIP(n_features=20, random_state=0)
+    fitted.fit(frame, arrays["y"], text=arrays["text"], sensitive_text=arrays["sensitive_text"])
+    experiment, after = passed(**{**arrays, "X": frame}, model=fitted)
+    np.testing.assert_array_equal(after.predict(experiment.task.test.X), fitted.predict(frame))
+    without = {**arrays, "text": None, "sensitive_text": None}
+    with pytest.raises(ShapeError, match="feature names"):
+        audit(**{**without, "X": frame[names[::-1]]}, model=fitted)
+
+
+def test_several_attributes_are_crossed_and_several_prompts_averaged(made, arrays, passed):
+    pandas = pytest.importorskip("pandas")
+    place = arrays["sensitive_features"]["place"]
+    columns = pandas.DataFrame({"place": place, "time": np.arange(120) % 2})
+    prompts = {name: np.stack([p, 2 * p]) for name, p in arrays["text"].items()}
+    changed = {"text": prompts, "sensitive_features": columns, "sensitive_text": None}
+    experiment, _ = passed(**{**arrays, **changed})
+    assert experiment.sensitive == ("place", "time")
+    groups = experiment.groups(experiment.task.test)
+    assert groups.tolist() == ["" if p is None else f"{p}, {i % 2}" for i, p in enumerate(place)]
+    cosines = Experiment.of(made).cosines(made.test.X)
+    np.testing.assert_allclose(experiment.cosines(made.test.X), cosines, atol=1e-6)
+
+
+def test_without_labels_rankings_alone_are_measured(arrays):
+    results = audit(**{**arrays, "y": None}, **QUICK).results
+    assert results.groups is None
+    assert [query.name for query in results.retrieval.queries] == list(CLASSES)
+
+
+def test_embeddings_may_be_a_store_or_of_any_precision(arrays, passed, tmp_path):
+    np.save(tmp_path / "X.npy", arrays["X"])
+    for X in (open_store(tmp_path / "X.npy"), arrays["X"].astype(np.float64), arrays["X"].tolist()):
+        experiment, _ = passed(**{**arrays, "X": X})
+        assert experiment.task.test.X.dtype == np.float32
+        np.testing.assert_array_equal(experiment.task.test.X, arrays["X"])
+
+
+def test_attributes_and_classes_of_a_task_are_chosen_by_name(made, passed):
+    experiment, _ = passed(made, sensitive_features="place", classes=CLASSES[::-1])
+    assert (experiment.sensitive, experiment.classes) == (("place",), CLASSES[::-1])
+    with pytest.raises(ParameterError, match="no sensitive attribute 'sex'"):
+        audit(made, sensitive_features=["sex"])
+    with pytest.raises(ParameterError, match="are names of its attributes, place; got ndarray"):
+        audit(made, sensitive_features=np.zeros(120))
+
+
+def nan_row(X):
+    X = X.copy()
+    X[7, 1] = np.nan
+    return X
+
+
+def changed(arrays, change):
+    """Replace arguments by values, or by functions of them."""
+    return {**arrays, **{name: new(arrays[name]) if callable(new) else new for name, new in change.items()}}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"X": "mine.npz"}, ShapeError, "X must be a Task, or numbers of shape (n, p)"),
+        ({"X": lambda X: X[:, 0]}, ShapeError, "and shape (120,)"),
+        ({"X": lambda X: X[:, :1]}, ShapeError, "rows of one column have no direction"),
+        ({"X": lambda X: X[:0]}, ShapeError, "at least one row"),
+        ({"X": nan_row}, NonFiniteError, "NaN or infinity in row 7 of 120"),
+        ({"X": lambda X: X.astype(float) * 1e300}, NonFiniteError, "NaN or infinity in 120 rows"),
+        ({"X": np.zeros_like}, ZeroRowError, "X is zero in 120 rows"),
+        ({"y": lambda y: y[1:]}, ShapeError, "X has 120 rows but y has 119"),
+        ({"y": ["land"] * 119 + ["sea"]}, LabelError, "labels ['sea'] are not among the classes"),
+        ({"y": ["land"] * 119 + [""], "text": None}, LabelError, "the classes is an empty text"),
+        ({"y": [1] * 119 + ["1"], "text": None}, LabelError, "several of the classes are '1' as text"),
+        ({"y": None, "text": None}, LabelError, "y and text are both None"),
+        ({"text": None}, PromptError, "there is nothing to audit"),
+        (
+            {"text": lambda text: np.stack([*text.values()])},
+            PromptError,
+            "write text={'land': …, 'water': …}",
+        ),
+        ({"text": lambda text: {n: p[1:] for n, p in text.items()}}, ShapeError, "as wide as X"),
+        (
+            {"text": lambda text: np.stack([*text.values()])[::-1], "classes": CLASSES},
+            PromptError,
+            "the prompts of the target contradict its labels",
+        ),
+        ({"sensitive_features": None}, LabelError, "an audit compares groups of known values"),
+        ({"sensitive_features": [None] * 120, "sensitive_text": None}, LabelError, "no groups to compare"),
+        ({"sensitive_features": lambda s: s["place"][1:]}, ShapeError, "X has 120 rows but sensitive"),
+        (
+            {"sensitive_features": {"place": np.linspace(0, 1, 120)}, "sensitive_text": None},
+            LabelError,
+            "is a quantity: bin it first",
+        ),
+        (
+            {"sensitive_features": SoftValues(np.full((120, 2), 0.5), PLACES), "sensitive_text": None},
+            LabelError,
+            "is probabilities: give known values",
+        ),
+        (
+            {"sensitive_text": {"place": {"field": np.ones(8), "sea": np.arange(8)}}},
+            PromptError,
+            "['lake'] without",
+        ),
+        ({"k": 121}, ParameterError, "k must be between 1 and the number of rows, 120; got 121"),
+        ({"confidence": 1.5}, ParameterError, "confidence"),
+        ({"permutations": 3}, ParameterError, "permutations"),
+        ({"seed": -1}, ParameterError, "seed"),
+        ({"split": "val"}, ParameterError, "split='val' goes with a Task"),
+        ({"model": ZeroShot()}, ParameterError, "a fitted FairerCLIP or FairerCLIPSearch; got ZeroShot"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arrays, change, error, message):
+    with pytest.raises(error, match=re.escape(message)) as refusal:
+        audit(**changed(arrays, change))
+    assert isinstance(refusal.value, FairerClipError)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["y", "text", "sensitive_text", "missing_label"])
+def test_arguments_of_arrays_are_refused_with_a_task(made, name):
+    with pytest.raises(ParameterError, match=f"{name}= goes with arrays; a Task holds"):
+        audit(made, **{name: [0]})
+
+
+def test_a_model_of_other_classes_or_other_columns_is_refused(made, arrays, model):
+    with pytest.raises(LabelError, match="does not know land, water"):
+        audit(**arrays, model=model)  # fitted on 0 and 1, which say nothing about these arrays
+    wide = {**arrays, "X": np.hstack([arrays["X"]] * 2), "text": None, "sensitive_text": None}
+    with pytest.raises(ShapeError, match="8 features"):
+        audit(**wide, model=model)
+    with pytest.raises(NotFittedError):
+        audit(made, model=FairerCLIP())
+
+
+@pytest.mark.parametrize(
+    ("change", "warning", "message"),
+    [
+        (
+            {"sensitive_features": ["field"] * 120, "sensitive_text": None},
+            ConstantSensitiveWarning,
+            "one value",
+        ),
+        (
+            {"text": lambda text: dict(zip(CLASSES, [*text.values()][::-1], strict=True))},
+            PromptOrderWarning,
+            "target",
+        ),
+        (
+            {"sensitive_text": lambda text: dict(zip(PLACES, [*text.values()][::-1], strict=True))},
+            PromptOrderWarning,
+            "sensitive attribute 'place'",
+        ),
+    ],
+)
+def test_doubtful_input_is_warned_of_where_the_audit_is_called(arrays, change, warning, message, monkeypatch):
+    monkeypatch.setattr(audit_call, "audit_task", lambda *given, **options: 1 / 0)
+    with pytest.warns(warning, match=message) as caught, pytest.raises(ZeroDivisionError):
+        audit(**changed(arrays, change))
+    assert [record.filename for record in caught] == [__file__]
+
+
+def test_the_function_stays_callable_where_the_earlier_modules_are_imported(monkeypatch):
+    for name in ("fairerclip.audit", "fairerclip.audit.task"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(vars(fairerclip), "audit", raising=False)
+    assert fairerclip.audit is audit_call.audit
+    with pytest.warns(RenamedWarning, match="fairerclip.audit.task is called fairerclip.auditing.run now"):
+        from fairerclip.audit.task import audit_task as earlier
+    assert earlier is audit_task
+    assert fairerclip.audit is sys.modules["fairerclip.audit"]
+    with pytest.raises(ShapeError, match="X must be a Task"):
+        fairerclip.audit("mine.npz", [0], sensitive_features=[0])
+    with pytest.warns(RenamedWarning, match="fairerclip.audit is called fairerclip.auditing now"):
+        assert fairerclip.audit.read_results is read_results
