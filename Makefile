@@ -35,8 +35,8 @@ lint: $(VENV)/dev.done
 test: lint
 	$(ONE_THREAD) $(BIN)/python -m pytest
 
-# The quick part, about a minute on two cores: no linters, and no test that is marked slow, that is whole studies, other
-# processes, encoders, browsers, real embeddings, hostile and damaged files, recorded outputs, simulations of coverage.
+# The quick part, about a minute on two cores: neither linters nor what tests/slow.txt lists, that is encoders, the page in
+# a browser, hostile files, recorded outputs, and every other test of over half a second.
 test-fast: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow"
 

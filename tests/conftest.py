@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import typer.main
 
+import slow
+
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg")
 
 
@@ -22,6 +24,20 @@ def _no_network(event: str, arguments: tuple[object, ...]) -> None:
 
 sys.addaudithook(_no_network)  # for good: a hook cannot be taken back
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+SLOW_FOLDERS, SLOW_FUNCTIONS = slow.listed()
+
+
+def pytest_ignore_collect(collection_path, config):
+    # To import what these folders need takes longer than all that is left to run.
+    inside = f"{collection_path.relative_to(slow.TESTS).as_posix()}/"
+    return True if config.option.markexpr == "not slow" and inside.startswith(SLOW_FOLDERS) else None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        place = f"{item.path.relative_to(slow.TESTS).as_posix()}::{item.originalname}"
+        if place in SLOW_FUNCTIONS or place.startswith(SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,35 +194,19 @@ class Experiment:
         model: FairerCLIP,
         labels: str,
         objective: str = "worst_group",
-        *,
         cv: int | None = None,
-        progress: Callable[[int, int], None] | None = None,
         **options: Any,
     ) -> FairerCLIP:
-        """Return the model that `FairerCLIPSearch` finds; the given model is not changed.
+        """Return the model that `FairerCLIPSearch` finds, starting from a model that is not changed.
 
-        Parameters
-        ----------
-        model : FairerCLIP
-            Model whose parameters the search starts from.
-        labels : {"none", "target", "all"}
-            Labels of the training split that may be used.
-        objective : str
-            As `FairerCLIPSearch` takes it.
-        cv : int, optional
-            Cross-validate on the training split with this number of folds. Default: judge on the validation split,
-            which needs sensitive labels, and target labels unless the objective is "max_skew".
-        progress : callable, optional
-            Called after each fit with (done, planned).
-        **options
-            Further parameters of the search.
+        Candidates are judged on the validation split, which needs sensitive labels, and target labels unless the
+        objective is "max_skew"; with ``cv``, by cross-validation on the training split. ``options`` are parameters of
+        the search, and ``progress``, called after each fit with (done, planned).
         """
         if cv is not None and labels == "none" and objective != "max_skew":
-            raise LabelError(
-                "cross-validation compares models by the target labels of the training split, and labels is 'none': "
-                "use labels 'target' or 'all', or choose on the validation split"
-            )
+            raise LabelError("cross-validation needs target labels: use labels 'target' or 'all', or no cv")
         options |= {} if cv is None else {"cv": cv}
+        progress = options.pop("progress", None)
         search = FairerCLIPSearch(model, objective=objective, **options)
         validation = None if cv is not None else self._validation(objective)
         # For rankings, a probe of the validation labels predicts the sensitive values of the training rows.
@@ -237,9 +221,7 @@ class Experiment:
         rows = self.task.val
         groups = {name: self._attribute(rows, name) for name in self.sensitive}
         if any(column is None for column in groups.values()) or not groups:
-            raise LabelError(
-                f"{self.task.name} has no sensitive labels in its val split to choose by: fit without tuning"
-            )
+            raise LabelError(f"{self.task.name} has no sensitive labels in its val split: fit without tuning")
         if objective == "max_skew":
             if len(groups) > 1:
                 raise ParameterError(

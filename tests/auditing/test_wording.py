@@ -151,7 +151,7 @@ def test_the_default_templates_are_templates(embedded):
 def test_an_encoder_of_another_model_is_refused(task, embedded):
     with pytest.raises(ProvenanceError, match="width 32"):
         variants_from_encoder(embedded, Words(32))
-    with pytest.raises(ProvenanceError, match="not the model"):
+    with pytest.raises(ProvenanceError, match="give the model that embedded this task"):
         variants_from_encoder(embedded, Words(64, seed=1))
     with pytest.raises(ProvenanceError, match="drawn"):
         variants_from_encoder(Experiment.of(task), Words(64))

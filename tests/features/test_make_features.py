@@ -133,6 +133,21 @@ def test_arrays_that_do_not_fit_each_other_are_refused(kernel, name):
         features_from_arrays(kernel, {**arrays, name: arrays[name][1:]})
 
 
+def test_the_axes_that_were_expected_are_named():
+    arrays = make("rbf").to_arrays()
+    with pytest.raises(
+        ModelFileError, match="must be a finite float64 array with 2 axes, got float64 of shape"
+    ):
+        features_from_arrays("rbf", {**arrays, "omega": arrays["omega"][0]})
+    with pytest.raises(ModelFileError, match="must be a finite float64 array, got float32 of shape"):
+        features_from_arrays("rbf", {**arrays, "bandwidth": np.ones(1, dtype=np.float32)})
+
+
+def test_three_of_too_many_numbers_are_shown():
+    with pytest.raises(ModelFileError, match=r"must be one number > 0, got 5: \[1\. 1\. 1\.\]"):
+        features_from_arrays("rbf", {**make("rbf").to_arrays(), "bandwidth": np.ones(5)})
+
+
 def test_width_that_is_no_whole_number_is_refused():
     arrays = make("linear").to_arrays() | {"n_features_in": np.array(1.5)}
     with pytest.raises(ModelFileError, match="n_features_in"):

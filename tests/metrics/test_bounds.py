@@ -17,7 +17,7 @@ from fairerclip.metrics.groups.paired_rates import PairCounts, PairedRates
 from fairerclip.metrics.intervals import clopper_pearson, mover
 
 SIGNED = ("average", "train_weighted_average", "eod_mean_signed")
-SETS = 200
+SETS = 200  # `make coverage` counts a thousand
 ERROR = 3 * np.sqrt(0.95 * 0.05 / SETS)  # of a coverage counted over SETS data sets
 
 

@@ -11,7 +11,7 @@ from fairerclip.baselines.adapter import Adapter
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.stores import open_store
 from fairerclip.encoders import load
-from fairerclip.encoders.images import open_image
+from fairerclip.encoders.decode import open_image
 from fairerclip.errors import MissingExtraError
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures

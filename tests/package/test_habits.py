@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import slow
+
 yaml = pytest.importorskip("yaml")
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -75,3 +77,16 @@ def test_what_contributors_are_told_to_run_and_to_edit_is_there():
         named = re.findall(r"`(?:python )?([\w.-]+(?:/[\w.-]+)+)/?(?: --\w+)?`", text)
         assert named
         assert [n for n in named if not any((home / n).exists() for home in (ROOT, source))] == []
+
+
+def test_every_slow_test_of_the_list_is_there():
+    folders, functions = slow.listed()
+    assert [folder for folder in folders if not (slow.TESTS / folder).is_dir()] == []
+    places = [place.split("::") for place in functions]
+    gone = [
+        place
+        for place in places
+        if not (slow.TESTS / place[0]).is_file()
+        or f"def {place[1]}(" not in (slow.TESTS / place[0]).read_text()
+    ]
+    assert gone == []

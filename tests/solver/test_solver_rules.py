@@ -103,6 +103,36 @@ def test_the_zero_is_where_its_name_says(embeddings, kind):
     assert_allclose(encoders.decision.zero, 0.0, atol=1e-12)
 
 
+def test_the_target_rule_moves_the_origin_of_the_images_alone(embeddings):
+    case = Case(embeddings, c=3)
+    encoders = alternate(
+        case.problem, case.y, replace(SETTING, n_components=2, decision="target")
+    ).last.encoders()
+    assert_array_equal(encoders.text_intercept, 0.0)
+    assert np.any(encoders.intercept)
+
+
+def test_a_constant_coordinate_is_one_for_images_and_zero_for_prompts(embeddings):
+    case = Case(embeddings, c=5)  # five classes in two dimensions
+    encoders = alternate(
+        case.problem, case.y, replace(SETTING, n_components=2, decision="target")
+    ).last.encoders()
+    assert_array_equal(encoders.intercept, [0.0, 0.0, 1.0])
+    assert_array_equal(encoders.text_intercept, [0.0, 0.0, 0.0])
+    assert_array_equal(encoders.components[:, 2], 0.0)
+    assert_array_equal(encoders.text_components[:, 2], 0.0)
+
+
+def test_parts_of_a_block_change_no_moment(embeddings, monkeypatch):
+    whole = Case(embeddings, c=3, scores=True)
+    monkeypatch.setattr(problem, "LEAST_ROWS", 10)
+    monkeypatch.setattr(problem, "LABEL_VALUES", 1)
+    parts = Case(embeddings, c=3, scores=True)  # ten rows at a time of blocks of 37
+    for name in ("mean", "cross", "trace"):
+        first, second = (getattr(case.problem.sides(case.y).image, name) for case in (whole, parts))
+        assert_allclose(second, first, rtol=1e-10, atol=1e-12)
+
+
 # Notes and errors -----------------------------------------------------------------------------------------
 
 

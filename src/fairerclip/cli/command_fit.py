@@ -78,7 +78,6 @@ def fit(
 ) -> None:
     """Train FairerCLIP on a task and compare it with zero-shot."""
     from fairerclip.cli import show
-    from fairerclip.experiment import warn_untuned_ranking
     from fairerclip.model.model_file import ARCHIVE, check_class_names
 
     ARCHIVE.check(output, overwrite=overwrite)  # before the work, not after it
@@ -107,11 +106,7 @@ def fit(
                     progress=progress,
                 )
         else:
-            experiment.fit(model, chosen)
-            if class_offsets is not None:
-                model = model.at(offsets=class_offsets)
-            if experiment.is_gallery():
-                warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
+            model = _fitted(experiment, model, chosen, class_offsets)
         result = _result(experiment, model, chosen, output)
     model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
@@ -141,6 +136,20 @@ def _whether_to_tune(
     if tune is None:
         return bool(asked) or (not by_hand and experiment.why_untuned() is None)
     return tune
+
+
+def _fitted(
+    experiment: Experiment, model: FairerCLIP, labels: str, offsets: list[float] | None
+) -> FairerCLIP:
+    """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
+    from fairerclip.experiment import warn_untuned_ranking
+
+    model = experiment.fit(model, labels)
+    if offsets is not None:
+        model = model.at(offsets=offsets)
+    if experiment.is_gallery():
+        warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
+    return model
 
 
 def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
