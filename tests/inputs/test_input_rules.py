@@ -7,15 +7,17 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.errors import (
+    ConstantSensitiveWarning,
     LabelError,
     ManyCategoriesWarning,
+    ParameterError,
     PromptError,
     ShapeError,
     VanishedLabelWarning,
 )
-from fairerclip.inputs import prompts, target
+from fairerclip.inputs import prompts, sensitive, target
 from fairerclip.inputs.prompts import PromptValues, prompt_groups, sensitive_prompts, without_span, zero_shot
-from fairerclip.inputs.sensitive import ResolvedSensitive, _complete, _match_prompts
+from fairerclip.inputs.sensitive import ResolvedSensitive, match_prompts, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, SoftValues, encode_groups, sensitive_columns
 from fairerclip.inputs.target import (
     Guess,
@@ -25,6 +27,7 @@ from fairerclip.inputs.target import (
     resolve_target,
     zero_shot_share,
 )
+from fairerclip.inputs.weights import _sizes
 
 AXES = np.eye(4)
 
@@ -83,17 +86,17 @@ def test_probabilities_sum_to_one_within_a_ten_thousandth(total, refused):
 
 def test_values_are_placed_by_the_names_of_the_prompts_and_unknown_ones_stay_unknown():
     named = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], ("z", "a", "m"))
-    codes, values = _match_prompts("s", np.array([0, 1, -1, 0]), np.array(["m", "z"]), named)
+    codes, values = match_prompts("s", np.array([0, 1, -1, 0]), np.array(["m", "z"]), named)
     assert_array_equal(codes, [2, 0, -1, 2])
     assert values.tolist() == ["z", "a", "m"]
 
 
 def test_values_that_are_numbers_are_the_places_of_the_prompts_and_unknown_ones_stay_unknown():
     unnamed = PromptValues([AXES[:1], AXES[1:2], AXES[2:3]], None)
-    codes, values = _match_prompts("s", np.array([1, 0, -1]), np.array([0, 2]), unnamed)
+    codes, values = match_prompts("s", np.array([1, 0, -1]), np.array([0, 2]), unnamed)
     assert_array_equal(codes, [2, 0, -1])
     assert_array_equal(values, [0, 1, 2])
-    codes, values = _match_prompts("s", np.array([-1, -1]), np.array([]), unnamed)
+    codes, values = match_prompts("s", np.array([-1, -1]), np.array([]), unnamed)
     assert_array_equal(codes, [-1, -1])
     assert_array_equal(values, [0, 1, 2])
 
@@ -122,33 +125,72 @@ def test_the_mapping_to_write_shows_five_labels():
     assert mapping_to_write("text", list("abcdef")) == "text={'a': …, 'b': …, 'c': …, 'd': …, 'e': …, …}"
 
 
-def read(column, groups, X):
-    """A column completed from prompts without names, where no class has prompts."""
+def read(X, values, prompts, target=None):
+    """Values completed from prompts; where no target is given, no class has prompts."""
     nothing = ResolvedTarget(np.zeros(len(X), dtype=int), np.arange(1), [], None, has_text=False)
-    return _complete(X, column, {"s": PromptValues(groups, None)}, nothing, {})
-
-
-def unknown_column(n):
-    return SensitiveColumn("s", np.full(n, -1), np.arange(0), None)
+    return resolve_sensitive(
+        X, values, prompts, target or nothing, kind="auto", terms="each", missing_label=None
+    ).columns
 
 
 @pytest.mark.parametrize(
-    ("read_as", "gone"), [([0, 1, 2], "[3]"), ([0, 1], "[2, 3]"), ([0], None), ([0, 1, 2, 3], None)]
+    ("codes", "gone"), [([0, 1, 2], "[3]"), ([0, 1], "[2, 3]"), ([0], None), ([0, 1, 2, 3], None)]
 )
-def test_values_that_no_row_is_read_as_are_named_unless_one_is_left(read_as, gone):
-    X = AXES[np.tile(read_as, 3)]
+def test_values_that_no_row_is_read_as_are_named_unless_one_is_left(codes, gone):
+    X = AXES[np.tile(codes, 3)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        column = read(unknown_column(len(X)), [AXES[k : k + 1] for k in range(4)], X)
-    assert_array_equal(column.codes, np.tile(read_as, 3))
-    assert [w.category for w in caught] == [VanishedLabelWarning] * (gone is not None)
-    assert all(f"no row is predicted as {gone}" in str(w.message) for w in caught)
+        columns = read(X, None, AXES)
+    named = [str(w.message) for w in caught if w.category is VanishedLabelWarning]
+    assert len(named) == (gone is not None)
+    assert all(f"no row is predicted as {gone}" in message for message in named)
+    if len(codes) == 1:
+        assert columns == []
+        assert [w.category for w in caught] == [ConstantSensitiveWarning]
+    else:
+        assert_array_equal(columns[0].codes, np.tile(codes, 3))
 
 
 def test_known_values_stay_and_the_others_are_read():
-    X = AXES[[0, 1, 0, 1]]
-    column = SensitiveColumn("s", np.array([1, -1, -1, 0]), np.arange(2), None)
-    assert_array_equal(read(column, [AXES[:1], AXES[1:2]], X).codes, [1, 1, 0, 0])
+    (column,) = read(AXES[[0, 1, 0, 1]], [1, None, None, 0], AXES[:2])
+    assert_array_equal(column.codes, [1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("values", "known"), [([0, None, None], True), ([1, 0, None], True), ([None] * 3, False)]
+)
+def test_values_of_which_one_is_known_are_compared_with_both_kinds_of_prompts(monkeypatch, values, known):
+    seen = []
+    monkeypatch.setattr(sensitive, "check_swapped", lambda X, text, y, other, s, depth: seen.append(s))
+    labelled = ResolvedTarget(np.array([0, 1, 0]), np.arange(2), [AXES[:1], AXES[1:2]], None)
+    read(AXES[[2, 3, 2]], values, AXES[2:], labelled)
+    assert len(seen) == 1
+    assert (seen[0] is not None) == known
+
+
+# Shares that are kept -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "kept"), [(1, 20), (0.5, 10), (0.125, 2), (0.01, 1)])
+def test_a_share_of_a_class_is_kept_and_one_row_at_least(share, kept):
+    codes = np.repeat([0, 1, -1], [20, 7, 5])
+    assert _sizes({"a": share}, codes, np.array(["a", "b"])) == {0: kept, 1: 7}
+    assert _sizes([share, 1], codes, np.array(["a", "b"])) == {0: kept, 1: 7}
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.001, "some", None, np.nan])
+def test_a_share_that_cannot_be_kept_is_named(share):
+    with pytest.raises(
+        ParameterError, match=r"subsample\['a'\]: the share kept must be a number in \(0, 1\]"
+    ):
+        _sizes({"a": share}, np.zeros(4, dtype=int), np.array(["a", "b"]))
+
+
+def test_a_balanced_share_is_of_the_smallest_class_that_has_rows():
+    codes, classes = np.repeat([0, 1, -1], [20, 8, 5]), np.array(["a", "b", "c"])
+    assert _sizes("balanced", codes, classes) == {0: 8, 1: 8}
+    assert _sizes("balanced:0.5", codes, classes) == {0: 4, 1: 4}
+    assert _sizes("balanced:0.01", codes, classes) == {0: 1, 1: 1}
 
 
 # Prompts --------------------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from scipy.stats import spearmanr
 
 from fairerclip.errors import LabelError
 from fairerclip.metrics import max_skew
-from fairerclip.tuning import offsets
+from fairerclip.tuning import choose, offsets
+from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.choose import halves
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.objectives import Objective, first_best, judge_scores
-from fairerclip.tuning.ranking import _equal_top, _judge, _known_groups
+from fairerclip.tuning.ranking import STRENGTHS, _equal_top, _judge, _known_groups
 
 
 def judge_of(counts):
@@ -122,6 +123,28 @@ def test_offsets_of_several_classes_are_tried_in_three_steps_from_the_lowest_mea
     assert_allclose(tried, [np.zeros(3), *expected], atol=1e-12)
 
 
+@pytest.mark.parametrize(("n_classes", "many"), [(2, 64), (3, 8)])
+def test_offsets_are_learned_for_the_best_candidates(monkeypatch, n_classes, many):
+    rng = np.random.default_rng(0)
+    judge = judge_of(np.full((n_classes, 2), 5))
+    scores = rng.normal(size=(90, len(judge.y), n_classes))
+    candidates = [Candidate({}, 0, values.astype(np.float32)) for values in scores]
+    pool = Pool(candidates, 3, None, np.arange(n_classes), {}, 1, 1, 0.0, [])
+    learned = []
+
+    def learn(judge, objective, given):
+        learned.append(given)
+        return np.zeros(len(given)), np.zeros((len(given), n_classes))
+
+    monkeypatch.setattr(choose, "learn_offsets", learn)
+    found = choose.strategies(pool, scores, judge, Objective("average"))
+    assert list(found) == ["given", "given, offsets", "search", "search, offsets"]
+    plain = judge_scores(judge, Objective("average"), scores)
+    best = np.sort(np.argsort(-plain, kind="stable")[:many])
+    assert_array_equal(learned[0], scores[[3, *best]])
+    assert found["search"].candidate == plain.argmax()
+
+
 # Rankings -------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +158,10 @@ def test_a_strength_is_judged_by_the_skew_of_a_fifth_and_the_least_agreement_ins
     assert found["rank_correlation"] == pytest.approx(min(inside))
     assert found["max_skew"] == pytest.approx(np.mean(max_skew(new, codes, 9)))
     assert _judge(0.0, old, taken, codes)["rank_correlation"] == 1.0
+
+
+def test_strengths_fall_from_one_to_nothing_by_tenths():
+    assert_allclose(STRENGTHS, np.linspace(1, 0, 11), atol=1e-12)
 
 
 def test_a_ranking_needs_two_groups_and_one_of_three_rows():
