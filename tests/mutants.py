@@ -210,9 +210,7 @@ def mutants_of(file: Path) -> list[Mutant]:
     tree, found, seen = ast.parse(file.read_text()), [], dict[tuple[str, str], int]()
     name = str(file.relative_to(SOURCE))
     for number, (node, place, ancestors) in enumerate(nodes(tree)):
-        inside = ".".join(a.name for a in (*ancestors, node) if isinstance(a, ast.ClassDef | ast.FunctionDef))
-        functions = [a for a in ancestors if isinstance(a, ast.FunctionDef)]
-        function = inside if not functions else outermost(ancestors, functions[0])
+        function = outermost(ancestors)
         shown = smallest_readable((*ancestors, node))
         before = named(place) + readable(shown)
         for variant, other in enumerate(replacements(node, place)):
@@ -222,14 +220,19 @@ def mutants_of(file: Path) -> list[Mutant]:
             times = seen[function, change] = seen.get((function, change), 0) + 1
             change += f" (no. {times})" if times > 1 else ""
             line = getattr(node, "lineno", 0)
-            found.append(Mutant(name, function if functions else "", change, line, number, variant))
+            found.append(Mutant(name, function, change, line, number, variant))
     return found
 
 
-def outermost(ancestors: tuple[ast.AST, ...], function: ast.FunctionDef) -> str:
-    """Qualified name of the function that holds all others, as code objects call it."""
-    classes = [a.name for a in ancestors[: ancestors.index(function)] if isinstance(a, ast.ClassDef)]
-    return ".".join([*classes, function.name])
+def outermost(ancestors: tuple[ast.AST, ...]) -> str:
+    """Qualified name of the function that holds all others, as code objects call it; empty outside of functions."""
+    names = []
+    for node in ancestors:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.append(node.name)
+        if isinstance(node, ast.FunctionDef):
+            return ".".join(names)
+    return ""
 
 
 def smallest_readable(path: tuple[ast.AST, ...]) -> ast.AST:
@@ -443,9 +446,10 @@ def judge(mutant: Mutant | None, chosen: list[str], tests: dict[str, dict]) -> t
     return ("survived", "") if code == 0 else ("caught", failed[0] if failed else f"exit code {code}")
 
 
-def fingerprint(room: str, files: list[str]) -> str:
-    """What the verdicts of a room depend on."""
-    read = [*sorted((SOURCE / "fairerclip").rglob("*.py")), *(ROOT / file for file in files), Path(__file__)]
+def fingerprint(files: list[str]) -> str:
+    """What the verdicts of a room depend on: the source, its test files, and what tests share."""
+    shared = sorted((ROOT / "tests").glob("*.py"))
+    read = [*sorted((SOURCE / "fairerclip").rglob("*.py")), *shared, *(ROOT / file for file in files)]
     return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in read)).hexdigest()
 
 
@@ -475,7 +479,7 @@ def survey(room: str, options: argparse.Namespace, kept: dict) -> None:
     """Judge the sample of a room, going on from what is kept, and print what was found."""
     files = test_files(room)
     state = kept.setdefault(room, {})
-    if state.get("fingerprint") != (now := fingerprint(room, files)):
+    if state.get("fingerprint") != (now := fingerprint(files)):
         state.clear()
         state.update(fingerprint=now, tests=record(files), verdicts={})
         seconds = {test: facts["seconds"] for test, facts in state["tests"].items()}

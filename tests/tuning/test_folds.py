@@ -55,7 +55,7 @@ def test_folds_follow_the_seed():
 def test_splits_score_judged_rows_and_fit_on_all_others():
     rows = judged([0, 1, 0, 1], [0, 0, 0, 0], rows=[1, 2, 5, 7])
     X = np.zeros((9, 2))
-    for cv in (2, [([0, 3, 4, 5, 6, 7, 8], [1, 2]), ([0, 1, 2, 3, 4, 6, 8], [5, 7])]):
+    for cv in (2, 4, [([0, 3, 4, 5, 6, 7, 8], [1, 2]), ([0, 1, 2, 3, 4, 6, 8], [5, 7])]):
         splits = make_splits(cv, rows, X, np.zeros(9), None, seed=0)
         assert sorted(np.concatenate([split.scored for split in splits])) == [1, 2, 5, 7]
         for split in splits:

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.inputs.sensitive_columns import SoftValues
+from fairerclip.tuning import readers
 from fairerclip.tuning.readers import read_sensitive
 
 
@@ -81,3 +82,17 @@ def test_equal_seeds_give_equal_probabilities_and_precision_matters_little():
     assert_array_equal(first, again)
     single = read_sensitive(X.astype(np.float32), X.astype(np.float32), values, seed=5).probabilities
     assert_allclose(single, first, atol=1e-3)
+
+
+@pytest.mark.parametrize(("few", "penalty"), [(2, 1.0), (3, None)])
+def test_with_fewer_than_three_rows_of_a_value_the_penalty_is_not_chosen(few, penalty, monkeypatch):
+    rng = np.random.default_rng(0)
+    values = np.repeat(["a", "b"], [20, few])
+    X = rng.normal(size=(20 + few, 4)) + 2 * (values == "b")[:, None]
+    tried = []
+    monkeypatch.setattr(readers, "PENALTIES", (0.01, 100.0))
+    plain = readers._probe
+    monkeypatch.setattr(readers, "_probe", lambda C: tried.append(C) or plain(C))
+    read_sensitive(X, X, values, 0)
+    assert set(tried[:-1]) == (set() if penalty else {0.01, 100.0})
+    assert tried[-1] in ([penalty] if penalty else [0.01, 100.0])
