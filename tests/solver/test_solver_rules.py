@@ -71,12 +71,12 @@ def test_where_the_mean_of_the_last_class_is_rounding_the_largest_decides(embedd
     case = Case(embeddings, c=3)
     side = case.problem.sides(case.y).image
     # A direction in which the means of the first and the last class are as said.
-    a = np.linalg.lstsq(side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [1.0, 0.0])[0][
-        :, None
-    ]
-    b = np.linalg.lstsq(side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [0.0, 1.0])[0][
-        :, None
-    ]
+    a = np.linalg.lstsq(
+        side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [1.0, 0.0], rcond=None
+    )[0][:, None]
+    b = np.linalg.lstsq(
+        side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [0.0, 1.0], rcond=None
+    )[0][:, None]
     largest = np.abs(side.class_means(a)).max()
     top = np.abs(side.class_means(a)).argmax()
     direction = a - np.sign(side.class_means(a)[top]) * share * largest * b
