@@ -1,9 +1,11 @@
-"""The examples in docstrings run and give what they show."""
+"""Docstrings have one form, and their examples run and give what they show."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +33,26 @@ def test_there_are_examples_to_run():
         for example in test.examples
     ]
     assert len(examples) > 100
+
+
+SECTIONS = {"Parameters", "Other Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns"}
+DESCRIBED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def entries_without_description(doc):
+    """Entries of numpydoc's sections that have no indented line below them."""
+    lines, section = doc.splitlines(), None
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if below.startswith("---"):
+            section = line
+        elif section in SECTIONS and line[:1] not in ("", " ", "-") and not below.startswith("    "):
+            yield line
+
+
+def test_every_entry_of_a_docstring_has_its_description_below_it():
+    package, found = Path(fairerclip.__file__).parent, []
+    for file in package.rglob("*.py"):
+        nodes = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, DESCRIBED))
+        docs = filter(None, map(ast.get_docstring, nodes))
+        found += [(file.name, line) for doc in docs for line in entries_without_description(doc)]
+    assert found == []
