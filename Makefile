@@ -36,7 +36,7 @@ test: lint
 	$(ONE_THREAD) $(BIN)/python -m pytest
 
 # The quick part, about a minute on two cores: neither linters nor what tests/slow.txt lists, that is encoders, the page in
-# a browser, hostile files, recorded outputs, and every other test of over half a second.
+# a browser, hostile files, recorded outputs, and the functions that took longest.
 test-fast: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow"
 

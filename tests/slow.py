@@ -1,7 +1,7 @@
 """Which tests are slow: those that slow.txt lists, by folder or by function.
 
-``python tests/slow.py OUTPUT`` writes the functions anew from what ``pytest --durations=0 --durations-min=0.05 -n 2``
-printed, of which the limit is for a machine that does nothing else; the folders are kept.
+``python tests/slow.py OUTPUT [SECONDS]`` adds the functions whose cases together took longer, from what
+``pytest --durations=0 --durations-min=0.05`` printed. Seconds are those of that run: give more on a busy machine.
 """
 
 import re
@@ -11,7 +11,6 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 LIST = TESTS / "slow.txt"
-SECONDS = 0.5
 
 
 def listed():
@@ -20,16 +19,18 @@ def listed():
     return tuple(line for line in lines if line.endswith("/")), {line for line in lines if "::" in line}
 
 
-def slow_functions(output, seconds=SECONDS):
-    """Functions with a case that took longer, setting up and ending included."""
+def slow_functions(output, seconds):
+    """Functions whose cases together took longer, setting up and ending included."""
     took = Counter()
     for time, name in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +tests/(.+)$", output, re.MULTILINE):
-        took[name] += float(time)
-    return sorted({name.partition("[")[0] for name, time in took.items() if time > seconds})
+        took[name.partition("[")[0]] += float(time)
+    return {name for name, time in took.items() if time > seconds}
 
 
 if __name__ == "__main__":
-    folders, _ = listed()
+    folders, functions = listed()
     head = [line for line in LIST.read_text().splitlines() if line.startswith("#")]
-    found = [name for name in slow_functions(Path(sys.argv[1]).read_text()) if not name.startswith(folders)]
+    limit = float(sys.argv[2]) if len(sys.argv) > 2 else 0.5
+    functions |= slow_functions(Path(sys.argv[1]).read_text(), limit)
+    found = sorted(name for name in functions if not name.startswith(folders))
     LIST.write_text("\n".join([*head, *folders, *found]) + "\n")

@@ -63,10 +63,9 @@ class Experiment:
     def of(
         cls, task: Task, sensitive: Sequence[str] | None = None, classes: Sequence[str] | None = None
     ) -> Experiment:
-        """Make an experiment, or raise if the task has no attribute or class of a name.
+        """Make an experiment with some attributes (None for the only one) and classes (None for all) of a task.
 
-        ``sensitive`` may be None for the only attribute, ``classes`` for all classes. Two opposite prompts as classes
-        make a retrieval query.
+        Two opposite prompts as classes make a retrieval query.
         """
         if sensitive is None:
             sensitive = [task.sensitive_attribute().name] if task.sensitive else []
@@ -207,11 +206,10 @@ class Experiment:
             raise LabelError("cross-validation needs target labels: use labels 'target' or 'all', or no cv")
         options |= {} if cv is None else {"cv": cv}
         progress = options.pop("progress", None)
-        search = FairerCLIPSearch(model, objective=objective, **options)
         validation = None if cv is not None else self._validation(objective)
         # For rankings, a probe of the validation labels predicts the sensitive values of the training rows.
         arguments = self.arguments(labels, guess=objective != "max_skew")
-        search.fit(
+        search = FairerCLIPSearch(model, objective=objective, **options).fit(
             *(arguments.pop("X"), arguments.pop("y")), validation=validation, progress=progress, **arguments
         )
         return search.best_estimator_

@@ -153,7 +153,7 @@ def test_an_encoder_of_another_model_is_refused(task, embedded):
         variants_from_encoder(embedded, Words(32))
     with pytest.raises(ProvenanceError, match="give the model that embedded this task"):
         variants_from_encoder(embedded, Words(64, seed=1))
-    with pytest.raises(ProvenanceError, match="drawn"):
+    with pytest.raises(ProvenanceError, match="is simulated: its embeddings come from no encoder"):
         variants_from_encoder(Experiment.of(task), Words(64))
 
 

@@ -25,6 +25,7 @@ from fairerclip.errors import (
     PromptOrderWarning,
     RenamedWarning,
     ShapeError,
+    UninformativePromptsWarning,
     ZeroRowError,
 )
 from fairerclip.experiment import Experiment
@@ -250,6 +251,7 @@ def changed(arrays, change):
     ("change", "error", "message"),
     [
         ({"X": "mine.npz"}, ShapeError, "X must be a Task, or numbers of shape (n, p)"),
+        ({"X": [[1.0, 2.0], [1.0]]}, ShapeError, "rows of different lengths"),
         ({"X": lambda X: X[:, 0]}, ShapeError, "and shape (120,)"),
         ({"X": lambda X: X[:, :1]}, ShapeError, "rows of one column have no direction"),
         ({"X": lambda X: X[:0]}, ShapeError, "at least one row"),
@@ -310,6 +312,17 @@ def test_bad_input_is_refused_in_one_line(arrays, change, error, message):
 def test_arguments_of_arrays_are_refused_with_a_task(made, name):
     with pytest.raises(ParameterError, match=f"{name}= goes with arrays; a Task holds"):
         audit(made, **{name: [0]})
+
+
+def test_swapped_prompts_are_refused(made):
+    X, y, s = made.test.X, made.test.y, made.test.s["place"]
+    text, sensitive_text = made.sensitive["place"].text, made.text_target
+    options = {"text": text, "sensitive_text": sensitive_text, "missing_label": -1}
+    with (
+        pytest.warns(UninformativePromptsWarning, match="the target"),
+        pytest.raises(PromptError, match="text and sensitive_text seem to be swapped"),
+    ):
+        audit(X, y, sensitive_features=s, **options)
 
 
 def test_a_model_of_other_classes_or_other_columns_is_refused(made, arrays, model):

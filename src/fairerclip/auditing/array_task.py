@@ -78,13 +78,15 @@ def task_from_arrays(
             rows, column, sensitive_prompts.get(column.name), prompts, labels.codes
         )
     split = Split(rows, None if y is None else labels.codes, codes)
-    return Task(NAME, {SPLIT: split}, _text(prompts, "text"), names, names, sensitive), dict(
-        zip(values, names, strict=True)
-    )
+    task = Task(NAME, {SPLIT: split}, _text(prompts, "text"), names, names, sensitive)
+    return task, dict(zip(values, names, strict=True))
 
 
 def _rows(X: Any) -> NDArray[np.float32]:
-    array = np.asarray(X[:] if isinstance(X, EmbeddingStore) else X)
+    try:
+        array = np.asarray(X[:] if isinstance(X, EmbeddingStore) else X)
+    except ValueError:
+        raise ShapeError("X must be numbers of shape (n, p); got rows of different lengths") from None
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiu":
         raise ShapeError(
             f"X must be a Task, or numbers of shape (n, p) with at least one row; got {type(X).__name__} of dtype "
