@@ -412,13 +412,17 @@ def record(files: list[str]) -> dict[str, dict]:
 
 
 def tests_for(mutant: Mutant, tests: dict[str, dict]) -> list[str]:
-    """Tests that call the changed function, or any of the module where its own code is changed; short ones first."""
+    """Tests that call the changed function; short ones first.
+
+    Where a constant of the module is changed, every test of the files that call the module: a test may read it alone.
+    """
     calls = f"{mutant.file}:{mutant.function}"
-    found = [
-        test
-        for test, facts in tests.items()
-        if any(call == calls if mutant.function else call.startswith(calls) for call in facts["calls"])
-    ]
+    if mutant.function:
+        found = [test for test, facts in tests.items() if calls in facts["calls"]]
+    else:
+        callers = (test for test, facts in tests.items() if any(c.startswith(calls) for c in facts["calls"]))
+        files = {test.partition("::")[0] for test in callers}
+        found = [test for test in tests if test.partition("::")[0] in files]
 
     def order(test: str) -> tuple:
         seconds = tests[test]["seconds"]

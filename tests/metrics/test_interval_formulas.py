@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import beta, norm, spearmanr
 
 from fairerclip.errors import ShapeError
-from fairerclip.metrics import group_report, kcc, paired_report
+from fairerclip.metrics import group_report, kcc, paired_report, ranking_drift
 from fairerclip.metrics.dependence import measures
 from fairerclip.metrics.dependence.dependence_intervals import _lower_end, _upper_end
 from fairerclip.metrics.groups import paired, paired_rates
@@ -17,10 +17,14 @@ from fairerclip.metrics.groups.cells import resample
 from fairerclip.metrics.groups.group_figures import Rates
 from fairerclip.metrics.names import FIGURES, figure_of
 from fairerclip.metrics.retrieval.extremes import (
+    ExtremeChange,
+    LogRatios,
     Proportions,
     correlation,
     difference_limits,
+    extreme,
     mean_distance,
+    mean_extreme,
     sidak,
 )
 from fairerclip.metrics.retrieval.rank_quality import _kept, _on_fishers_scale, _spearman
@@ -413,6 +417,66 @@ def test_as_many_rows_as_are_exact_are_factored_exactly(monkeypatch):
     assert one == other  # nothing is drawn
     one, other = (kcc(X, y, n_features=30, bandwidth=1.0, random_state=seed) for seed in (0, 1))
     assert one != other
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("queries", [1, 2, 3])
+def test_the_mean_extreme_of_several_queries_is_bounded_by_resampled_misses(sign, queries):
+    rng = np.random.default_rng(0)
+    size = np.full((queries, 2), 400.0)
+    counts = rng.binomial(400, [0.2, 0.3], size=(queries, 2)).astype(float)
+    replicates = rng.binomial(400, counts / 400, size=(99, queries, 2)).astype(float)
+    ratios = LogRatios(
+        Proportions.of(counts, size, replicates, size), np.full((queries, 2), 0.25), complete=False
+    )
+    low, high = mean_extreme(ratios, sign, CONFIDENCE)
+    value = ratios.extreme(sign).mean()
+    if queries == 1:
+        assert (low, high) == pytest.approx(tuple(float(end[0]) for end in extreme(ratios, sign, CONFIDENCE)))
+    else:
+        beyond, short = (mean_distance(miss, 0.05) for miss in ratios.misses(sign))
+        down, up = (beyond, short) if sign > 0 else (short, beyond)
+        assert (low, high) == pytest.approx((value - down, value + up))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_change_of_an_extreme_is_the_extreme_of_pairs_of_groups(sign):
+    rng = np.random.default_rng(1)
+    size = np.full((2, 3), 300.0)
+
+    def ratios(rates):
+        counts = rng.binomial(300, rates, size=(2, 3)).astype(float)
+        drawn = rng.binomial(300, counts / 300, size=(99, 2, 3)).astype(float)
+        return LogRatios(Proportions.of(counts, size, drawn, size), np.full((2, 3), 0.3), complete=False)
+
+    before, after = ratios([0.2, 0.3, 0.4]), ratios([0.25, 0.3, 0.35])
+    low, high = ExtremeChange(before, after, sign, CONFIDENCE).each()
+    h = sidak(0.05, 3)
+    first, second = ((side.value, *side.limits(h)) for side in (before, after))
+    e, f = before.proportions.log_deviations(), after.proportions.log_deviations()
+    outer, inner = (max, min) if sign > 0 else (min, max)
+    for q in range(2):
+        ends = [
+            [
+                difference_limits(
+                    tuple(x[q, j] for x in first),
+                    tuple(x[q, i] for x in second),
+                    correlation(e[:, q, j], f[:, q, i]),
+                )
+                for j in range(3)
+            ]
+            for i in range(3)
+        ]
+        expected = [outer(inner(float(pair[end]) for pair in row) for row in ends) for end in (0, 1)]
+        assert (low[q], high[q]) == pytest.approx(tuple(expected))
+
+
+def test_the_share_of_the_top_that_stays_is_known_as_well_as_its_rows_tell():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=400)
+    found = ranking_drift(before, before + 0.3 * rng.normal(size=400), k=100, random_state=0).overlap
+    assert 0.1 < found.high - found.low < 0.25
+    assert found.low < found.value < found.high
 
 
 def test_cuts():
