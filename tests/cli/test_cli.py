@@ -86,7 +86,7 @@ def test_fit_with_options_and_preset(run, task, tmp_path):
     arguments = ("fit", task, "-o", tmp_path / "p", "--preset", "waterbirds/released/RN50", *FAST)
     assert run(*arguments)[0] == 0
     preset = FairerCLIP.load(tmp_path / "p")
-    assert preset.class_weight == (0.9, 0.4)
+    assert preset.subsample == (0.9, 0.4)
     assert preset.classes_.tolist() == ["landbird", "waterbird"]
     assert (preset.tau, preset.tau_z, preset.n_features) == (0.7, 0.3, 150)
     assert run("fit", task, "-o", tmp_path / "q", "--preset", "waterbirds", *FAST)[0] == 0

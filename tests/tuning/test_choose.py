@@ -167,14 +167,14 @@ def test_rows_that_cannot_be_halved_are_named_or_skipped(n):
     judge = Judge(y, s, 2, 2)
     pool = pool_of([noisy_scores(900 + i, y, 2) for i in range(3)])
     if n == 1:
-        with pytest.raises(LabelError, match="1 labelled validation rows are too few"):
+        with pytest.raises(LabelError, match="1 labelled rows are too few"):
             choose(pool, judge, WORST)
     else:
         assert np.isfinite(list(choose(pool, judge, WORST).held_out.values())).all()
 
 
 def test_one_row_is_too_few():
-    with pytest.raises(LabelError, match="1 labelled validation rows are too few"):
+    with pytest.raises(LabelError, match="1 labelled rows are too few"):
         choose(pool_of([np.eye(2)[[0]]] * 2), Judge(np.array([0]), np.array([0]), 2, 2), WORST)
 
 

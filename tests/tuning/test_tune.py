@@ -125,7 +125,7 @@ def test_without_any_groups_the_worst_class_is_all_there_is():
     assert figures(model)["chosen"]["intervals"]["eod"] is None
     same = tuned(t, validation=(X, y), search=TINY, objective="worst_class", **given)
     assert_array_equal(same.predict(t.test.X), model.predict(t.test.X))
-    with pytest.raises(LabelError, match="eod is not defined on the validation rows"):
+    with pytest.raises(LabelError, match="eod is not defined on the labelled rows"):
         tuned(t, validation=(X, y), search=TINY, objective="eod", **given)
 
 
@@ -220,7 +220,7 @@ def test_equal_seeds_give_equal_models():
 
 def test_tuning_again_starts_from_parameters_and_not_from_offsets():
     t = task()
-    fitted = small().fit(t.train.X, t.train.y, **prompts(t)).at(offsets=[0.0, 3.0])
+    fitted = small().fit(t.train.X, t.train.y, **prompts(t)).at(offsets=[0.0, 0.1])
     assert_array_equal(
         tuned(t, fitted, search=TINY).predict(t.test.X), tuned(t, small(), search=TINY).predict(t.test.X)
     )
@@ -380,7 +380,7 @@ def with_nan(X):
 @pytest.mark.parametrize(
     ("spoil", "error", "message"),
     [
-        (lambda X, y, s: None, ParameterError, r"validation must be \(X, y, s\), or \(X, y\).* got NoneType"),
+        (lambda X, y, s: 3, ParameterError, r"validation must be \(X, y, s\), or \(X, y\).* got int"),
         (lambda X, y, s: X, ParameterError, "got ndarray"),
         (lambda X, y, s: {"X": X}, ParameterError, "got dict"),
         (lambda X, y, s: (X,), ParameterError, "got 1 entries"),
@@ -404,7 +404,7 @@ def with_nan(X):
         (lambda X, y, s: (X[:50], y, s), ShapeError, r"as many rows each; got \[50, 120, 120\]"),
         (lambda X, y, s: (X, y, X[:, 0]), LabelError, "groups need categories; s is a quantity"),
         (lambda X, y, s: (X, X, s), LabelError, "should be a 1d array"),
-        (lambda X, y, s: (X[:1], y[:1], s[:1]), LabelError, "1 labelled validation rows are too few"),
+        (lambda X, y, s: (X[:1], y[:1], s[:1]), LabelError, "1 labelled rows are too few"),
     ],
 )
 def test_validation_rows_that_cannot_be_are_named(spoil, error, message):
@@ -430,7 +430,7 @@ def test_validation_rows_that_cannot_be_are_named(spoil, error, message):
         ),
         (
             {"objective": "max_skew", "accuracy_floor": 0.8},
-            "accuracy_floor and search cannot be used with max_skew",
+            "accuracy_floor and search_space cannot be used with max_skew",
         ),
         ({"search": {"gammas": [1.0]}}, "search has unknown entries"),
     ],
@@ -460,7 +460,7 @@ def test_differences_need_two_groups_of_a_class(objective):
     t = task()
     X, y, s = held(t)
     rows = y == s
-    with pytest.raises(LabelError, match=f"{objective} is not defined on the validation rows"):
+    with pytest.raises(LabelError, match=f"{objective} is not defined on the labelled rows"):
         tuned(t, validation=(X[rows], y[rows], s[rows]), objective=objective, search=TINY)
 
 
