@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import fairerclip
-from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues, audit
+from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues
 from fairerclip.auditing import AuditOptions, audit_task, read_results, recommend
 from fairerclip.baselines import ZeroShot
 from fairerclip.data import Sensitive, Split, Task, open_store
@@ -31,6 +31,7 @@ from fairerclip.errors import (
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import group_report
 from fairerclip.report import audit_call
+from fairerclip.report.audit_call import audit
 
 CLASSES, PLACES = ("land", "water"), ("field", "lake")
 QUICK = {"permutations": 19}

@@ -151,7 +151,9 @@ def test_offsets_are_learned_for_the_best_candidates(monkeypatch, n_classes, man
 def test_a_strength_is_judged_by_the_skew_of_a_fifth_and_the_least_agreement_inside_a_group():
     rng = np.random.default_rng(0)
     old, taken = rng.normal(size=(43, 2)), rng.normal(size=(43, 2))
-    codes = np.repeat([0, 1, 2], [20, 21, 2])  # the last has too few rows for an order, though it is turned round
+    codes = np.repeat(
+        [0, 1, 2], [20, 21, 2]
+    )  # the last has too few rows for an order, though it is turned round
     taken[-2:] = (old[-2:] - old[[-1, -2]]) / 0.4
     new = old - 0.4 * taken
     found = _judge(0.4, old, taken, codes)

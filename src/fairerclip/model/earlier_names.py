@@ -24,8 +24,9 @@ class EarlierNames:
     _earlier: Mapping[str, Any] = {}
     """Corrections of the class scores that were given to the constructor, for the next fit."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         """Leave ``**earlier`` out of the signature that scikit-learn and documentation see."""
+        super().__init_subclass__(**options)  # scikit-learn adds set_fit_request and the like here
         parameters = list(inspect.signature(cls.__init__).parameters.values())
         named = [p for p in parameters[1:] if p.kind is not inspect.Parameter.VAR_KEYWORD]
         cls.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
