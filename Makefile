@@ -60,7 +60,7 @@ bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/bootstrap.py
 
-# How often intervals hold the truth, in SETS simulated data sets; docs/math.md#intervals. The tests count a few.
+# Share of intervals that contain the true value, in SETS simulated data sets; docs/math.md#intervals. The tests count a few.
 SETS ?= 1000
 coverage: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python benchmarks/coverage_groups.py --sets $(SETS)
@@ -121,4 +121,4 @@ reproduce: $(VENV)/dev.done
 	$(BIN)/fairerclip reproduce all --suite $(REAL_DATA) -o $(REPRODUCTION) --overwrite
 
 clean:
-	rm -rf $(VENV) $(VENV)-no-extras $(VENV)-minimum demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -289,6 +289,16 @@ def test_subsampling_never_draws_a_row_of_weight_zero(subsample):
     assert (kept[:40].sum(), kept[40:].sum()) == expected
 
 
+def test_numbers_of_numpy_in_a_list_with_none_are_labels_as_any(embeddings):
+    e = embeddings()
+    listed = [None, *e.y[1:]]
+    m = small(max_iter=1).fit(
+        e.X, listed, sensitive_features=[None, *e.s[1:]], text=e.text, sensitive_text=e.sensitive_text
+    )
+    assert m.classes_.tolist() == [0, 1]
+    assert m.classes_.dtype.kind == "i"
+
+
 def test_rows_are_drawn_first_and_then_weighted():
     y = np.repeat([0, 1], [40, 60])
     weight = weights(y, ["a", "b"], np.ones(100), subsample={"a": 0.5}, class_weight="balanced")

@@ -553,7 +553,7 @@ def test_class_weights_are_sample_weights(embeddings):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({7: 2}, "names \\[7\\]"),
+        ({7: 2}, "not classes: \\[7\\]"),
         ({0: -1}, r"class_weight\[0\] must be a number in \[0, 1e\+30\]; got -1"),
         ({0: "much"}, "got 'much'"),
         ({0: np.inf}, "got inf"),
@@ -570,10 +570,11 @@ def test_a_class_weight_that_cannot_be_is_named(embeddings, value, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({7: 0.5}, "names \\[7\\]"),
+        ({7: 0.5}, "not classes: \\[7\\]"),
         ({0: 0}, "in \\(0, 1\\]; got 0"),
         ({0: 2}, "got 2"),
         ("balanced:x", "got 'x'"),
+        ("balanced:", "got ''"),
         ("even", "'balanced', 'balanced:SHARE'"),
         (0.5, "'balanced', 'balanced:SHARE'"),
     ],

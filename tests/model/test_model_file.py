@@ -16,7 +16,7 @@ from safetensors.numpy import save as save_tensors
 
 import fairerclip
 from fairerclip import FairerCLIP, load
-from fairerclip.errors import ModelFileError, OutputExistsError, StateError
+from fairerclip.errors import ModelFileError, OutputExistsError, RenamedWarning, StateError
 from fairerclip.model import archive
 from fairerclip.model.model_file import MANIFEST, TENSORS
 from forged import canonical
@@ -136,6 +136,23 @@ def test_learned_values_survive(embeddings, tmp_path, learned):
     if "sensitive_shifts" in learned:
         assert_array_equal(back.sensitive_shifts_, learned["sensitive_shifts"])
     assert (back.zero_shot_, back.gamma_) == (m.zero_shot_, m.gamma_) == (0.5, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "earlier", ["subsample", "subsample:0.5", (0.5, 1.0), [0.5, 1], np.array([0.5, 1.0])], ids=str
+)
+def test_shares_under_their_earlier_name_are_saved_under_the_present_one(embeddings, tmp_path, earlier):
+    e = embeddings()
+    with pytest.warns(RenamedWarning):
+        m = small(class_weight=earlier).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    back = FairerCLIP.load(m.save(tmp_path / "model"))
+    assert back.class_weight is None
+    assert back.subsample == {"subsample": "balanced", "subsample:0.5": "balanced:0.5"}.get(
+        str(earlier), (0.5, 1.0)
+    )
+    assert_array_equal(back.scores(e.X), m.scores(e.X))
+    back.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    assert_array_equal(back.scores(e.X), m.scores(e.X))
 
 
 def test_label_free_models_survive_without_anybodys_labels(embeddings, tmp_path):

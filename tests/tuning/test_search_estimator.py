@@ -14,7 +14,14 @@ from tuning_inputs import held, prompts, task
 
 import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch
-from fairerclip.errors import LabelError, ParameterError, RankWarning, RenamedWarning, ShapeError
+from fairerclip.errors import (
+    LabelError,
+    ParameterError,
+    RankWarning,
+    RenamedWarning,
+    ShapeError,
+    ZeroRowError,
+)
 from fairerclip.tuning.choose import strategies
 from fairerclip.tuning.cross_validation import MOST_ROWS, deal_folds, limit_rows
 from fairerclip.tuning.judge import Judge
@@ -100,7 +107,7 @@ def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_pat
     record = found.best_estimator_.diagnostics_["tuning"]
     assert len(found.results_) == record["candidates"]
     assert found.strategy_ == record["strategy"]
-    assert found.best_score_ == record["value"]
+    assert found.best_score_ == pytest.approx(record["chosen"]["worst_group"])
     row = found.results_[0]  # the parameters as they were given
     y, s, predicted = (
         t.val.y,
@@ -111,8 +118,36 @@ def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_pat
     cells = {(a, b) for a in (0, 1) for b in (0, 1)}
     assert row["worst_group"] == min(np.mean(predicted[(y == a) & (s == b)] == a) for a, b in cells)
     assert (row["fit"], row["tau"], row["zero_shot"]) == (0, 0.8, None)
+    assert row["score"] == row["worst_group"]
     back = fairerclip.load(found.best_estimator_.save(tmp_path / "m"))
     assert back.diagnostics_["tuning"]["strategy"] == found.strategy_
+
+
+def test_the_table_shows_every_parameter_that_the_fits_vary():
+    t = task()
+    space = {**TINY, "fits": [{"n_features": 20}, {"n_features": 40}]}
+    found = search(search_space=space).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    assert [row["n_features"] for row in found.results_][-2:] == [20, 40]
+
+
+@pytest.mark.parametrize("objective", ["worst_group", "worst_class", "average", "eod", "equalized_odds"])
+def test_the_best_score_is_the_objective_as_it_is_counted(objective):
+    t = task()
+    X, y, s = held(t)
+    found = search(search_space=TINY, objective=objective).fit(
+        t.train.X, t.train.y, validation=(X, y, s), **prompts(t)
+    )
+    right = found.predict(X) == y
+    cells = np.array([[right[(y == a) & (s == b)].mean() for b in (0, 1)] for a in (0, 1)])
+    spread = cells.max(axis=1) - cells.min(axis=1)
+    expected = {
+        "worst_group": cells.min(),
+        "worst_class": min(right[y == a].mean() for a in (0, 1)),
+        "average": right.mean(),
+        "eod": -spread[1],
+        "equalized_odds": -spread.max(),
+    }
+    assert found.best_score_ == pytest.approx(expected[objective], abs=1e-9)
 
 
 def test_a_pipeline_takes_a_search_as_its_last_step():
@@ -265,15 +300,24 @@ def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
     ("options", "given", "error", "message"),
     [
         ({"estimator": 3}, {}, ParameterError, "estimator must be a FairerCLIP; got int"),
-        ({"cv": 1}, {}, ParameterError, "at least 2 folds; got 1"),
+        ({"cv": 1}, {}, ParameterError, r"2 to \d+ folds, the number of rows with both labels; got 1"),
+        ({"cv": 10**9}, {}, ParameterError, r"2 to \d+ folds.*got 1000000000"),
         ({"cv": "many"}, {}, ParameterError, "a splitter of scikit-learn"),
-        ({"cv": [([0], [1]), ([2], [1])]}, {}, ParameterError, "once at most"),
+        ({"cv": [([0], [1]), ([2], [1])]}, {}, ParameterError, "at most one test fold"),
         ({"cv": [(range(2, 40), range(1000, 1001))]}, {}, ParameterError, "pairs of row numbers"),
         ({"max_seconds": 0}, {}, ParameterError, "max_seconds must be a number above 0"),
         ({}, {"groups": [1, 2]}, ShapeError, r"one entry per row of X, shape \(\d+,\); got \(2,\)"),
         ({}, {"y": None}, LabelError, "requires y to be passed, but the target y is None"),
         ({"objective": "max_skew", "search_space": None}, {}, LabelError, "needs sensitive values"),
         ({"objective": "max_skew"}, {}, ParameterError, "search_space cannot be used with max_skew"),
+        (
+            {"objective": "max_skew", "search_space": None, "max_seconds": 3},
+            {"groups": [1]},
+            ParameterError,
+            "max_seconds and groups cannot be used with max_skew",
+        ),
+        ({"objective": lambda y, p, s: None}, {}, ParameterError, "must return a number; got None"),
+        ({"search_space": {"tau": [1]}}, {}, ParameterError, r"search_space has unknown entries \['tau'\]"),
         ({"objective": "best"}, {}, ParameterError, "objective must be one of"),
     ],
     ids=str,
@@ -285,6 +329,17 @@ def test_what_a_search_cannot_do_is_named(options, given, error, message):
     y = given.pop("y")
     with pytest.raises(error, match=message):
         model.fit(t.train.X, y, **given)
+
+
+def test_a_bad_row_is_named_by_its_number_in_x():
+    t = task()
+    X = t.train.X.copy()
+    X[200] = 0
+    with pytest.raises(ZeroRowError, match=rf"zero in row 200 of {len(X)}"):
+        search(search_space=TINY).fit(X, t.train.y, **prompts(t))
+    people = [None if i == 7 else i for i in range(len(X))]
+    with pytest.raises(LabelError, match="groups has no entry for row 7"):
+        search(search_space=TINY).fit(t.train.X, t.train.y, groups=people, **prompts(t))
 
 
 def test_groups_are_for_folds_and_a_class_needs_rows_in_two_of_them():

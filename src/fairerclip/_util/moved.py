@@ -18,7 +18,7 @@ def moved(old: str, new: str, note: str = "") -> Callable[[str], Any]:
         if name.startswith("__"):  # the import system and tools look for such names
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
         value = getattr(import_module(new), name)
-        message = f"{old} is called {new} now; it goes in the next release{note}"
+        message = f"{old} is called {new} now; the old name is removed in the next release{note}"
         warnings.warn(message, RenamedWarning, stacklevel=2)
         return value
 

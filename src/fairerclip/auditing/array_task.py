@@ -56,13 +56,13 @@ def task_from_arrays(
     names : dict
         Label → name of the class.
     """
+    rows = _rows(X)
     if sensitive_features is None:
         raise LabelError(
             "sensitive_features is None: an audit compares groups of known values, and predicts none from prompts"
         )
     if y is None and text is None:
         raise LabelError("y and text are both None: give y for accuracy by group, or text= for rankings")
-    rows = _rows(X)
     labels, prompts = known_labels(y, text, rows.shape, classes=classes, missing_label=missing_label)
     values = labels.classes.tolist()
     if prompts is not None:

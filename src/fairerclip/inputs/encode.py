@@ -86,7 +86,8 @@ def sort_labels(labels: Iterable[Any]) -> list[Any]:
 
 
 def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:
-    present = [(i, v) for i, v in enumerate(values.tolist()) if not _is_missing(v, missing_label)]
+    plain = [v.item() if isinstance(v, np.generic) else v for v in values.tolist()]
+    present = [(i, v) for i, v in enumerate(plain) if not _is_missing(v, missing_label)]
     try:
         distinct = list(dict.fromkeys(v for _, v in present))
     except TypeError as error:

@@ -15,7 +15,7 @@ from fairerclip.errors import ParameterError, RenamedWarning, ShapeError
 
 
 def check_weights(sample_weight: Any, n: int) -> F64:
-    """Row weights (n,): ones, or the user's, checked."""
+    """Return row weights (n,), checked; ones for None."""
     if sample_weight is None:
         return np.ones(n)
     try:
@@ -43,7 +43,7 @@ def balancing_weights(codes: Ints, sample_weight: F64) -> F64:
 def draw_rows(
     codes: Ints, sizes: Mapping[int, int], random_state: np.random.RandomState
 ) -> NDArray[np.bool_]:
-    """Draw so many rows of each code without replacement: a mask (n,)."""
+    """Draw ``sizes[code]`` rows of each code without replacement: a mask (n,)."""
     mask = np.zeros(len(codes), dtype=bool)
     for code, size in sizes.items():
         rows = np.flatnonzero(codes == code)
@@ -150,14 +150,14 @@ def translate_shares(class_weight: Any, subsample: Any) -> tuple[Any, Any]:
 
 
 def _warn_renamed(message: str) -> None:
-    warnings.warn(f"{message}; this warning goes in the next release", RenamedWarning, stacklevel=5)
+    warnings.warn(f"{message}; the old form is removed in the next release", RenamedWarning, stacklevel=5)
 
 
 def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]:
     """Return how many rows of each class code to keep; rows with code -1 cannot be drawn."""
     counts = np.bincount(drawn[drawn >= 0], minlength=len(classes))
     if isinstance(subsample, str) and subsample.split(":")[0] == "balanced":
-        share = _share(subsample.partition(":")[2] or "1", f"subsample={subsample!r}")
+        share = 1.0 if subsample == "balanced" else _share(subsample[9:], f"subsample={subsample!r:.200}")
         size = max(1, round(share * int(counts[counts > 0].min())))
         return {c: size for c in range(len(classes)) if counts[c]}
     if isinstance(subsample, list | tuple | np.ndarray):
@@ -169,8 +169,8 @@ def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]
         subsample = dict(zip(classes.tolist(), subsample, strict=True))
     if not isinstance(subsample, Mapping):
         raise ParameterError(
-            "subsample must be None, 'balanced', 'balanced:SHARE', a mapping {class: share kept} or a share per "
-            f"class; got {subsample!r:.200}"
+            "subsample must be None, 'balanced', 'balanced:SHARE', a mapping {class: share kept} or a list "
+            f"with one share per class; got {subsample!r:.200}"
         )
     sizes = {k: int(count) for k, count in enumerate(counts)}
     for k, (label, share) in _by_code(subsample, classes, "subsample").items():
@@ -192,7 +192,9 @@ def _by_code(values: Mapping[Any, Any], classes: NDArray[Any], parameter: str) -
     codes = {label: k for k, label in enumerate(classes.tolist())}
     unknown = [label for label in values if label not in codes]
     if unknown:
-        raise ParameterError(f"{parameter} names {unknown[:10]}, the classes are {classes.tolist()[:10]}")
+        raise ParameterError(
+            f"{parameter} has keys that are not classes: {unknown[:10]}; the classes are {classes.tolist()[:10]}"
+        )
     return {codes[label]: (label, value) for label, value in values.items()}
 
 

@@ -15,7 +15,8 @@ from fairerclip.model.parameters import LEARNED
 
 
 def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is called {new} now; it goes in the next release", RenamedWarning, stacklevel=4)
+    message = f"{old} is called {new} now; the old name is removed in the next release"
+    warnings.warn(message, RenamedWarning, stacklevel=4)
 
 
 class EarlierNames:
@@ -55,14 +56,15 @@ class EarlierNames:
     @property
     def offsets(self) -> list[float] | None:
         """Earlier name of ``offsets_``; None where they are zero."""
+        offsets = self.offsets_  # type: ignore[attr-defined]
         _warn("offsets", "offsets_")
-        return self.offsets_.tolist() if self.offsets_.any() else None  # type: ignore[attr-defined]
+        return offsets.tolist() if offsets.any() else None
 
     @property
     def sensitive_shifts(self) -> list[list[float]] | None:
         """Earlier name of ``sensitive_shifts_``."""
-        _warn("sensitive_shifts", "sensitive_shifts_")
         shifts = self.sensitive_shifts_  # type: ignore[attr-defined]
+        _warn("sensitive_shifts", "sensitive_shifts_")
         return None if shifts is None else shifts.tolist()
 
     def similarity(self, X: Any) -> F64:
@@ -72,7 +74,7 @@ class EarlierNames:
 
     def decide(self, Z: Floats) -> dict[str, NDArray[Any]]:
         """Earlier way to `predict` and `decision_function` from rows that `transform` gave (n, r)."""
-        _warn("decide(Z)", "fitted_.scores(Z), and fitted_.labels of these scores")
+        _warn("decide(Z)", "fitted_.scores(Z) and fitted_.labels(scores)")
         fitted = self.fitted_model()  # type: ignore[attr-defined]
         scores = fitted.scores(Z)
         margin = scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

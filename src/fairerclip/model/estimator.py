@@ -118,7 +118,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         Weights of the predicted sensitive values that were subtracted from each class score, learned by
         ``FairerCLIPSearch(objective="max_skew")`` for rankings.
     zero_shot_, gamma_ : float
-        Share of zero-shot scores and ridge that were used.
+        Share of zero-shot scores and ridge that were used; files of versions 2 to 4 do not have a default share (None).
     fitted_ : FittedModel
         All that new rows need; the attributes above, and those down to ``rows_``, are parts of it.
     features_, mean_, components_, intercept_ : FeatureMap, arrays of shape (D,), (D, r), (r,)

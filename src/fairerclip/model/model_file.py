@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.errors import ModelFileError
+from fairerclip.errors import ModelFileError, RenamedWarning
 from fairerclip.features import FeatureMap, features_from_arrays
+from fairerclip.inputs.weights import translate_shares
 from fairerclip.model.archive import (
     MAX_MANIFEST_BYTES,
     Archive,
@@ -77,8 +79,12 @@ M = TypeVar("M", bound="FairerCLIP")
 
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
     """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs."""
+    own = model.get_params(deep=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RenamedWarning)  # given by the fit; a file has the present names only
+        own["class_weight"], own["subsample"] = translate_shares(own["class_weight"], own["subsample"])
     params: dict[str, Any] = {}
-    for name, value in model.get_params(deep=False).items():
+    for name, value in own.items():
         if name in ("class_weight", "subsample") and isinstance(value, Mapping):
             params[name] = [[plain_value(k, name), plain_value(v, name)] for k, v in value.items()]
         elif name in ("class_weight", "subsample") and isinstance(value, list | tuple | np.ndarray):
@@ -93,7 +99,7 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
 def _translated(params: Manifest, manifest: Manifest) -> Manifest:
     """Return the parameters of a file of version 2 to 4 as they are called now.
 
-    What is learned was a parameter there, and moves to the manifest.
+    Learned offsets and shifts were parameters in these versions; they move to the manifest.
     """
     learned = {name: params.pop(name, None) for name in LEARNED}
     manifest["learned"] = {**learned, "zero_shot": params.get("zero_shot"), "gamma": params.get("gamma")}

@@ -45,6 +45,8 @@ FREE = (
 """Parameters that can change after a fit without a new factorisation."""
 LEARNED = ("offsets", "sensitive_shifts")
 """Corrections of the class scores that a search learns; `FairerCLIP.at` sets them."""
+UNORDERED = (str, Mapping, set, frozenset)
+"""Types that are no sequences of numbers, although Python can iterate over them."""
 FOLLOWING = ("tau_text", "tau_z_text")
 """Strengths that may be None, which means the value of the image side."""
 
@@ -54,12 +56,12 @@ def check_offsets(offsets: Any, n_classes: int) -> F64:
     if offsets is None:
         return np.zeros(n_classes)
     try:
-        values = () if isinstance(offsets, str) else tuple(map(as_number, offsets))
+        values = () if isinstance(offsets, UNORDERED) else tuple(map(as_number, offsets))
     except (TypeError, ValueError):
         values = ()
     if len(values) != n_classes or not all(abs(value) <= LARGEST for value in values):
         raise ParameterError(
-            f"offsets must be {n_classes} numbers of at most {LARGEST:g} in size, one per class in the order of "
+            f"offsets must be {n_classes} numbers (absolute value up to {LARGEST:g}), one per class in the order of "
             f"classes_; got {offsets!r:.200}"
         )
     return np.array(values, dtype=np.float64)
@@ -70,13 +72,15 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> F64 | None:
     if shifts is None:
         return None
     try:
-        rows = [[as_number(value) for value in row] for row in shifts]
+        rows = (
+            [] if isinstance(shifts, UNORDERED) else [[as_number(value) for value in row] for row in shifts]
+        )
     except (TypeError, ValueError):
         rows = []
     fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
     if not fits or not all(abs(value) <= LARGEST for row in rows for value in row):
         raise ParameterError(
-            f"sensitive_shifts must be {n_classes} rows of {n_values} numbers of at most {LARGEST:g} in size, "
+            f"sensitive_shifts must be {n_classes} rows of {n_values} numbers (absolute value up to {LARGEST:g}), "
             f"one per class and sensitive value; got {shifts!r:.200}"
         )
     return np.array(rows, dtype=np.float64).reshape(n_classes, n_values)

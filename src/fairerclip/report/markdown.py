@@ -103,7 +103,7 @@ def trade_off(results: AuditResults) -> list[str]:
 
 
 def retrieval(results: AuditResults) -> list[str]:
-    """Return lines with the prompts and the tables of the first results of each."""
+    """Return Markdown lines: each prompt with a table of its top results."""
     queries = results.retrieval.queries if results.retrieval else ()
     shown = [*tables.ranking_tables(results), *tables.composition_tables(results)]
     return [*bullets([f"{query.name}: {query.prompt}" for query in queries]), *tables_with_notes(shown)]

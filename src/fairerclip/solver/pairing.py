@@ -1,4 +1,4 @@
-"""What one side needs of the other: its class means for the alignment term, the rotation and the zero."""
+"""Quantities that each side takes from the other: class means for the alignment term, rotation, zero point."""
 
 from __future__ import annotations
 

@@ -91,21 +91,23 @@ def search_space(
     """
     if search is not None and not isinstance(search, Mapping):
         raise ParameterError(
-            f"search must be a mapping with any of fits, {', '.join(GRID_NAMES)}; got {search!r}"
+            f"search_space must be a mapping with any of fits, {', '.join(GRID_NAMES)}; got {search!r}"
         )
     given = dict(search or {})
     single = [
         name for name, values in given.items() if isinstance(values, str) or not isinstance(values, Iterable)
     ]
     if single:
-        raise ParameterError(f"search[{single[0]!r}] must be a list; got {given[single[0]]!r}")
+        raise ParameterError(f"search_space[{single[0]!r}] must be a list; got {given[single[0]]!r}")
     unknown = sorted(set(given) - {"fits", *GRID_NAMES})
     if unknown:
-        raise ParameterError(f"search has unknown entries {unknown}; there are fits, {', '.join(GRID_NAMES)}")
+        raise ParameterError(
+            f"search_space has unknown entries {unknown}; there are fits, {', '.join(GRID_NAMES)}"
+        )
     fits: list[Mapping[str, Any]] = list(given.get("fits", FITS))
     if not fits or not all(isinstance(f, Mapping) for f in fits):
         raise ParameterError(
-            "search['fits'] must be a list of mappings from parameter to value, one at least"
+            "search_space['fits'] must be a list of mappings from parameter to value, one at least"
         )
     defaults: dict[str, Sequence[Any]] = {"taus": TAUS, "zero_shots": ZERO_SHOTS, "criteria": CRITERIA}
     grid: dict[str, Sequence[Any]] = {
@@ -113,7 +115,7 @@ def search_space(
     }
     empty = [name for name, values in grid.items() if not values]
     if empty:
-        raise ParameterError(f"search[{empty[0]!r}] must have one value at least")
+        raise ParameterError(f"search_space[{empty[0]!r}] must have one value at least")
     return fits, grid
 
 
@@ -213,7 +215,7 @@ def _check_fits(model: FairerCLIP, fits: Sequence[Mapping[str, Any]]) -> None:
         unknown = [name for name in parameters if name not in own]
         if unknown:
             raise ParameterError(
-                f"search['fits'] names {unknown}; each entry maps parameters of FairerCLIP to values"
+                f"search_space['fits'] names {unknown}; each entry maps parameters of FairerCLIP to values"
             )
         check_parameters({**own, **parameters})
 

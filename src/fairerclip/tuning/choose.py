@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, ParameterError
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.tuning.candidates import Pool
 from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.judged_rows import JudgedRows
 from fairerclip.tuning.objectives import DIFFERENCES, Objective, first_best, judge_scores
 from fairerclip.tuning.offsets import learn_offsets
 
@@ -44,6 +46,23 @@ class Chosen:
     held_out: dict[str, float]
     value: float
     """On all judged rows, which it was chosen on."""
+
+
+def with_floor(goal: Objective, pool: Pool, judged: JudgedRows) -> Objective:
+    """Return the objective with an accuracy floor where it needs one.
+
+    A difference between groups is smallest where one class is always predicted. Its default floor is the accuracy of
+    zero-shot, or without prompts of the model with the given parameters.
+    """
+    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None:
+        return goal
+    judge = judged.judge
+    if judged.prompts is not None:
+        return replace(goal, accuracy_floor=float(np.mean(zero_shot(judged.X, judged.prompts)[0] == judge.y)))
+    if pool.given is None:
+        return goal
+    right = judge.hits(pool.candidates[pool.given].scores.astype(np.float64)).sum() / judge.counts.sum()
+    return replace(goal, accuracy_floor=float(right))
 
 
 def choose(pool: Pool, judge: Judge, objective: Objective) -> Chosen:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import Ints
 from fairerclip.errors import LabelError, NoSolutionError, ParameterError, ShapeError
-from fairerclip.inputs.encode import as_labels
+from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.tuning.candidates import Candidate, Pool
 from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.judged_rows import JudgedRows
@@ -39,14 +39,19 @@ def limit_rows(judged: JudgedRows, seed: int, most: int = MOST_ROWS) -> JudgedRo
     return judged.at(np.sort(np.concatenate(kept)))
 
 
-def check_groups(groups: Any, n: int) -> NDArray[Any] | None:
-    """Return ``groups`` as an array (n,), or None."""
+def check_groups(groups: Any, n: int) -> Ints | None:
+    """Return ``groups`` as codes (n,), or None."""
     if groups is None:
         return None
     array = as_labels(groups)
     if array.shape != (n,):
         raise ShapeError(f"groups must have one entry per row of X, shape ({n},); got {array.shape}")
-    return array
+    encoded = encode(array)
+    if encoded.missing.any():
+        raise LabelError(
+            f"groups has no entry for row {np.flatnonzero(encoded.missing)[0]}: give each row one"
+        )
+    return encoded.codes
 
 
 def make_splits(
@@ -71,8 +76,10 @@ def make_splits(
     """
     n = X.shape[0]
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-        if cv < 2:
-            raise ParameterError(f"cv must be at least 2 folds; got {cv}")
+        if not 2 <= cv <= len(judged.rows):
+            raise ParameterError(
+                f"cv must be 2 to {len(judged.rows)} folds, the number of rows with both labels; got {cv}"
+            )
         folds = deal_folds(judged.judge, None if groups is None else groups[judged.rows], int(cv), seed)
         tests = [judged.rows[folds == fold] for fold in range(int(cv))]
         pairs = [(np.setdiff1d(np.arange(n), test), test) for test in tests]
@@ -84,7 +91,8 @@ def make_splits(
             pairs = [(np.arange(n)[train], np.arange(n)[test]) for train, test in given]
         except (TypeError, ValueError, IndexError) as error:
             raise ParameterError(
-                f"cv must be a number of folds, a splitter of scikit-learn or pairs of row numbers; {error}"
+                f"cv must be a number of folds, a splitter of scikit-learn or pairs of row numbers; {error}. A "
+                "splitter that stratifies needs a label for every row"
             ) from None
     splits = []
     for fitted_on, test in pairs:
@@ -105,8 +113,8 @@ def _check_splits(splits: Sequence[Fold], judged: JudgedRows) -> None:
     places = np.concatenate([split.places for split in splits]) if splits else np.zeros(0, dtype=np.int64)
     if not len(places) or len(np.unique(places)) < len(places):
         raise ParameterError(
-            f"cv must score every labelled row once at most, and one at least; it scores {len(places)} rows, "
-            f"{len(np.unique(places))} of them different"
+            "cv must put each labelled row into at most one test fold, and at least one row into a test fold; it puts "
+            f"{len(places)} into test folds, {len(np.unique(places))} of them different"
         )
     for split in splits:
         fitted = codes[np.isin(judged.rows, split.fitted_on)]

@@ -21,6 +21,7 @@ from fairerclip.inputs.sensitive import known_values
 from fairerclip.inputs.sensitive_columns import SoftValues, encode_groups
 from fairerclip.inputs.target import known_labels
 from fairerclip.tuning.judge import Judge
+from fairerclip.tuning.objectives import Objective
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,14 @@ class JudgedRows:
     """"given", "read from prompts" or "none"."""
     prompts: list[Floats] | None
     """Prompts of each class; None without text."""
+
+    def check_defined(self, objective: Objective | None) -> None:
+        """Raise if the rows do not determine the objective; None is a function, which is not checked."""
+        if objective is not None and not objective.is_defined(self.judge.counts):
+            raise LabelError(
+                f"{objective.name} is not defined on the labelled rows: it compares groups of one class, and no class "
+                "that counts has rows of two groups. Give groups that differ, or another objective"
+            )
 
     def at(self, places: Ints) -> JudgedRows:
         """Return some of the rows, by their places among the m."""
@@ -160,7 +169,9 @@ def judged_rows(
         raise ShapeError(f"{name}X, y and s must have as many rows each; got {sizes}")
     labelled = np.flatnonzero(~target.missing & ~cells.missing)
     if not len(labelled):
-        raise LabelError(f"no {name}row has both a target and a sensitive label: nothing to choose by")
+        raise LabelError(
+            f"no {name}row has both a target and a sensitive label, so that candidates cannot be compared"
+        )
     codes, group_codes = target.codes[labelled], cells.codes[labelled]
     return JudgedRows(
         labelled,

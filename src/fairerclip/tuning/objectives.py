@@ -84,6 +84,22 @@ class Objective:
         """Return the classes to compare: for EOD the positive one of two, as in `group_report`."""
         return positive_classes(n_classes, None) if self.name == "eod" else list(range(n_classes))
 
+    def figure(self, judge: Judge, scores: F64) -> float:
+        """Return the objective of a model with scores (n, c) as it is counted on the rows; larger is better.
+
+        A difference between groups is negative. Unlike `values` this is neither a posterior mean nor includes the
+        average accuracy.
+        """
+        hits, counts = judge.hits(scores), judge.counts
+        if self.name == "average":
+            return float(hits.sum() / counts.sum())
+        if self.name == "worst_class":
+            hits, counts = hits.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
+        accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+        if self.name in DIFFERENCES:
+            return -float(self._difference(accuracy[None, None])[0, 0])
+        return float(np.nanmin(accuracy))
+
     def is_defined(self, counts: NDArray[np.int64]) -> bool:
         """Return whether cell sizes (c, |S|) determine the objective: a difference needs two groups of one class."""
         if self.name not in DIFFERENCES:

@@ -57,11 +57,11 @@ class FoundRanking(NamedTuple):
 
 def tune_ranking(
     model: FairerCLIP,
-    fit: Callable[[FairerCLIP], FairerCLIP],
+    fit: Callable[..., FairerCLIP],
     X: Any,
     rows: NDArray[Any],
     groups: Any,
-    given: dict[str, Any],
+    given: Mapping[str, Any],
     progress: Callable[[int, int], None] | None,
 ) -> FoundRanking:
     """Return a model whose rankings show groups as the collection has them.
@@ -76,16 +76,17 @@ def tune_ranking(
     codes, values = _known_groups(groups, len(rows), missing)
     known = codes >= 0
     held = rows[known]
+    changes: dict[str, Any] = {}
     if given.get("sensitive_features") is None:
         seed = model.random_state if isinstance(model.random_state, int) else 0
         soft = read_sensitive(X, held, values[codes[known]], seed)
-        given["sensitive_features"], given["sensitive_text"] = soft, None
+        changes = {"sensitive_features": soft, "sensitive_text": None}
     c = len(given["text"])
     ranking = clone(model).set_params(**RANKING, n_components=c)
     with warnings.catch_warnings():
         # c components are set here, and c prompts span c − 1 dimensions: nothing that a user could change.
         warnings.filterwarnings("ignore", ONE_LESS, RankWarning)
-        fitted = fit(ranking)
+        fitted = fit(ranking, **changes)
     shifts, old, explained = _learn_shifts(fitted, held, codes[known], values)
     if progress is not None:
         progress(1, 1)

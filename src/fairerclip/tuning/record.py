@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,9 +90,9 @@ def describe(
     }
 
 
-def _varied(candidate: Candidate, others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a search varies; those that the candidate leaves alone come from ``others``."""
-    point = {name: candidate.parameters.get(name, others[name]) for name in VARIED}
+def _varied(candidate: Candidate, others: Mapping[str, Any], names: Iterable[str] = VARIED) -> dict[str, Any]:
+    """Return the named parameters of a candidate; those that it leaves alone come from ``others``."""
+    point = {name: candidate.parameters.get(name, others[name]) for name in names}
     return {name: v.item() if isinstance(v, np.generic) else v for name, v in point.items()}
 
 
@@ -102,10 +102,14 @@ def candidate_table(
     """Return one row per candidate: its fit, its parameters, and its figures on the judged rows without offsets.
 
     Parameters that a candidate does not change are those of ``base``; None for ``zero_shot`` is the default share.
-    ``value`` is what the objective's posterior expects, None for an objective that is a function of predictions.
+    ``score`` is the objective as it is counted on the rows. ``value`` is what the search compares: a posterior mean
+    that includes the average accuracy. Both are None for an objective that is a function.
     """
     scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
     values = None if objective is None else judge_scores(judge, objective, scores)
+    varied = dict.fromkeys(
+        [*VARIED, *(name for candidate in pool.candidates for name in candidate.parameters)]
+    )
     table = []
     for g, candidate in enumerate(pool.candidates):
         hits = judge.hits(scores[g])
@@ -113,7 +117,8 @@ def candidate_table(
         table.append(
             {
                 "fit": candidate.fit,
-                **_varied(candidate, base.get_params(deep=False)),
+                **_varied(candidate, base.get_params(deep=False), varied),
+                "score": None if objective is None else objective.figure(judge, scores[g]),
                 "value": None if values is None else float(values[g]),
                 "average": float(hits.sum() / judge.counts.sum()),
                 "worst_group": float(accuracy.min()),

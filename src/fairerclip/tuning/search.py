@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
-from fairerclip._util.types import Ints
+from fairerclip._util.types import F64, Ints
+from fairerclip.data.embedding_rows import check_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError
-from fairerclip.inputs.prompts import zero_shot
 from fairerclip.inputs.weights import check_weights
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.estimator import FairerCLIP
@@ -21,7 +20,7 @@ from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed
 from fairerclip.tuning.candidates import Pool, gather
-from fairerclip.tuning.choose import Chosen, choose, choose_by_scorer
+from fairerclip.tuning.choose import Chosen, choose, choose_by_scorer, with_floor
 from fairerclip.tuning.cross_validation import check_groups, limit_rows, make_splits, out_of_fold
 from fairerclip.tuning.judged_rows import (
     JudgedRows,
@@ -32,7 +31,7 @@ from fairerclip.tuning.judged_rows import (
     split_validation,
     take_rows,
 )
-from fairerclip.tuning.objectives import DIFFERENCES, Objective
+from fairerclip.tuning.objectives import Objective
 from fairerclip.tuning.ranking import RANKING, tune_ranking
 from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor
 
@@ -63,13 +62,14 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         Candidates to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
         ``taus``, ``zero_shots``, ``criteria`` (free).
     max_seconds : float or None
-        Stop before a fit that would end later; the first fit of the search is always done.
+        Stop before a fit that would end later; the first fit of the search, in every fold, is always done. Not for
+        "max_skew", which is one fit.
     cv : int, splitter or iterable of (train, test)
         Cross-validation where `fit` gets no validation rows: a number of folds, which are stratified by class × group,
         or as scikit-learn takes it. A row is judged once at most.
     random_state : int, RandomState or None
         Seed of the folds, and of the features where ``estimator`` has ``random_state=None``: all candidates share one
-        draw of features, and a clone of the search finds the same model.
+        draw of features. With an int, a clone of the search finds the same model.
 
     Attributes
     ----------
@@ -81,7 +81,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         ``clone(estimator).set_params(**best_params_).fit(…)`` gives the scores of ``best_estimator_`` before learned
         offsets and shifts.
     best_score_ : float
-        Value of the objective for the chosen model on the judged rows, which it was chosen on.
+        The objective of the chosen model, as counted on the judged rows, which it was chosen on; a difference or a skew
+        is negative, so that larger is better.
     results_ : list of dict
         A table with one row per candidate: its parameters and its figures on the judged rows.
     strategy_ : str
@@ -158,7 +159,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         validation : (X, y, s) or None
             Labelled rows to judge candidates on. (X, y), or s=None, predicts the groups from ``sensitive_text``;
             (X, None, s) is for ``objective="max_skew"``. None cross-validates on the training rows with a label, each
-            judged by models that were fitted without it; groups are ``sensitive_features``, or predicted.
+            judged by models that were fitted without it; groups are ``sensitive_features``, or predicted. For
+            "max_skew", None uses the training rows with their ``sensitive_features``.
         groups : array of shape (n,), optional
             Rows with equal entries (one person, near-duplicates) stay in one fold of the cross-validation.
         progress : callable, optional
@@ -185,7 +187,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             "missing_label": missing_label,
         }
         if self.objective == "max_skew":
-            self._search_rankings(base, X, y, validation, given, progress)
+            self._search_rankings(base, X, y, validation, groups, given, progress)
         else:
             self._search_classes(base, X, y, validation, groups, given, progress)
         return self
@@ -212,20 +214,31 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         validation: Any,
-        given: dict[str, Any],
+        groups: Any,
+        given: Mapping[str, Any],
         progress: Progress | None,
     ) -> None:
         """Search for rankings by prompt whose top shows the groups as the collection has them."""
-        _refuse("max_skew", accuracy_floor=self.accuracy_floor, search_space=self.search_space)
+        _refuse(
+            "max_skew",
+            accuracy_floor=self.accuracy_floor,
+            search_space=self.search_space,
+            max_seconds=self.max_seconds,
+            groups=groups,
+        )
         if validation is None:
             if given["sensitive_features"] is None:
                 raise LabelError(
                     "objective='max_skew' needs sensitive values: give validation=(X, None, s), or sensitive_features="
                 )
             validation = (X, None, given["sensitive_features"])
-        rows, _, groups = split_validation(validation)
+        rows, _, values = split_validation(validation)
         check_columns(X, validation[0], rows)
-        found = tune_ranking(base, lambda m: m.fit(X, y, **given), X, rows, groups, given, progress)
+
+        def fit(model: FairerCLIP, **changes: Any) -> FairerCLIP:
+            return model.fit(X, y, **{**given, **changes})
+
+        found = tune_ranking(base, fit, X, rows, values, given, progress)
         self.best_estimator_ = found.model
         self.best_params_ = _chosen_params(found.model, (*RANKING, "n_components"))
         self.best_score_ = -float(found.table[found.best]["max_skew"])
@@ -251,7 +264,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             "has_sensitive_text": given["sensitive_text"] is not None,
         }
         if validation is None:
-            judged, pool, n_folds = self._cross_validate(base, X, y, groups, given, options, progress)
+            judged, pool, n_folds = self._cross_validate(base, X, y, groups, goal, given, options, progress)
         else:
             rows, labels, sensitive = split_validation(validation)
             check_columns(X, validation[0], rows)
@@ -263,7 +276,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
                 kind=base.sensitive_kind,
                 missing_label=self._missing(base, given),
             )
-            _check_defined(goal, judged)
+            judged.check_defined(goal)
             pool = gather(
                 *(base, lambda m: m.fit(X, y, **given), judged.X),
                 **options,
@@ -284,7 +297,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         warn_of_floor(record, given=self.accuracy_floor is not None)
         model.diagnostics_["tuning"] = record
         self.best_estimator_, self.best_params_ = model, _chosen_params(model, (*VARIED, *best.parameters))
-        self.best_score_, self.strategy_ = chosen.value, chosen.strategy
+        scores = best.scores.astype(np.float64) + chosen.choice.offsets
+        self.best_score_ = chosen.value if goal is None else goal.figure(judged.judge, scores)
+        self.strategy_ = chosen.strategy
         self.results_ = candidate_table(pool, judged.judge, goal, base)
 
     def _choose(
@@ -292,15 +307,16 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[Chosen, Objective | None]:
         """Return the choice among the candidates, and the objective with its floor."""
         if goal is not None:
-            goal = _with_floor(goal, pool, judged)
+            goal = with_floor(goal, pool, judged)
             return choose(pool, judged.judge, goal), goal
-        chosen = choose_by_scorer(
-            pool,
-            lambda scores: float(
-                self.objective(judged.y, pool.classes[scores.argmax(axis=1)], judged.groups)
-            ),
-        )
-        return chosen, None
+
+        def score(scores: F64) -> float:
+            value = self.objective(judged.y, pool.classes[scores.argmax(axis=1)], judged.groups)
+            if not isinstance(value, numbers.Real):
+                raise ParameterError(f"the objective function must return a number; got {value!r:.200}")
+            return float(value)
+
+        return choose_by_scorer(pool, score), None
 
     def _cross_validate(
         self,
@@ -308,6 +324,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         X: Any,
         y: Any,
         groups: Any,
+        goal: Objective | None,
         given: Mapping[str, Any],
         options: Mapping[str, Any],
         progress: Progress | None,
@@ -321,6 +338,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             )
         y = label_column(y)
         weight = check_weights(given["sample_weight"], shape[0])
+        prompted = given["text"] is not None or given["sensitive_text"] is not None
+        # Before the folds, so that an error names rows of X.
+        check_rows(X, "X", zero_is_error=base.normalize or prompted)
         judged = judged_rows(
             *(X if isinstance(X, EmbeddingStore) else np.asarray(X), y, given["sensitive_features"]),
             y=y,
@@ -333,8 +353,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         judged = limit_rows(judged.at(np.flatnonzero(weight[judged.rows] > 0)), seed)
         splits = make_splits(self.cv, judged, X, y, check_groups(groups, shape[0]), seed)
         judged = judged.at(np.concatenate([split.places for split in splits]))
-        goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
-        _check_defined(goal, judged)
+        judged.check_defined(goal)
         budget = None if self.max_seconds is None else self.max_seconds / len(splits)
 
         def gather_split(number: int, fitted_on: Ints, scored: Ints) -> Pool:
@@ -358,32 +377,6 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
 
         pools = [gather_split(number, *split[:2]) for number, split in enumerate(splits)]
         return judged, out_of_fold(pools), len(splits)
-
-
-def _check_defined(goal: Objective | None, judged: JudgedRows) -> None:
-    """Raise if the rows do not determine the objective."""
-    if goal is not None and not goal.is_defined(judged.judge.counts):
-        raise LabelError(
-            f"{goal.name} is not defined on the labelled rows: it compares groups of one class, and no class that "
-            "counts has rows of two groups. Give groups that differ, or another objective"
-        )
-
-
-def _with_floor(goal: Objective, pool: Pool, judged: JudgedRows) -> Objective:
-    """Return the objective with an accuracy floor where it needs one.
-
-    A difference between groups is smallest where one class is always predicted. Its default floor is the accuracy of
-    zero-shot, or without prompts of the model with the given parameters.
-    """
-    if goal.name not in DIFFERENCES or goal.accuracy_floor is not None:
-        return goal
-    judge = judged.judge
-    if judged.prompts is not None:
-        return replace(goal, accuracy_floor=float(np.mean(zero_shot(judged.X, judged.prompts)[0] == judge.y)))
-    if pool.given is None:
-        return goal
-    right = judge.hits(pool.candidates[pool.given].scores.astype(np.float64)).sum() / judge.counts.sum()
-    return replace(goal, accuracy_floor=float(right))
 
 
 def _refuse(objective: str, **options: Any) -> None:

@@ -238,7 +238,7 @@ def _point(
 
 
 def _lookup(correct: set[int], n: int, confidence: float) -> dict[str, tuple[float, float]]:
-    """Return the exact interval of each count that occurs."""
+    """Return the exact interval for each distinct count."""
     counts = sorted(correct)
     low, high = clopper_pearson(np.array(counts), np.full(len(counts), n), confidence)
     return {str(k): (float(a), float(b)) for k, a, b in zip(counts, low, high, strict=True)}
