@@ -79,7 +79,9 @@ def test_the_floor_that_zero_shot_sets_is_kept_or_the_miss_is_said(objective, mo
     found = model.diagnostics_["tuning"]
     assert found["floor_met"] is True
     assert np.mean(model.predict(X) == y) >= found["accuracy_floor"]
-    monkeypatch.setattr(module, "zero_shot", lambda rows, text: (y, None))  # zero-shot that is always right
+    monkeypatch.setattr(
+        "fairerclip.tuning.choose.zero_shot", lambda rows, text: (y, None)
+    )  # zero-shot that is always right
     with pytest.warns(AccuracyFloorWarning, match="reaches the floor that zero-shot sets of 1 on"):
         model = tuned(made, objective=objective)
     assert model.diagnostics_["tuning"]["floor_met"] is False

@@ -65,9 +65,9 @@ def test_splits_score_judged_rows_and_fit_on_all_others():
 
 def test_splits_that_cannot_be_are_named():
     rows, X, y = judged([0, 0, 1, 1], [0, 0, 0, 0]), np.zeros((4, 2)), np.zeros(4)
-    with pytest.raises(ParameterError, match="at least 2 folds; got 1"):
+    with pytest.raises(ParameterError, match="2 to 4 folds, the number of rows with both labels; got 1"):
         make_splits(1, rows, X, y, None, seed=0)
-    with pytest.raises(ParameterError, match="it scores 4 rows, 3 of them different"):
+    with pytest.raises(ParameterError, match="it puts 4 into test folds, 3 of them different"):
         make_splits([([2, 3], [0, 1]), ([1, 2], [0, 3])], rows, X, y, None, seed=0)
     with pytest.raises(ParameterError, match="it scores 0 rows"):
         make_splits([([0, 1, 2, 3], [])], rows, X, y, None, seed=0)
@@ -95,7 +95,7 @@ def test_more_rows_than_are_judged_are_drawn_from_every_cell_alike():
 
 def test_groups_have_one_entry_per_row():
     assert check_groups(None, 3) is None
-    assert check_groups(["a", "b", "a"], 3).tolist() == ["a", "b", "a"]
+    assert check_groups(["a", "b", "a"], 3).tolist() == [0, 1, 0]
     for wrong in (["a", "b"], [["a"], ["b"], ["a"]]):
         with pytest.raises(ShapeError, match=r"shape \(3,\); got"):
             check_groups(wrong, 3)

@@ -203,12 +203,12 @@ def test_what_a_search_does_not_say_is_the_default():
         ({"fits": []}, "list of mappings from parameter to value, one at least"),
         ({"fits": [3]}, "list of mappings"),
         ({"fits": {"gamma": 1.0}}, "list of mappings"),
-        ({"fits": 3}, r"search\['fits'\] must be a list; got 3"),
-        ({"taus": []}, r"search\['taus'\] must have one value at least"),
-        ({"taus": 0.5}, r"search\['taus'\] must be a list; got 0.5"),
-        ({"criteria": "marginal"}, r"search\['criteria'\] must be a list; got 'marginal'"),
-        ("taus", "search must be a mapping with any of fits, taus, zero_shots, criteria; got 'taus'"),
-        ([("taus", [0.1])], "search must be a mapping"),
+        ({"fits": 3}, r"search_space\['fits'\] must be a list; got 3"),
+        ({"taus": []}, r"search_space\['taus'\] must have one value at least"),
+        ({"taus": 0.5}, r"search_space\['taus'\] must be a list; got 0.5"),
+        ({"criteria": "marginal"}, r"search_space\['criteria'\] must be a list; got 'marginal'"),
+        ("taus", "search_space must be a mapping with any of fits, taus, zero_shots, criteria; got 'taus'"),
+        ([("taus", [0.1])], "search_space must be a mapping"),
     ],
     ids=str,
 )
@@ -220,7 +220,7 @@ def test_a_search_that_cannot_be_is_named(search, message):
 @pytest.mark.parametrize(
     ("fits", "message"),
     [
-        ([{"gamma": 1e-3}, {"gama": 1.0}], r"search\['fits'\] names \['gama'\]"),
+        ([{"gamma": 1e-3}, {"gama": 1.0}], r"search_space\['fits'\] names \['gama'\]"),
         ([{"offsets": [0.0, 1.0]}], r"names \['offsets'\]; .* parameters of FairerCLIP to values"),
         ([{"gamma": -1.0}], r"gamma must be a number in \[1e-30.*got -1.0"),
         ([{"kernel": "cubic"}], "kernel must be one of"),

@@ -316,7 +316,6 @@ def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
             ParameterError,
             "max_seconds and groups cannot be used with max_skew",
         ),
-        ({"objective": lambda y, p, s: None}, {}, ParameterError, "must return a number; got None"),
         ({"search_space": {"tau": [1]}}, {}, ParameterError, r"search_space has unknown entries \['tau'\]"),
         ({"objective": "best"}, {}, ParameterError, "objective must be one of"),
     ],
@@ -329,6 +328,13 @@ def test_what_a_search_cannot_do_is_named(options, given, error, message):
     y = given.pop("y")
     with pytest.raises(error, match=message):
         model.fit(t.train.X, y, **given)
+
+
+def test_an_objective_function_returns_a_number():
+    t = task()
+    model = search(search_space=TINY, objective=lambda y, predicted, groups: None)
+    with pytest.raises(ParameterError, match="the objective function must return a number; got None"):
+        model.fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
 
 
 def test_a_bad_row_is_named_by_its_number_in_x():

@@ -432,7 +432,7 @@ def test_validation_rows_that_cannot_be_are_named(spoil, error, message):
             {"objective": "max_skew", "accuracy_floor": 0.8},
             "accuracy_floor and search_space cannot be used with max_skew",
         ),
-        ({"search": {"gammas": [1.0]}}, "search has unknown entries"),
+        ({"search": {"gammas": [1.0]}}, "search_space has unknown entries"),
     ],
 )
 def test_options_that_cannot_be_are_named(options, message):
