@@ -202,7 +202,7 @@ def test_a_kept_zero_shot_classifier_is_called_that(leak, name, run, tmp_path):
         "zero-shot, kept": "Nothing was better than zero-shot",
         "orthogonal prompts": "No encoder was better",
     }
-    said = {key: f"{words} on the validation rows" for key, words in told.items()}
+    said = {key: f"{words} on the rows used for choosing" for key, words in told.items()}
     assert said[name] in out
     assert "the search 1." in out
     assert name in out

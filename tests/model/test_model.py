@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from scipy.stats import wilcoxon
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -541,13 +543,32 @@ def test_a_mapping_of_shares_keeps_rows_of_each_class(embeddings):
     assert_array_equal(everything.components_, fitted(e).components_)
 
 
-def test_class_weights_are_sample_weights(embeddings):
+@pytest.mark.parametrize("decision", ["target", "prompts"])
+def test_class_weights_are_sample_weights_and_move_the_boundary_as_if_a_class_were_likelier(
+    embeddings, decision
+):
     e = unbalanced(embeddings)
-    weighted = fitted(e, class_weight={0: 0.25, 1: 3})
-    by_hand = small(class_weight=None)
+    weighted = fitted(e, class_weight={0: 0.25, 1: 3}, decision=decision)
+    by_hand = small(class_weight=None, decision=decision)
     by_hand.fit(e.X, e.y, sensitive_features=e.s, text=e.text, sample_weight=np.where(e.y == 0, 0.25, 3))
     assert_array_equal(weighted.components_, by_hand.components_)
-    assert_array_equal(weighted.predict_proba(e.X), by_hand.predict_proba(e.X))
+    scores = by_hand.scores(e.X)
+    beta = minimize_scalar(
+        lambda log_beta: -np.mean(log_softmax(np.exp(log_beta) * scores, axis=1)[np.arange(len(e.y)), e.y]),
+        bounds=(-10, 10),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    likelier = np.exp(beta.x) * scores + np.log([0.25, 3])
+    moved = np.exp(beta.x) * weighted.scores(e.X)
+    assert_allclose(moved[:, 1] - moved[:, 0], likelier[:, 1] - likelier[:, 0], atol=1e-4)
+    assert np.mean(weighted.predict(e.X)) > np.mean(by_hand.predict(e.X))
+
+
+def test_equal_class_weights_change_nothing(embeddings):
+    e = unbalanced(embeddings)
+    equal, none = fitted(e, class_weight={0: 2.0, 1: 2.0}), fitted(e, class_weight=None)
+    assert_allclose(equal.scores(e.X), none.scores(e.X), atol=1e-10)
 
 
 @pytest.mark.parametrize(

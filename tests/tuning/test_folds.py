@@ -69,7 +69,7 @@ def test_splits_that_cannot_be_are_named():
         make_splits(1, rows, X, y, None, seed=0)
     with pytest.raises(ParameterError, match="it puts 4 into test folds, 3 of them different"):
         make_splits([([2, 3], [0, 1]), ([1, 2], [0, 3])], rows, X, y, None, seed=0)
-    with pytest.raises(ParameterError, match="it scores 0 rows"):
+    with pytest.raises(ParameterError, match="it puts 0 into test folds"):
         make_splits([([0, 1, 2, 3], [])], rows, X, y, None, seed=0)
     with pytest.raises(LabelError, match="no labelled row of class 'b' to fit on"):
         make_splits([([0, 1], [2, 3])], rows, X, y, None, seed=0)

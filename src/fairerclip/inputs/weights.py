@@ -96,7 +96,7 @@ def weigh_classes(
     if class_weight is None:
         return sample_weight
     if isinstance(class_weight, Mapping):
-        weight = sample_weight * _class_factors(class_weight, classes)[y]
+        weight = sample_weight * class_factors(class_weight, classes)[y]
         if not np.any(weight > 0):
             raise ParameterError(f"class_weight={class_weight!r} leaves no row a weight above zero")
         return np.asarray(weight)
@@ -178,7 +178,7 @@ def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]
     return sizes
 
 
-def _class_factors(weights: Mapping[Any, Any], classes: NDArray[Any]) -> F64:
+def class_factors(weights: Mapping[Any, Any], classes: NDArray[Any]) -> F64:
     """Return the weight of each class (c,); a class that is not named has weight 1."""
     factors = np.ones(len(classes))
     for k, (label, weight) in _by_code(weights, classes, "class_weight").items():

@@ -48,9 +48,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     gamma : float
         Ridge of the image side; ``gamma_`` is the value that was used.
     class_weight : None, "balanced", "group" or {class: weight}
-        Weight of each row by its class, as in scikit-learn ("balanced", a mapping; a class that is not named has
-        weight 1), or so that every class × sensitive value has the same total weight ("group"). Weights of guessed
-        labels are computed once, from the first guesses.
+        Weight of each row by its class, as in scikit-learn, or so that every class × sensitive value has the same total
+        weight ("group"). Boundaries treat classes alike, but with a mapping a class of weight 2 is predicted as if it
+        were twice as likely; a class that is not named has weight 1. Weights of guessed labels use the first guesses.
     criterion : {"marginal", "conditional"}
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
     random_state : int, RandomState or None

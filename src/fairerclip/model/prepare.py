@@ -28,7 +28,7 @@ from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.target import ResolvedTarget, zero_shot_share
-from fairerclip.inputs.weights import row_weights
+from fairerclip.inputs.weights import class_factors, row_weights
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
@@ -45,6 +45,8 @@ UNIT_COPY = 0.25
 """Largest size of a normalised copy of the rows, as a share of the memory for cached features."""
 MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
+SMALLEST_FACTOR = 1e-300
+"""Replaces a class weight of 0, which has no logarithm."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
 
@@ -84,8 +86,7 @@ def text_prompts(
 ) -> Prompts:
     """Return the features of the prompts: exact for up to 5000 prompts, because they are few."""
     T = np.concatenate(target.prompts)
-    if normalize and target.has_text:  # class means that replace prompts are not embeddings
-        T = np.asarray(unit_rows(T))
+    T = np.asarray(unit_rows(T)) if normalize and target.has_text else T  # class means are not embeddings
     class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
     if kernel != "linear":
         kernel = "exact" if len(T) <= EXACT_PROMPTS else "nystroem"
@@ -130,6 +131,8 @@ class Prepared:
     """Seed of the RBF alignment features."""
     gamma: float
     """Ridge of the image side."""
+    class_factors: F64 | None
+    """(c,) weights of the classes where ``class_weight`` is a mapping."""
     target: ResolvedTarget
     sensitive: ResolvedSensitive
 
@@ -160,15 +163,29 @@ class Prepared:
 
     def solve(self, setting: Setting, *, refine: bool) -> Alternation:
         """Solve one setting, starting from known and guessed labels; ``refine`` updates the guesses."""
-        return alternate(self.problem, self.y, setting, self.free if refine else None)
+        result = alternate(self.problem, self.y, setting, self.free if refine else None)
+        if self.class_factors is None:
+            return result
+        offsets = self._class_offsets(result.last, np.maximum(self.class_factors, SMALLEST_FACTOR))
+        return replace(result, last=result.last.adjusted(Adjustment(offsets)))
+
+    def _class_offsets(self, solution: Round, factors: F64) -> F64:
+        """Return offsets log(w)/β (c,): a class of weight w is predicted as if it were w times as likely."""
+        known = self.known_rows()
+        scores, y = solution.training_scores()[known], self.y[known]
+        beta = fit_temperature(scores, y, self.problem.weight[known] / factors[y])
+        return np.asarray((np.log(factors) - np.log(factors).mean()) / beta)
+
+    def known_rows(self) -> Any:
+        """Return an index of the rows whose label was given, or of all rows if none was."""
+        return ~self.free if not self.free.all() else slice(None)
 
 
 @dataclass(frozen=True, eq=False)
 class FitState:
     """Data that a fit keeps in memory besides the model: the factored problem and its solution.
 
-    `FairerCLIP.path`, `FairerCLIP.at` and the search for rankings continue from it. It holds the training rows, so it
-    is neither saved nor pickled.
+    `FairerCLIP.path` and `FairerCLIP.at` continue from it. It holds the training rows, so it is not saved or pickled.
     """
 
     prepared: Prepared
@@ -194,7 +211,7 @@ class FitState:
         prepared, target, scores = self.prepared, self.prepared.target, self.scores()
         # Fitted to given labels, or else to the first guesses: refined labels are predictions of the model itself, and
         # would make the probabilities too extreme.
-        known = ~prepared.free if not prepared.free.all() else slice(None)
+        known = prepared.known_rows()
         prompts, prompt_classes = target.listed_prompts()
         fitted = FittedModel(
             classes=target.classes,
@@ -297,9 +314,10 @@ def prepare(
     _check_label_columns(target, sensitive.columns)
     random_state = params["random_state"]
     feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
+    weights = params["class_weight"]
     weight = row_weights(
         *(target.codes, sensitive.groups, target.classes, sample_weight),
-        class_weight=params["class_weight"],
+        class_weight=weights,
         subsample=params["subsample"],
         random_state=random_state,
     )
@@ -328,6 +346,7 @@ def prepare(
     free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
     return Prepared(
         *(problem, chosen, target.codes[chosen], free, alignment_seed, float(params["gamma"])),
+        class_factors=class_factors(weights, target.classes) if isinstance(weights, Mapping) else None,
         target=target,
         sensitive=sensitive,
     )

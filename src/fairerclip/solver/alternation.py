@@ -179,8 +179,11 @@ class Round:
 
     def predict(self) -> Ints:
         """Return the class codes (n,) of the training rows."""
-        scores = self.decision.scores(self.sides.image_rows @ self.image.coefficients)
-        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+        return np.asarray(self.training_scores().argmax(axis=1), dtype=np.int64)
+
+    def training_scores(self) -> F64:
+        """Return the class scores (n, c) of the training rows, without sensitive shifts."""
+        return self.decision.scores(self.sides.image_rows @ self.image.coefficients)
 
 
 def _with_zero_column(a: F64) -> F64:
