@@ -284,6 +284,11 @@ def scores_before_and_after(X, y, s, text, X_test, y_test, s_test, **parameters)
     return out
 
 
+def p_value_of_a_rise(gains):
+    moved = gains[gains != 0]  # SciPy before 1.13 warns of zeros, which it then leaves out itself
+    return wilcoxon(moved, alternative="greater").pvalue
+
+
 def test_the_worst_group_rises_from_tau_0_to_tau_07(embeddings):
     pairs = []
     for seed in range(20):
@@ -293,7 +298,7 @@ def test_the_worst_group_rises_from_tau_0_to_tau_07(embeddings):
         test = e.X[b], e.y[b], e.s[b]
         pairs.append(scores_before_and_after(e.X[a], e.y[a], e.s[a], e.text, *test, **PAPER))
     before, after = np.transpose(pairs)
-    assert wilcoxon(after, before, alternative="greater").pvalue < 0.05
+    assert p_value_of_a_rise(after - before) < 0.05
     assert after.mean() > before.mean() + 0.03
 
 
@@ -316,7 +321,7 @@ def test_the_worst_group_rises_on_simulated_waterbirds(parameters):
             )
         )
     before, after = np.transpose(pairs)
-    assert wilcoxon(after, before, alternative="greater").pvalue < 0.05
+    assert p_value_of_a_rise(after - before) < 0.05
     assert after.mean() > before.mean() + 0.05
 
 
@@ -331,7 +336,7 @@ def test_the_worst_group_rises_without_any_label():
             m.fit(task.train.X, text=task.text_target, sensitive_text=attribute.text)
             worst.append(worst_group(task.test.y, task.test.sensitive(), m.predict(task.test.X)))
         gains.append(worst[1] - worst[0])
-    assert wilcoxon(gains, alternative="greater").pvalue < 0.05
+    assert p_value_of_a_rise(np.array(gains)) < 0.05
 
 
 @pytest.mark.parametrize("seed", range(3))

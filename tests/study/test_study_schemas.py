@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pydantic
 import pytest
 
 from fairerclip.errors import ResultsFileError
@@ -37,7 +38,14 @@ FIRST = {
 """As the first version wrote it: a cap in seconds, and nothing on whether it failed."""
 
 
-@pytest.mark.parametrize(("name", "model"), [("comparison", Comparison), ("reproduction", EntryResult)])
+DESCRIBED = tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 13)
+described = pytest.mark.skipif(not DESCRIBED, reason="pydantic before 2.13 leaves out what data classes are")
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("comparison", Comparison), pytest.param("reproduction", EntryResult, marks=described)],
+)
 def test_the_published_schemas_of_studies_are_current(name, model):
     schema = model.model_json_schema(mode="serialization")
     fresh = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"

@@ -200,6 +200,9 @@ class _Rate(ProgressColumn):
 @contextmanager
 def progress(text: str, *, rate: bool = False) -> Iterator[Advance]:
     """Show a progress bar if standard error is a terminal, with the rate if asked; yield the function that moves it."""
+    if not err.is_terminal:  # a disabled bar of rich before 14.3 would end with a blank line
+        yield lambda done, total, label=None: None
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -207,7 +210,7 @@ def progress(text: str, *, rate: bool = False) -> Iterator[Advance]:
         *([_Rate()] if rate else []),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task(clean(text), total=None)
 
         def advance(done: int, total: int | None, label: str | None = None) -> None:

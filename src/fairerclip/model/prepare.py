@@ -337,8 +337,8 @@ def prepare(
             target, params["kernel"], params["bandwidth"], feature_seed, normalize=params["normalize"]
         ),
         target.codes[chosen],
-        gamma=params["gamma"],
-        gamma_text=params["gamma_text"],
+        gamma=float(params["gamma"]),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
+        gamma_text=float(params["gamma_text"]),
         solver=choose_solver(params["solver"], rows.n_rows, features.n_features, rows.dtype.itemsize),
         random_state=random_state,
         scores=None if scores is None else scores[chosen],
