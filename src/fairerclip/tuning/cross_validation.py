@@ -75,6 +75,10 @@ def make_splits(
         Seed of the folds.
     """
     n = X.shape[0]
+    if len(np.unique(judged.judge.y)) < 2:
+        raise LabelError(
+            f"y has one class only ({np.unique(judged.y).tolist()}): there is nothing to tell apart"
+        )
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         if not 2 <= cv <= len(judged.rows):
             raise ParameterError(
@@ -104,12 +108,8 @@ def make_splits(
 
 
 def _check_splits(splits: Sequence[Fold], judged: JudgedRows) -> None:
-    """Raise if nothing would be judged, a row twice, or a class without rows to fit on."""
+    """Raise if no row would be judged, or a row twice, or if a fold has a class without rows to fit on."""
     codes = judged.judge.y
-    if len(np.unique(codes)) < 2:
-        raise LabelError(
-            f"y has one class only ({np.unique(judged.y).tolist()}): there is nothing to tell apart"
-        )
     places = np.concatenate([split.places for split in splits]) if splits else np.zeros(0, dtype=np.int64)
     if not len(places) or len(np.unique(places)) < len(places):
         raise ParameterError(
