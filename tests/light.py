@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fairerclip.study import jobs, methods
 from fairerclip.study.paper import context
 from fairerclip.study.workers import guarded
@@ -25,3 +27,10 @@ def few_settings(monkeypatch):
     monkeypatch.setattr(methods, "METHODS", few)
     monkeypatch.setattr(context, "METHODS", few)
     monkeypatch.setattr(jobs, "run_calls", inline)
+
+
+def fewer_fits():
+    """Yield while a search makes two fits of its own instead of six: the body of a fixture for a whole module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "FITS", candidates.FITS[:2])
+        yield

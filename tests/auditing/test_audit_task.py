@@ -18,6 +18,7 @@ from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
 from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
+from light import fewer_fits
 
 FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)
@@ -31,6 +32,9 @@ def run_audit(task, options=QUICK, sensitive=None, classes=None, model=True, **m
     experiment = Experiment.of(task, sensitive, classes)
     model = FairerCLIP(**FAST) if model is True else model
     return experiment, *audit_task(experiment, options, model=model, **more)
+
+
+few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from fairerclip import FairerCLIP
 from fairerclip.auditing.model_facts import model_facts
 from fairerclip.auditing.results import read_results
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
+from light import fewer_fits
 
 QUICK = ("--permutations", 19)
 
@@ -19,6 +20,9 @@ def one_line(answer, *words):
     assert (code, out, err.count("\n")) == (2, "", 1)
     for word in words:
         assert word in err
+
+
+few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def problems(draw):
     return y[twice], s[twice], scores[:, twice], n_classes, n_groups, rng
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problem=problems(), name=st.sampled_from(OBJECTIVES), floor=st.sampled_from([None, 0.6, 0.9]))
 def test_the_choice_is_the_same_under_other_codes_and_another_order_of_rows(problem, name, floor):
     y, s, scores, n_classes, n_groups, rng = problem
