@@ -38,6 +38,14 @@ def pytest_collection_modifyitems(items):
         place = f"{item.path.relative_to(slow.TESTS).as_posix()}::{item.originalname}"
         if place in SLOW_FUNCTIONS or place.startswith(SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
+    # Files with slow tests first, so that no worker is left with one of them at the end while the others wait.
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+
+    def quickness(item):
+        folder = item.path.relative_to(slow.TESTS).as_posix()
+        return not folder.startswith(SLOW_FOLDERS), item.path not in slow_files
+
+    items.sort(key=quickness)
 
 
 @pytest.fixture
