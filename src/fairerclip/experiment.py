@@ -202,8 +202,8 @@ class Experiment:
         objective is "max_skew"; with ``cv``, by cross-validation on the training split. ``options`` are parameters of
         the search, and ``progress``, called after each fit with (done, planned).
         """
-        if cv is not None and labels == "none" and objective != "max_skew":
-            raise LabelError("cross-validation needs target labels: use labels 'target' or 'all', or no cv")
+        if cv is not None and (labels == "none" or objective == "max_skew"):
+            raise LabelError("cv needs labels 'target' or 'all', and an objective other than max_skew")
         options |= {} if cv is None else {"cv": cv}
         progress = options.pop("progress", None)
         validation = None if cv is not None else self._validation(objective)
