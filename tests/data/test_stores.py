@@ -337,7 +337,7 @@ def fit_peak(folder, n, p):
 
 def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(tmp_path, monkeypatch):
     monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda: 0)
-    monkeypatch.setattr("fairerclip.model.prepare.FEATURE_FIT_ROWS", 2000)
+    monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
     p = 256
     growth = fit_peak(tmp_path, 60_000, p) - fit_peak(tmp_path, 30_000, p)
     assert growth < 0.2 * 30_000 * p * 4  # labels and weights only

@@ -37,6 +37,8 @@ class ResolvedSensitive:
     """Attribute → counts and margins of the predicted values."""
     prompts: Mapping[str, PromptValues] = field(default_factory=dict)
     """Attribute → (m, p) prompts of each value."""
+    guesses: Mapping[str, Guess] = field(default_factory=dict)
+    """Attribute → rows whose value was predicted; the categories are in the order of the prompts then."""
 
     @property
     def all_prompts(self) -> list[NDArray[np.floating]]:
@@ -88,7 +90,9 @@ def resolve_sensitive(
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     if terms == "intersection" and len(complete) > 1:
         complete = [intersect(complete)]
-    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, prompts)
+    return ResolvedSensitive(
+        _without_constant(complete), values if guesses else {}, trust, prompts, guesses
+    )
 
 
 def known_values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,6 @@ from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
 from fairerclip.inputs.prompts import prompt_groups, zero_shot
 
-LABELLED_SHARE, GUESSED_SHARE = 0.5, 0.75
-"""Share of the zero-shot scores in the target if labels are known, and if all of them are predicted."""
 MAX_CLASSES = 3000
 """Most classes: tables of classes by classes grow with the square, and larger ones would take gigabytes and hours."""
 
@@ -60,6 +58,24 @@ class ResolvedTarget:
     def known(self) -> Ints:
         """Codes (n,) of the labels that were given, -1 for pseudo-labels."""
         return self.codes if self.guess is None else np.where(self.guess.rows, -1, self.codes)
+
+    def of_rows(self, X: Any, rows: Ints, sample_weight: F64) -> ResolvedTarget:
+        """Return the target as a fit on some rows of X alone has it; codes keep their length n.
+
+        Guesses from prompts are those of each row. Without prompts, class means and what is guessed from them are
+        computed anew from the labelled rows among ``rows``, with their sample weights.
+        """
+        if self.has_text:
+            return self
+        known = self.known
+        inside = np.full(len(known), -1, dtype=np.int64)
+        inside[rows] = known[rows]
+        prompts = _class_means(X, Encoded(inside, self.classes), sample_weight)
+        if self.guess is None:
+            return replace(self, prompts=prompts)
+        predicted, margins = zero_shot(X, prompts, np.mean(np.concatenate(prompts), axis=0))
+        codes = np.where(self.guess.rows, predicted, self.codes)
+        return replace(self, prompts=prompts, codes=codes, guess=Guess(self.guess.rows, margins))
 
     def listed_prompts(self) -> tuple[F64 | None, Ints | None]:
         """Return all prompts (m, p) and the codes of their classes (m,), or None for both if there are none."""
@@ -245,16 +261,3 @@ def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
             "leave them out of classes="
         )
     return [m[None, :] for m in sums / totals[:, None]]
-
-
-def zero_shot_share(zero_shot: float | None, target: ResolvedTarget) -> float:
-    """Return the share of zero-shot scores in the target: as given, or a default that depends on the labels.
-
-    The defaults were chosen on development tasks; see docs/choosing.md. Without prompts the share is 0.
-    """
-    if not target.has_text:
-        return 0.0
-    if zero_shot is not None:
-        return float(zero_shot)
-    guessed = target.guess is not None and bool(target.guess.rows.all())
-    return GUESSED_SHARE if guessed else LABELLED_SHARE

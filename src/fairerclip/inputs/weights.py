@@ -51,34 +51,28 @@ def draw_rows(
     return mask
 
 
-def row_weights(
+def draw_weights(
     y: Ints,
-    groups: Ints | None,
     classes: NDArray[Any],
     sample_weight: F64,
-    *,
     class_weight: Any,
     subsample: Any,
     random_state: np.random.RandomState,
-) -> F64:
-    """Return one weight per row (n,): rows are drawn by ``subsample``, then weighted by ``class_weight``.
+) -> tuple[Any, F64]:
+    """Return ``class_weight``, with earlier forms translated, and sample weights (n,) that are 0 for rows not drawn.
 
-    Rows that are not drawn get weight zero. Rows of weight zero are never drawn.
+    Rows of weight zero are never drawn.
 
     Parameters
     ----------
     y : array of shape (n,)
         Class codes.
-    groups : array of shape (n,), or None
-        Codes of the sensitive values.
     classes : array of shape (c,)
         Class labels.
     sample_weight : array of shape (n,)
         Weights of the user.
-    class_weight : None, "balanced", "group" or a mapping
-        As `FairerCLIP` takes it.
-    subsample : None, "balanced", "balanced:SHARE", a mapping or a sequence
-        As `FairerCLIP` takes it.
+    class_weight, subsample
+        As `FairerCLIP` takes them.
     random_state : numpy.random.RandomState
         Source of the draws.
     """
@@ -86,7 +80,7 @@ def row_weights(
     if subsample is not None:
         drawn = np.where(sample_weight > 0, y, -1)
         sample_weight = sample_weight * draw_rows(drawn, _sizes(subsample, drawn, classes), random_state)
-    return weigh_classes(class_weight, y, groups, classes, sample_weight)
+    return class_weight, sample_weight
 
 
 def weigh_classes(

@@ -12,7 +12,7 @@ from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import Drift
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ShapeError
-from fairerclip.model.fitted import FittedModel, Ranking, part
+from fairerclip.model.fitted import FittedModel, Ranking, UsedValue, part
 from fairerclip.solver.decision import softmax
 
 
@@ -36,7 +36,8 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     prompts_, prompt_classes_ = part("prompts"), part("prompt_classes")
     temperature_, rows_ = part("temperature"), part("rows")
     offsets_, sensitive_shifts_ = part("adjustment.offsets"), part("adjustment.sensitive_shifts")
-    zero_shot_, gamma_ = part("zero_shot"), part("gamma")
+    tau_, zero_shot_, gamma_ = UsedValue("tau"), UsedValue("zero_shot"), UsedValue("gamma")
+    criterion_, guess_weight_ = UsedValue("criterion"), UsedValue("guess_weight")
     _n_features_out = part("n_components")
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ParameterError, StateError
-from fairerclip.inputs.sensitive import resolve_sensitive
-from fairerclip.inputs.target import resolve_target
-from fairerclip.inputs.weights import check_weights
 from fairerclip.model import prepare as fitting
 from fairerclip.model.answers import FittedAnswers
+from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
+from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fitted import USED
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
@@ -34,30 +33,40 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     of classes and sensitive values. A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits
     in a quarter of the free memory).
 
-    The first six parameters are the ones to try. The other parameters have defaults that rarely need a change.
+    The first seven parameters are the ones to try. The other parameters have defaults that rarely need a change.
+    Parameters that are "auto" are chosen from the labelled training rows by cross-validation, for the accuracy of the
+    worst class × group; without labels, or with too few rows of a group, they keep values that did well on other
+    tasks (docs/choosing.md). The values that were used end with an underscore: ``tau_``, ``zero_shot_``, ``gamma_``,
+    ``criterion_``, ``guess_weight_``, ``offsets_``. With labels, the choice makes a fit about four times as long.
 
     Parameters
     ----------
-    tau : float
+    tau : float or "auto"
         Strength of the S term on the image side: larger values reduce the dependence on S further. In [0, 1) for
         ``scaling="spectral"``, any non-negative number for ``scaling="paper"``.
-    zero_shot : float or None
+    zero_shot : float, "auto" or None
         Share of the zero-shot scores in the target, in [0, 1]: 0 uses the labels only, as the paper does, 1 the
-        prompts only. None means 0.5 where labels are known and 0.75 where all are guessed. Without ``text`` it is 0.
-        ``zero_shot_`` is the share that was used.
-    gamma : float
-        Ridge of the image side; ``gamma_`` is the value that was used.
+        prompts only. None means the value that "auto" starts from: 0.5 where most labels are known, and 1 otherwise.
+        Without ``text`` it is 0.
+    gamma : float or "auto"
+        Ridge of the image side.
     class_weight : None, "balanced", "group" or {class: weight}
         Weight of each row by its class, as in scikit-learn, or so that every class × sensitive value has the same total
         weight ("group"). Boundaries treat classes alike, but with a mapping a class of weight 2 is predicted as if it
         were twice as likely; a class that is not named has weight 1. Weights of guessed labels use the first guesses.
-    criterion : {"marginal", "conditional"}
+    criterion : {"auto", "marginal", "conditional"}
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
+    class_offsets : {"auto", None}
+        Learn offsets of the class scores from the out-of-fold scores of the training rows, or use the boundaries of
+        the closed form.
     random_state : int, RandomState or None
         Seed of features, sub-sampling and samples.
 
     Other Parameters
     ----------------
+    guess_weight : float or "auto"
+        Weight of a row whose label is guessed, relative to one whose label is known, in [0, 1]. It has no effect if
+        all labels are known, or none.
     tau_z : float
         Strength of the image-text alignment on the image side; same range as ``tau``.
     tau_text, tau_z_text : float or None
@@ -113,12 +122,13 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     classes_ : array of shape (c,)
         Class labels.
     offsets_ : array of shape (c,)
-        Offsets that were added to the class scores: zeros, unless `FairerCLIPSearch` learned some or `at` set them.
+        Offsets that were added to the class scores: learned by ``class_offsets="auto"`` or by `FairerCLIPSearch`, or
+        set by `at`; otherwise zeros.
     sensitive_shifts_ : array of shape (c, q) or None
         Weights of the predicted sensitive values that were subtracted from each class score, learned by
         ``FairerCLIPSearch(objective="max_skew")`` for rankings.
-    zero_shot_, gamma_ : float
-        Share of zero-shot scores and ridge that were used; files of versions 2 to 4 do not have a default share (None).
+    tau_, zero_shot_, gamma_, guess_weight_, criterion_ : float, float, float, float, str
+        Values that were used; files of versions 2 to 4 do not have a default share (None).
     fitted_ : FittedModel
         All that new rows need; the attributes above, and those down to ``rows_``, are parts of it.
     features_, mean_, components_, intercept_ : FeatureMap, arrays of shape (D,), (D, r), (r,)
@@ -134,8 +144,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         Labels and sensitive values, known and guessed (labels after the last refinement), a mapping for several
         attributes; None where all were known.
     diagnostics_ : dict
-        Residual, condition number, ranks, objective and label changes per round, margins; ``diagnostics_["tuning"]``
-        is the record of the search that chose the model.
+        Residual, condition number, ranks, objective and label changes per round, margins; ``diagnostics_["automatic"]``
+        is the record of the choice of "auto" parameters, ``diagnostics_["tuning"]`` that of a search.
 
     See Also
     --------
@@ -162,12 +172,14 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def __init__(
         self,
         *,
-        tau: float = 0.8,
-        zero_shot: float | None = None,
-        gamma: float = 1e-3,
+        tau: float | str = "auto",
+        zero_shot: float | str | None = "auto",
+        gamma: float | str = "auto",
         class_weight: Any = "balanced",
-        criterion: str = "marginal",
+        criterion: str = "auto",
+        class_offsets: str | None = "auto",
         random_state: Any = None,
+        guess_weight: float | str = "auto",
         tau_z: float = 0.7,
         tau_text: float | None = 0.1,
         tau_z_text: float | None = 0.1,
@@ -193,7 +205,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         **earlier: Any,
     ) -> None:
         self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
-        self.class_weight, self.criterion, self.random_state = class_weight, criterion, random_state
+        self.class_weight, self.criterion, self.class_offsets = class_weight, criterion, class_offsets
+        self.random_state, self.guess_weight = random_state, guess_weight
         self.tau_z, self.tau_text, self.tau_z_text = tau_z, tau_text, tau_z_text
         self.gamma_text = gamma_text
         self.kernel, self.n_features, self.bandwidth = kernel, n_features, bandwidth
@@ -256,24 +269,21 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         params = self.get_params(deep=False)
         check_parameters(params)
         warn_of_idle(params)
-        prompted = text is not None or sensitive_text is not None
-        X, seen = fitting.training_rows(
-            self._validated(X, reset=True), normalize=self.normalize, prompted=prompted
+        inputs = read_inputs(
+            *(params, self._validated(X, reset=True), y),
+            sensitive_features=sensitive_features,
+            text=text,
+            sensitive_text=sensitive_text,
+            sample_weight=sample_weight,
+            classes=classes,
+            missing_label=missing_label,
         )
-        weight = check_weights(sample_weight, X.shape[0])
-        missing = self.missing_label if missing_label is None else missing_label
-        target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
-        sensitive = resolve_sensitive(
-            *(X, sensitive_features, sensitive_text, target),
-            kind=self.sensitive_kind,
-            terms=self.sensitive_terms,
-            missing_label=missing,
-        )
-        seed = fitting.draw_seed(self.random_state)
-        params["random_state"] = check_random_state(seed)
-        prepared = fitting.prepare(X, target, sensitive, params, weight)
-        self._solve(prepared, seen, prepared.adjustment(**self._earlier))
-        self.missing_label_, self.seed_ = missing, seed
+        chosen = resolve_automatic(inputs.data)
+        prepared = chosen.prepare(inputs.data)
+        adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
+        self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
+        self.diagnostics_["automatic"] = chosen.record
+        self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
         return self
 
     def path(
@@ -322,7 +332,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.
 
-        The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts.
+        The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts: they have
+        the values that were used, none is "auto".
 
         Parameters
         ----------
@@ -346,11 +357,18 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         )
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
-        other.set_params(**parameters, random_state=self.seed_)
+        other.set_params(**{**self.used_parameters(), **parameters, "random_state": self.seed_})
         if not parameters:
             return other._adjust(adjustment)
-        check_parameters(other.get_params(deep=False))
-        return other._solve(state.prepared, self.fitted_.rows, adjustment)
+        params = other.get_params(deep=False)
+        check_parameters(params)
+        return other._solve(state.prepared, self.fitted_.rows, adjustment, params)
+
+    def used_parameters(self) -> dict[str, Any]:
+        """Return the values that were used for the parameters that may be "auto"; with them a fit chooses nothing."""
+        check_is_fitted(self)
+        used = {name: getattr(self, f"{name}_") for name in USED}
+        return {**used, "class_offsets": None}
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
@@ -368,10 +386,14 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         return state
 
     def _solve(
-        self, prepared: fitting.Prepared, seen: RowSummary | None, adjustment: Adjustment
+        self,
+        prepared: fitting.Prepared,
+        seen: RowSummary | None,
+        adjustment: Adjustment,
+        params: Mapping[str, Any],
     ) -> FairerCLIP:
-        """Solve a problem with the present parameters, and take over the solution."""
-        state, result = fitting.solve(prepared, self.get_params(deep=False), adjustment)
+        """Solve a problem with parameters of which none is "auto", and take over the solution."""
+        state, result = fitting.solve(prepared, params, adjustment)
         fitted, notes = state.model(seen, normalize=self.normalize)
         # Only now that there is a solution: a fit that fails leaves the model as it was.
         self._state, self.fitted_ = state, fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
 from fairerclip.solver.decision import Adjustment
 
+USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")
+"""Parameters that may be "auto", whose values in a fit are kept."""
 SAME_PROMPT = 1 - 1e-5
 """A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
 
@@ -51,6 +54,13 @@ class FittedPart:
 
     def __set__(self, model: Any, value: Any) -> None:
         raise AttributeError(f"{self._name} is a result of fit and cannot be set")
+
+
+class UsedValue(FittedPart):
+    """The value that a fit used for a parameter."""
+
+    def __init__(self, name: str) -> None:
+        self._get = lambda fitted: fitted.used[name]
 
 
 def part(path: str) -> Any:
@@ -89,10 +99,8 @@ class FittedModel:
         Whether scores are inner products with class weights instead of prompts.
     adjustment : Adjustment
         Learned corrections of the class scores; the encoders contain them already.
-    zero_shot : float or None
-        Share of the zero-shot scores in the target; None for older files that had the default.
-    gamma : float
-        Ridge of the image side.
+    used : mapping
+        Values of the parameters `USED`; the share of zero-shot scores is None for older files that had the default.
     """
 
     classes: NDArray[Any]
@@ -106,8 +114,7 @@ class FittedModel:
     normalize: bool
     weighs_classes: bool
     adjustment: Adjustment
-    zero_shot: float | None
-    gamma: float
+    used: Mapping[str, Any]
 
     @property
     def n_components(self) -> int:

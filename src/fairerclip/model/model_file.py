@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fairerclip._util.checks import check_choice
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ModelFileError, RenamedWarning
 from fairerclip.features import FeatureMap, features_from_arrays
@@ -27,8 +28,8 @@ from fairerclip.model.archive import (
     class_array,
     plain_value,
 )
-from fairerclip.model.fitted import FittedModel
-from fairerclip.model.parameters import LEARNED, check_offsets, check_shifts
+from fairerclip.model.fitted import USED, FittedModel
+from fairerclip.model.parameters import CRITERIA, LEARNED, check_offsets, check_shifts
 from fairerclip.solver.alternation import Encoders
 from fairerclip.solver.decision import Adjustment, Decision
 
@@ -55,7 +56,7 @@ OPTIONAL = ("prompts_",)
 ARCHIVE = Archive(
     noun="model",
     format="fairerclip-model",
-    version=5,
+    version=6,
     first=2,
     tensors=TENSORS,
     manifest=MANIFEST,
@@ -74,6 +75,8 @@ ARCHIVE = Archive(
 )
 PARAMETERS_SINCE_3 = {"normalize": False}
 """Parameters that version 2 did not have, with the values that it worked with."""
+PARAMETERS_SINCE_6: Mapping[str, Any] = {"class_offsets": None, "guess_weight": 1.0}
+"""Parameters that version 5 did not have, with the values that it worked with; none was "auto" then."""
 M = TypeVar("M", bound="FairerCLIP")
 
 
@@ -150,8 +153,7 @@ def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
         learned={
             "offsets": model.offsets_.tolist(),
             "sensitive_shifts": None if model.sensitive_shifts_ is None else model.sensitive_shifts_.tolist(),
-            "zero_shot": model.zero_shot_,
-            "gamma": model.gamma_,
+            **model.fitted_.used,
         },
         features=model.features_.kernel,
         text_features=model.text_features_.kernel,
@@ -183,7 +185,7 @@ def _check_values(path: Path, manifest: Manifest) -> None:
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(manifest["diagnostics"], dict),
         "learned": isinstance(manifest["learned"], dict)
-        and set(manifest["learned"]) == {*LEARNED, "zero_shot", "gamma"},
+        and set(manifest["learned"]) == {*LEARNED, *USED},
     }
     ARCHIVE.refuse(path, valid)
 
@@ -200,8 +202,13 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     if manifest["format_version"] == ARCHIVE.first:
         manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
         params = PARAMETERS_SINCE_3 | params
-    if manifest["format_version"] < ARCHIVE.version:
+    if manifest["format_version"] < 5:
         params = _translated(params, manifest)
+    if manifest["format_version"] < ARCHIVE.version:
+        params = {**PARAMETERS_SINCE_6, **params}
+        if isinstance(manifest["learned"], dict):
+            used = {name: params.get(name) for name in USED}
+            manifest["learned"] = {**used, **manifest["learned"]}
     _check_values(path, manifest)
     _check_names(path, manifest, tensors)
     for name in ("class_weight", "subsample"):
@@ -262,9 +269,18 @@ def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: Faire
         normalize=model.normalize,
         weighs_classes=model.decision == "target" or adjustment.sensitive_shifts is not None,
         adjustment=adjustment,
-        zero_shot=None if learned["zero_shot"] is None else _number("zero_shot", learned["zero_shot"]),
-        gamma=_number("gamma", learned["gamma"]),
+        used=_used(learned),
     )
+
+
+def _used(learned: Manifest) -> dict[str, Any]:
+    """Return the values of parameters that a fit used, checked."""
+    check_choice("criterion", learned["criterion"], CRITERIA)
+    numbers = {name: learned[name] for name in USED if name != "criterion"}
+    # Files of versions 2 to 4 do not have the share of zero-shot scores that was the default.
+    absent = {"zero_shot": None} if numbers["zero_shot"] is None else {}
+    checked = {name: _number(name, value) for name, value in numbers.items() if name not in absent}
+    return {"criterion": learned["criterion"], **checked, **absent}
 
 
 def _adjustment(learned: Manifest, n_classes: int) -> Adjustment:

@@ -25,7 +25,7 @@ from fairerclip.features.feature_map import check_n_features
 CHOICES: dict[str, tuple[str, ...]] = {
     "kernel": KERNELS,
     "alignment": ("linear", "rbf"),
-    "criterion": ("marginal", "conditional"),
+    "criterion": ("auto", "marginal", "conditional"),
     "scaling": ("spectral", "paper"),
     "solver": ("auto", "cholesky", "cg"),
     "dtype": ("float32", "float64"),
@@ -34,6 +34,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sensitive_terms": ("each", "intersection"),
     "sensitive_kind": ("auto", "categorical", "continuous"),
 }
+CRITERIA = ("marginal", "conditional")
 STRENGTHS = ("tau", "tau_z", "tau_text", "tau_z_text")
 SMALLEST_RIDGE = 1e-30
 """The square of its inverse is finite."""
@@ -96,21 +97,28 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     """Raise for the first parameter that is out of range."""
     for name, accepted in CHOICES.items():
         check_choice(name, params[name], accepted)
+    check_choice("class_offsets", params["class_offsets"], ("auto", None))
     for name in STRENGTHS:
-        if params[name] is None and name in FOLLOWING:
+        if (params[name] is None and name in FOLLOWING) or (name == "tau" and _is_auto(params[name])):
             continue
         check_strength(name, params[name], params["scaling"])
-    if params["zero_shot"] is not None:
-        check_interval("zero_shot", params["zero_shot"], 0, 1, "[]", " or None")
+    for name in ("zero_shot", "guess_weight"):
+        if not _is_auto(params[name]) and not (params[name] is None and name == "zero_shot"):
+            check_interval(name, params[name], 0, 1, "[]", " or 'auto'")
     for name in ("refine", "orthogonal", "normalize"):
         check_choice(name, params[name], (True, False))
     for name in ("gamma", "gamma_text"):
-        check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
+        if not (name == "gamma" and _is_auto(params[name])):
+            check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
     parse_bandwidth(params["bandwidth"])
     check_n_features(params["n_features"])
     check_count("max_iter", params["max_iter"])
     if params["n_components"] is not None:
         check_count("n_components", params["n_components"])
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def warn_of_idle(params: Mapping[str, Any]) -> None:

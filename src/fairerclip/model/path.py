@@ -22,7 +22,7 @@ from fairerclip.errors import (
 from fairerclip.inputs.encode import encode
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group
-from fairerclip.model.parameters import CHOICES, check_strength
+from fairerclip.model.parameters import CRITERIA, check_strength
 from fairerclip.solver.alternation import Encoders, Setting
 from fairerclip.solver.decision import Adjustment
 from fairerclip.solver.sides import term_weight
@@ -83,8 +83,8 @@ def path_grid(
     """
     criteria = [setting.criterion] if criterion is None else _as_list(criterion)
     for name in criteria:
-        if name not in CHOICES["criterion"]:
-            raise ParameterError(f"criterion must be one of {CHOICES['criterion']} or a list; got {name!r}")
+        if name not in CRITERIA:
+            raise ParameterError(f"criterion must be one of {CRITERIA} or a list; got {name!r}")
     tau_list, tau_z_list = _values("taus", taus, DEFAULT_TAUS), _values("tau_zs", tau_zs, [setting.tau_z])
     check_plane(tau_list, tau_z_list, setting.scaling)
     shares = _values("zero_shots", zero_shots if has_text else None, [setting.zero_shot])

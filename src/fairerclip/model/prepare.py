@@ -1,9 +1,9 @@
-"""Prepare a fit: weight the rows, compute features, factor C; and keep the solution."""
+"""A factored problem and its solution: what a fit keeps in memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,99 +21,20 @@ from fairerclip.data.embedding_rows import (
     check_scale,
     unit_rows,
 )
-from fairerclip.errors import ConstantPredictionWarning, LabelError, ParameterError
-from fairerclip.features import FeatureMap, make_features
-from fairerclip.features.feature_map import check_n_features
-from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
+from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive
-from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget, zero_shot_share
-from fairerclip.inputs.weights import class_factors, row_weights
+from fairerclip.inputs.target import ResolvedTarget
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
 from fairerclip.solver.decision import Adjustment, fit_temperature
-from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows, cache_budget
-from fairerclip.solver.terms import Attribute
+from fairerclip.solver.problem import Problem
+from fairerclip.solver.rows import cache_budget
 
-CONTINUOUS_LANDMARKS = 20
-"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
-FEATURE_FIT_ROWS = 20_000
-"""Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 UNIT_COPY = 0.25
 """Largest size of a normalised copy of the rows, as a share of the memory for cached features."""
-MAX_LABEL_COLUMNS = 6000
-"""Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 SMALLEST_FACTOR = 1e-300
 """Replaces a class weight of 0, which has no logarithm."""
-EXACT_PROMPTS = 5000
-"""The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
-
-
-def attributes(
-    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
-) -> list[Attribute]:
-    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
-    out = []
-    for column in columns:
-        if column.soft is not None:
-            out.append(Attribute(_term(column), column.soft))
-        elif column.values is not None:
-            values = column.values[:, None]
-            phi = make_features(
-                "nystroem",
-                values,
-                n_features=CONTINUOUS_LANDMARKS,
-                bandwidth="median",
-                sample_weight=weight,
-                random_state=random_state,
-            )
-            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
-        elif column.codes is not None:
-            present, codes = np.unique(column.codes, return_inverse=True)
-            out.append(Attribute(_term(column), np.eye(len(present))[codes.reshape(-1)]))
-    return out
-
-
-def _term(column: SensitiveColumn) -> str:
-    # The other terms of the objective are called y and z, which an attribute may be called, too.
-    return column.name if column.name == "s" else f"s:{column.name}"
-
-
-def text_prompts(
-    target: ResolvedTarget, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
-) -> Prompts:
-    """Return the features of the prompts: exact for up to 5000 prompts, because they are few."""
-    T = np.concatenate(target.prompts)
-    T = np.asarray(unit_rows(T)) if normalize and target.has_text else T  # class means are not embeddings
-    class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
-    if kernel != "linear":
-        kernel = "exact" if len(T) <= EXACT_PROMPTS else "nystroem"
-    features = make_features(
-        kernel, T, n_features=min(len(T), EXACT_PROMPTS), bandwidth=bandwidth, random_state=seed
-    )
-    return Prompts(
-        features, np.asarray(features.transform(T), dtype=np.float64), class_of, len(target.classes)
-    )
-
-
-def image_features(
-    X: Any, weight: F64, kernel: str, n_features: int, bandwidth: float | str, seed: int
-) -> FeatureMap:
-    """Fit the image side's feature map on the rows with weight, or a seeded sample of them."""
-    rows = np.flatnonzero(weight > 0)
-    if len(rows) > FEATURE_FIT_ROWS:
-        rows = np.sort(np.random.RandomState(seed).choice(rows, FEATURE_FIT_ROWS, replace=False))
-    sample = X if len(rows) == len(weight) else X[rows]
-    return make_features(
-        kernel,
-        np.asarray(sample),
-        n_features=n_features,
-        bandwidth=bandwidth,
-        sample_weight=weight[rows],
-        random_state=np.random.default_rng(seed),  # draws Ω three times faster than a RandomState
-    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +52,8 @@ class Prepared:
     """Seed of the RBF alignment features."""
     gamma: float
     """Ridge of the image side."""
+    guess_weight: float
+    """Weight of a row whose label is a guess."""
     class_factors: F64 | None
     """(c,) weights of the classes where ``class_weight`` is a mapping."""
     target: ResolvedTarget
@@ -151,7 +74,7 @@ class Prepared:
             n_components=int(r if r is not None else len(np.unique(self.y)) - 1),
             max_iter=int(params["max_iter"]),
             seed=self.seed,
-            zero_shot=zero_shot_share(params["zero_shot"], self.target),
+            zero_shot=float(params["zero_shot"]) if self.target.has_text else 0.0,
             decision=params["decision"],
         )
 
@@ -225,8 +148,13 @@ class FitState:
             normalize=normalize,
             weighs_classes=self.solution.adjusted(self.adjustment).weighs_classes,
             adjustment=self.adjustment,
-            zero_shot=self.setting.zero_shot,
-            gamma=prepared.gamma,
+            used={
+                "tau": self.setting.tau,
+                "zero_shot": self.setting.zero_shot,
+                "gamma": prepared.gamma,
+                "criterion": self.setting.criterion,
+                "guess_weight": prepared.guess_weight,
+            },
         )
         predicted = np.unique(scores.argmax(axis=1))
         if len(predicted) > 1:
@@ -301,84 +229,6 @@ def draw_seed(random_state: Any) -> int:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     except ValueError as error:
         raise ParameterError(f"random_state: {error}") from None
-
-
-def prepare(
-    X: Any,
-    target: ResolvedTarget,
-    sensitive: ResolvedSensitive,
-    params: Mapping[str, Any],
-    sample_weight: F64,
-) -> Prepared:
-    """Weight the rows, compute the features and factor C."""
-    _check_label_columns(target, sensitive.columns)
-    random_state = params["random_state"]
-    feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
-    weights = params["class_weight"]
-    weight = row_weights(
-        *(target.codes, sensitive.groups, target.classes, sample_weight),
-        class_weight=weights,
-        subsample=params["subsample"],
-        random_state=random_state,
-    )
-    features = image_features(
-        X, weight, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
-    )
-    check_n_features(features.n_features)  # the number of linear features is the width of the rows
-    chosen = np.flatnonzero(weight > 0)
-    everything = len(chosen) == X.shape[0]
-    scores = _zero_shot_scores(X, target, sensitive if params["orthogonal"] else None, params["n_components"])
-    rows = FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"])
-    problem = Problem(
-        rows,
-        weight[chosen],
-        tuple(Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weight, random_state)),
-        text_prompts(
-            target, params["kernel"], params["bandwidth"], feature_seed, normalize=params["normalize"]
-        ),
-        target.codes[chosen],
-        gamma=float(params["gamma"]),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
-        gamma_text=float(params["gamma_text"]),
-        solver=choose_solver(params["solver"], rows.n_rows, features.n_features, rows.dtype.itemsize),
-        random_state=random_state,
-        scores=None if scores is None else scores[chosen],
-    )
-    free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
-    return Prepared(
-        *(problem, chosen, target.codes[chosen], free, alignment_seed, float(params["gamma"])),
-        class_factors=class_factors(weights, target.classes) if isinstance(weights, Mapping) else None,
-        target=target,
-        sensitive=sensitive,
-    )
-
-
-def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
-    """Raise for more classes and sensitive values than the moments can hold in memory."""
-    values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
-    c = len(target.classes)
-    width = c * (1 + values) + (c if target.has_text else 0)
-    if width > MAX_LABEL_COLUMNS:
-        raise LabelError(
-            f"{c:,} classes and {values:,} sensitive values make {width:,} label columns, more than "
-            f"{MAX_LABEL_COLUMNS:,}: fit on fewer classes, or join values"
-        )
-
-
-def _zero_shot_scores(
-    X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
-) -> NDArray[np.floating] | None:
-    """Return zero-shot scores (n, c), or None without prompts.
-
-    With ``sensitive``, class prompts are projected onto the orthogonal complement of its prompts. Scores are centred
-    where the space has fewer dimensions than classes, because only differences between classes can be kept then.
-    """
-    if not target.has_text:
-        return None
-    centred = n_components is None or n_components < len(target.classes)
-    T = prototypes(target.prompts)
-    if sensitive is not None and sensitive.prompts:
-        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.all_prompts))])
-    return zero_shot_scores(X, T, centred=centred)
 
 
 def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:

@@ -19,6 +19,9 @@ _PUBLISHED: dict[str, Any] = {
     "refine": True,
     "bandwidth": "median",
     "class_weight": None,
+    "criterion": "marginal",
+    "class_offsets": None,
+    "guess_weight": 1.0,
 }
 _PAPER: dict[str, Any] = {
     **_PUBLISHED,

@@ -1,13 +1,17 @@
-"""Accumulator of sums over rows: the weighted mean, the covariance and the label cross-moments."""
+"""Accumulators of sums over rows: the weighted mean, the covariance and the label cross-moments.
+
+`Moments` has the sums of all rows; `MomentTable` has those of each part of the rows, which can be added with weights.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import blas
 
-from fairerclip._util.types import F64, Floats
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.errors import ShapeError
 
 
@@ -117,19 +121,100 @@ class Moments:
         """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
             raise ShapeError("no row with a positive weight was added")
-        total = self._weight
-        d = self._first / total  # (D,) mean about the shift
-        covariance = self._second
-        if covariance is not None:
-            self._second = None  # released: C is D×D and one copy is enough
-            covariance /= total
-            # In place and in one pass; dger needs Fortran order, and the matrix is symmetric.
-            blas.dger(-1.0, d, d, a=covariance.T, overwrite_a=1)
-        cross = self._cross / total - np.outer(d, self._label_sum / total)
-        return MomentResult(
-            weight=total,
-            mean=self._shift + d,
-            covariance=covariance,
-            cross=cross,
-            trace=max(self._square / total - float(d @ d), 0.0),
+        second, self._second = self._second, None  # released: C is D×D and one copy is enough
+        return _centred(
+            self._shift, self._weight, self._first, second, self._square, self._cross, self._label_sum
         )
+
+
+class MomentTable:
+    """Accumulate the moments of several parts of the rows, such as the cells of each fold of a cross-validation.
+
+    Sums of rows are additive, and rows of one part have a common factor in every set of weights by class or group. So
+    the moments of any union of parts, under any such weights, follow without another pass; docs/math.md#folds.
+    Memory is D² + D·K float64 for each part.
+
+    Parameters
+    ----------
+    n_parts : int
+        Number of parts.
+    n_features, n_labels : int
+        Numbers D of features and K of label columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> Phi, J, part = rng.normal(size=(9, 3)), rng.normal(size=(9, 2)), np.arange(9) % 3
+    >>> table = MomentTable(3, 3, 2).update(Phi, J, np.ones(9), part)
+    >>> (left,) = table.combine([[1, 0, 2]])  # the rows of the first part, and twice those of the last one
+    >>> w = np.array([1, 0, 2])[part]
+    >>> bool(np.allclose(left.mean, w @ Phi / w.sum()))
+    True
+    """
+
+    def __init__(self, n_parts: int, n_features: int, n_labels: int) -> None:
+        self._shift: F64 | None = None
+        self._weight = np.zeros(n_parts)
+        self._first = np.zeros((n_parts, n_features))
+        self._second = np.zeros((n_parts, n_features, n_features))
+        self._cross = np.zeros((n_parts, n_features, n_labels))
+        self._label_sum = np.zeros((n_parts, n_labels))
+
+    def update(self, Phi: Floats, J: Floats, weight: Floats, part: Ints) -> MomentTable:
+        """Add rows: features Phi (b, D), label columns J (b, K), weight (b,) and numbers of their parts (b,)."""
+        if len(Phi) == 0:
+            return self
+        if self._shift is None:
+            # One point for all parts, so that their sums can be added. Rounded as in `Moments`.
+            self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
+        offset = Phi - self._shift.astype(Phi.dtype)  # (b, D)
+        w = np.asarray(weight, dtype=np.float64)
+        wJ = J * w[:, None]  # (b, K) float64
+        weighted = offset * np.sqrt(w)[:, None].astype(Phi.dtype)
+        for number in np.unique(part).tolist():
+            rows = np.flatnonzero(part == number)
+            sums = offset[rows].T @ np.column_stack([w[rows], wJ[rows]]).astype(Phi.dtype)  # (D, 1 + K)
+            self._weight[number] += float(w[rows].sum())
+            self._first[number] += sums[:, 0]
+            self._cross[number] += sums[:, 1:]
+            self._label_sum[number] += wJ[rows].sum(axis=0)
+            own = weighted[rows]
+            self._second[number] += own.T @ own
+        return self
+
+    def combine(self, factors: ArrayLike) -> list[MomentResult]:
+        """Return the moments of all parts, each part multiplied by a factor, for each row of factors (m, parts).
+
+        O(m·parts·D²) time, in one matrix product.
+        """
+        factors = np.asarray(factors, dtype=np.float64)
+        totals = factors @ self._weight
+        if self._shift is None or not np.all(totals > 0):
+            raise ShapeError("no row with a positive weight is left in a combination of parts")
+        n_parts, D, K = self._cross.shape
+        first, label_sum = factors @ self._first, factors @ self._label_sum
+        cross = (factors @ self._cross.reshape(n_parts, -1)).reshape(-1, D, K)
+        second = (factors @ self._second.reshape(n_parts, -1)).reshape(-1, D, D)
+        sums = zip(totals.tolist(), first, second, cross, label_sum, strict=True)
+        return [
+            _centred(self._shift, total, f, S, float(np.trace(S)), X, j) for total, f, S, X, j in sums
+        ]
+
+
+def _centred(
+    shift: F64, total: float, first: F64, second: F64 | None, square: float, cross: F64, label_sum: F64
+) -> MomentResult:
+    """Return moments about the mean from sums about ``shift``; the buffer of the second moments is used up."""
+    d = first / total  # (D,) mean about the shift
+    if second is not None:
+        second /= total
+        # In place and in one pass; dger needs Fortran order, and the matrix is symmetric.
+        blas.dger(-1.0, d, d, a=second.T, overwrite_a=1)
+    return MomentResult(
+        weight=total,
+        mean=shift + d,
+        covariance=second,
+        cross=cross / total - np.outer(d, label_sum / total),
+        trace=max(square / total - float(d @ d), 0.0),
+    )

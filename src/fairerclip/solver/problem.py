@@ -6,6 +6,7 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -107,6 +108,9 @@ class Problem:
         Draws the rows of the preconditioner of "cg".
     scores : array of shape (n, c) or None
         Zero-shot scores of the rows.
+    moments : MomentResult or None
+        Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
+        already: there is no pass over the rows then. The covariance is overwritten.
     """
 
     def __init__(
@@ -122,13 +126,14 @@ class Problem:
         solver: str,
         random_state: np.random.RandomState,
         scores: Floats | None = None,
+        moments: MomentResult | None = None,
     ) -> None:
         self.rows, self.weight = rows, weight
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
         self.solver = solver
-        moments = self._pass(y, covariance=solver == "cholesky")
+        moments = self._pass(y, covariance=solver == "cholesky") if moments is None else moments
         self.factor: Factor
         if moments.covariance is not None:
             self.factor = CholeskyFactor(moments.covariance, gamma)
@@ -148,12 +153,8 @@ class Problem:
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
         design = self._design(y)
         moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
-        step = max(LEAST_ROWS, LABEL_VALUES // design.n_columns)
-        for block, Phi in self.rows.blocks():
-            for start in range(block.start, block.stop, step):
-                part = slice(start, min(start + step, block.stop))
-                inside = slice(start - block.start, part.stop - block.start)
-                moments.update(Phi[inside], design.rows(part), self.weight[part])
+        for part, Phi, J in labelled_blocks(self.rows, design):
+            moments.update(Phi, J, self.weight[part])
         return moments.finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
@@ -161,6 +162,15 @@ class Problem:
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
+
+
+def labelled_blocks(rows: FeatureRows, design: LabelDesign) -> Iterator[tuple[slice, Floats, F64]]:
+    """Yield blocks of rows, as a slice, their features (b, D) and their label columns (b, K)."""
+    step = max(LEAST_ROWS, LABEL_VALUES // design.n_columns)
+    for block, Phi in rows.blocks():
+        for start in range(block.start, block.stop, step):
+            part = slice(start, min(start + step, block.stop))
+            yield part, Phi[start - block.start : part.stop - block.start], design.rows(part)
 
 
 def text_side(prompts: Prompts, table: LabelMoments, gamma: float) -> Side:

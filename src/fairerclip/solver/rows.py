@@ -99,6 +99,18 @@ class FeatureRows:
         out -= mean @ basis
         return out
 
+    def project_some(self, places: NDArray[np.int64], mean: F64, basis: F64) -> F64:
+        """Return (Φ − mean) @ basis (m, q) of some training rows, by their places in rising order."""
+        basis_cast = basis.astype(self.dtype)
+        out = np.empty((len(places), basis.shape[1]))
+        for start in range(0, self.n_rows, self._block_rows):
+            block = slice(start, min(start + self._block_rows, self.n_rows))
+            first, stop = np.searchsorted(places, [block.start, block.stop])
+            if first < stop:
+                out[first:stop] = self._block(block)[places[first:stop] - block.start] @ basis_cast
+        out -= mean @ basis
+        return out
+
     def _block(self, block: slice) -> Floats:
         if block.start in self._cache:
             return self._cache[block.start]

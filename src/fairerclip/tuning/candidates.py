@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.model.parameters import CHOICES, check_parameters
+from fairerclip.model.parameters import CRITERIA, check_parameters
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -28,7 +28,6 @@ Progress = Callable[[int, int], None]
 
 TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
 ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-CRITERIA = CHOICES["criterion"]
 FITS: tuple[Mapping[str, Any], ...] = tuple(
     {"class_weight": weight, "gamma": gamma}
     for gamma in (1e-3, 3e-4, 4e-3)

@@ -1,0 +1,115 @@
+"""The choice among models: the one whose gain over a reference is largest, after doubt about the gain is subtracted.
+
+The best of many models on a few rows is partly chance. A model that is known to be good on other data, the reference,
+is therefore kept unless the rows show a gain. How well they show it depends on the smallest cells: the gain of a model
+there has a wide posterior. docs/choosing.md has figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairerclip._util.types import F64, Floats
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.judging.offsets import learn_offsets
+
+DOUBT = 1.5
+"""Standard deviations of the posterior of a gain that are subtracted from its mean."""
+EQUAL = 1e-6
+"""Values that differ by less count as equal, so that rounding does not decide."""
+LINE_CANDIDATES, OFFSET_BUDGET = 16, 64
+"""Number of best models for which offsets are learned: for two classes, and for more classes times their number."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A model with offsets, and its gain over the reference."""
+
+    candidate: int
+    offsets: F64
+    """(c,)"""
+    gain: float
+    """Posterior mean of its value minus that of the reference."""
+    doubt: float
+    """Standard deviation of the same."""
+    value: float
+    """Posterior mean of its value."""
+    is_reference: bool
+
+    @property
+    def strategy(self) -> str:
+        """ "given" for the reference and "search" for another model, with "offsets" where some were learned."""
+        name = "given" if self.is_reference else "search"
+        return f"{name}, offsets" if np.any(self.offsets) else name
+
+
+def choose(
+    scores: Floats, evidence: Evidence, objective: Objective, reference: int, *, learns_offsets: bool = True
+) -> Choice:
+    """Choose among models with scores (g, n, c) on labelled rows.
+
+    Models that miss the accuracy floor of the objective are left out; if all miss it, the most accurate one is taken.
+    The result does not depend on the order of rows, classes or groups.
+    """
+    draws = judge_scores(evidence, objective, scores)
+    right = _right(scores, evidence)
+    allowed = objective.is_met(right)
+    none = np.zeros(scores.shape[2])
+    if not allowed.any():
+        best = first_best(right)
+        return _chosen(best, none, draws[best], draws[reference], best == reference)
+    lower = np.where(allowed, lower_gain(draws, draws[reference]), -np.inf)
+    best = first_best(lower)
+    if allowed[reference] and lower[best] <= EQUAL:
+        best = reference
+    if not learns_offsets or objective.compares_groups:
+        return _chosen(best, none, draws[best], draws[reference], best == reference)
+
+    def judge(moved: F64, tried: F64) -> F64:
+        moved = moved + tried[:, None, :]
+        found = lower_gain(judge_scores(evidence, objective, moved), draws[reference])
+        return np.asarray(np.where(objective.is_met(_right(moved, evidence)), found, -np.inf))
+
+    most = LINE_CANDIDATES if scores.shape[2] == 2 else max(2, OFFSET_BUDGET // scores.shape[2])
+    places = np.unique([reference, *np.argsort(-lower, kind="stable")[:most].tolist()])
+    found, offsets = learn_offsets(np.asarray(scores[places], dtype=np.float64), lower[places], judge)
+    top = first_best(found)
+    if found[top] <= lower[best] + EQUAL:
+        return _chosen(best, none, draws[best], draws[reference], best == reference)
+    place = int(places[top])
+    moved = judge_scores(evidence, objective, scores[place][None] + offsets[top])[0]
+    return _chosen(place, offsets[top], moved, draws[reference], place == reference)
+
+
+def _chosen(place: int, offsets: F64, draws: F64, reference: F64, is_reference: bool) -> Choice:
+    gain = draws - reference
+    return Choice(place, offsets, float(gain.mean()), float(gain.std()), float(draws.mean()), is_reference)
+
+
+def lower_gain(draws: F64, reference: F64) -> F64:
+    """Return the mean gain (g,) of draws (g, b) over the reference (b,), minus `DOUBT` standard deviations."""
+    gain = draws - reference
+    return np.asarray(gain.mean(axis=1) - DOUBT * gain.std(axis=1))
+
+
+def choose_by_scorer(scores: Floats, value: Callable[[F64], float], reference: int) -> tuple[Choice, list[float]]:
+    """Return the model with the largest value of a user's function of scores (n, c), without offsets, and all values."""
+    values = [value(np.asarray(own, dtype=np.float64)) for own in scores]
+    best = reference if np.isnan(values).all() else int(np.nanargmax(values))
+    gain = float(values[best] - values[reference])
+    return Choice(best, np.zeros(scores.shape[2]), gain, 0.0, float(values[best]), best == reference), values
+
+
+def first_best(values: F64) -> int:
+    """Return the index of the first of the largest values, up to rounding."""
+    values = np.asarray(values)
+    return int(np.flatnonzero(values >= values.max() - EQUAL)[0])
+
+
+def _right(scores: Floats, evidence: Evidence) -> F64:
+    """Return the share of right predictions (g,) of scores (g, n, c)."""
+    return np.asarray((scores.argmax(axis=2) == evidence.y).mean(axis=1))

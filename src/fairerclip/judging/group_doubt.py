@@ -1,0 +1,95 @@
+"""Probabilities of groups that are read from prompts: how sure a zero-shot prediction of the sensitive value is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.inputs.prompts import cosine_blocks, prototypes
+from fairerclip.inputs.sensitive import ResolvedSensitive
+from fairerclip.inputs.sensitive_columns import SensitiveColumn
+
+ROUNDS = 30
+"""Steps of the mixture's estimation; it changes little after ten."""
+PENALTY = 10.0
+"""Inverse penalty of the calibration on labelled rows."""
+
+
+def prompt_cosines(X: Any, prompts: Sequence[Floats]) -> F64:
+    """Return the cosines (n, v) of rows X (n, p) with the prompts of each value."""
+    return np.concatenate([found for _, found in cosine_blocks(X, prototypes(prompts))]).astype(np.float64)
+
+
+def group_probabilities(X: Any, rows: Ints, sensitive: ResolvedSensitive) -> F64:
+    """Return the probability (m, v) that some rows of X belong to each combination of sensitive values.
+
+    Known values have probability one, and probabilities that were given stay. For values that were predicted from
+    prompts the mixture of all rows tells how sure they are. One column of ones without categories.
+    """
+    out = np.ones((len(rows), 1))
+    for column in sensitive.columns:
+        if column.codes is None or column.categories is None:
+            continue
+        P = _probabilities(X, rows, column, sensitive)
+        out = (out[:, :, None] * P[:, None, :]).reshape(len(rows), -1)
+    return out
+
+
+def _probabilities(X: Any, rows: Ints, column: SensitiveColumn, sensitive: ResolvedSensitive) -> F64:
+    if column.soft is not None:
+        return np.asarray(column.soft[rows])
+    codes, categories = column.codes, column.categories
+    if codes is None or categories is None:
+        raise AssertionError("a quantity has no groups")
+    known = np.eye(len(categories))[codes[rows]]
+    guess = sensitive.guesses.get(column.name)
+    if guess is None or not guess.rows[rows].any():
+        return known
+    P = mixture_probabilities(prompt_cosines(X[rows], sensitive.prompts[column.name].groups))
+    return np.where(guess.rows[rows][:, None], P, known)
+
+
+def mixture_probabilities(cosines: Floats) -> F64:
+    """Return probabilities (n, v) of the values from cosines (n, v) with their prompts, without labels.
+
+    The rows are a mixture of v normal distributions of equal width, whose centres start at the means of the
+    zero-shot predictions; docs/math.md#evidence. A row between two centres belongs to both in part.
+    """
+    X = np.asarray(cosines, dtype=np.float64)
+    X = X - X.mean(axis=1, keepdims=True)
+    v = X.shape[1]
+    P = np.eye(v)[X.argmax(axis=1)]
+    for _ in range(ROUNDS):
+        total = P.sum(axis=0)
+        there = total > 0
+        centres = np.divide(P.T @ X, total[:, None], out=np.zeros((v, v)), where=there[:, None])
+        squared = ((X[:, None] - centres) ** 2).sum(axis=2)
+        variance = float((P * squared).sum()) / (len(X) * max(v - 1, 1))  # rows are centred: v − 1 dimensions
+        if not variance > 0:
+            break
+        logits = np.where(there, np.log(np.maximum(total, 1e-300)) - squared / (2 * variance), -np.inf)
+        P = np.exp(logits - logits.max(axis=1, keepdims=True))
+        P /= P.sum(axis=1, keepdims=True)
+    return np.asarray(P)
+
+
+def calibrated_probabilities(cosines: Floats, known: Floats, values: Ints) -> F64:
+    """Return probabilities (n, v) of the values from cosines (n, v), calibrated on rows whose value is known.
+
+    Logistic regression of the known ``values`` (m,) on their cosines ``known`` (m, v). A value that no known row has
+    gets probability zero.
+    """
+    from sklearn.linear_model import LogisticRegression  # slow to load
+
+    present = np.unique(values)
+    out = np.zeros(np.shape(cosines))
+    if len(present) == 1:
+        out[:, present[0]] = 1.0
+        return out
+    centre, spread = known.mean(axis=0), float(known.std()) or 1.0
+    probe = LogisticRegression(C=PENALTY, max_iter=1000).fit((known - centre) / spread, values)
+    out[:, probe.classes_] = probe.predict_proba((cosines - centre) / spread)
+    return out

@@ -1,0 +1,345 @@
+"""`FitData`: what a fit knows of its rows before row weights by class, γ and the free parameters are set.
+
+Features, sensitive attributes and zero-shot scores are the same for every row weight, γ, τ and share. So several fits
+of one set of rows, and the fits of a cross-validation, share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import RowSummary, unit_rows
+from fairerclip.errors import LabelError
+from fairerclip.features import FeatureMap, make_features
+from fairerclip.features.feature_map import check_n_features
+from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
+from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive_columns import SensitiveColumn
+from fairerclip.inputs.target import ResolvedTarget, resolve_target
+from fairerclip.inputs.weights import check_weights, class_factors, draw_weights, weigh_classes
+from fairerclip.model.prepare import Prepared, draw_seed, training_rows
+from fairerclip.solver.moments import MomentResult
+from fairerclip.solver.problem import Problem, Prompts, choose_solver
+from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.terms import Attribute, LabelDesign
+
+CONTINUOUS_LANDMARKS = 20
+"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
+FEATURE_FIT_ROWS = 20_000
+"""Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
+MAX_LABEL_COLUMNS = 6000
+"""Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
+EXACT_PROMPTS = 5000
+"""The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
+
+
+class FitInputs(NamedTuple):
+    """Arguments of a fit, checked and completed."""
+
+    data: FitData
+    seen: RowSummary
+    """Summary of the rows as they were given."""
+    missing_label: Any
+    seed: int
+
+
+def read_inputs(
+    params: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any = None,
+    text: Any = None,
+    sensitive_text: Any = None,
+    sample_weight: Any = None,
+    classes: Iterable[Any] | None = None,
+    missing_label: Any = None,
+) -> FitInputs:
+    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``."""
+    prompted = text is not None or sensitive_text is not None
+    X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
+    weight = check_weights(sample_weight, X.shape[0])
+    missing = params["missing_label"] if missing_label is None else missing_label
+    target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
+    sensitive = resolve_sensitive(
+        *(X, sensitive_features, sensitive_text, target),
+        kind=params["sensitive_kind"],
+        terms=params["sensitive_terms"],
+        missing_label=missing,
+    )
+    seed = draw_seed(params["random_state"])
+    drawn = {**params, "random_state": check_random_state(seed)}
+    return FitInputs(FitData.of(X, target, sensitive, drawn, weight), seen, missing, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """Rows that take part in a fit, with their features, labels, sensitive attributes and zero-shot scores."""
+
+    X: Any
+    """(n, p) all rows."""
+    target: ResolvedTarget
+    sensitive: ResolvedSensitive
+    params: Mapping[str, Any]
+    """Parameters of the estimator."""
+    weight: F64
+    """(n,) sample weights; 0 for rows that sub-sampling left out."""
+    chosen: Ints
+    """(m,) numbers of the rows that take part."""
+    rows: FeatureRows
+    """Features of these rows."""
+    attributes: tuple[Attribute, ...]
+    """ψ(s) of these rows."""
+    scores: Floats | None
+    """(m, c) their zero-shot scores; None without prompts."""
+    feature_seed: int
+    alignment_seed: int
+    random_state: np.random.RandomState
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        target: ResolvedTarget,
+        sensitive: ResolvedSensitive,
+        params: Mapping[str, Any],
+        sample_weight: F64,
+    ) -> FitData:
+        """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
+        _check_label_columns(target, sensitive.columns)
+        random_state = params["random_state"]
+        feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
+        class_weight, weight = draw_weights(
+            target.codes, target.classes, sample_weight, params["class_weight"], params["subsample"], random_state
+        )
+        weighted = weight
+        if isinstance(class_weight, Mapping):  # the same as sample weights; a class of weight zero takes no part
+            weighted = weigh_classes(class_weight, target.codes, sensitive.groups, target.classes, weight)
+            weight = np.where(weighted > 0, weight, 0.0)
+        features = image_features(
+            X, weighted, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
+        )
+        check_n_features(features.n_features)  # the number of linear features is the width of the rows
+        chosen = np.flatnonzero(weight > 0)
+        everything = len(chosen) == X.shape[0]
+        orthogonal = sensitive if params["orthogonal"] else None
+        scores = _zero_shot_scores(X, target, orthogonal, params["n_components"])
+        return cls(
+            *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
+            rows=FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"]),
+            attributes=tuple(
+                Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weighted, random_state)
+            ),
+            scores=None if scores is None else scores[chosen],
+            feature_seed=feature_seed,
+            alignment_seed=alignment_seed,
+            random_state=random_state,
+        )
+
+    @cached_property
+    def y(self) -> Ints:
+        """(m,) class codes of the rows that take part, known and guessed."""
+        return self.target.codes[self.chosen]
+
+    @cached_property
+    def groups(self) -> Ints | None:
+        """(m,) codes of the joint categorical sensitive values of these rows; None if there are none."""
+        groups = self.sensitive.groups
+        return None if groups is None else groups[self.chosen]
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """The text side of the target on all rows."""
+        return self._text_side(self.target)
+
+    def _text_side(self, target: ResolvedTarget) -> Prompts:
+        kernel, bandwidth = self.params["kernel"], self.params["bandwidth"]
+        return text_prompts(
+            target, kernel, bandwidth, self.feature_seed, normalize=self.params["normalize"]
+        )
+
+    def design(self) -> LabelDesign:
+        """Return the label columns of these rows."""
+        return LabelDesign(self.y, len(self.target.classes), self.attributes, self.scores)
+
+    @cached_property
+    def guessed(self) -> NDArray[np.bool_] | None:
+        """(m,) whether the label of a row is a guess; None if all are known."""
+        return None if self.target.guess is None else self.target.guess.rows[self.chosen]
+
+    def weigh(self, class_weight: Any, places: Ints | slice, guess_weight: float = 1.0) -> F64:
+        """Return the weights of some of these rows, by their places, in a fit on them alone.
+
+        ``guess_weight`` multiplies the weights of rows whose label is a guess, before classes are balanced.
+        """
+        groups, weight = self.groups, self.weight[self.chosen][places]
+        if guess_weight != 1 and self.guessed is not None:
+            weight = np.where(self.guessed[places], guess_weight * weight, weight)
+        return weigh_classes(
+            class_weight,
+            self.y[places],
+            None if groups is None else groups[places],
+            self.target.classes,
+            weight,
+        )
+
+    def prepare(
+        self,
+        class_weight: Any,
+        gamma: float,
+        *,
+        guess_weight: float = 1.0,
+        places: Ints | None = None,
+        moments: MomentResult | None = None,
+    ) -> Prepared:
+        """Weight the rows and factor C; O(n·D²) unless ``moments`` are given, and O(D³/3).
+
+        Parameters
+        ----------
+        class_weight : None, "balanced", "group" or mapping
+            Weights of the rows.
+        gamma : float
+            Ridge.
+        guess_weight : float
+            Weight of a row whose label is a guess, relative to one whose label is known.
+        places : int array, optional
+            Fit on these of the rows alone, by their places among the m, in rising order.
+        moments : MomentResult, optional
+            Moments of these rows with these weights, if known.
+        """
+        params, everything = self.params, places is None
+        at = slice(None) if places is None else places
+        chosen, weight = self.chosen[at], self.weigh(class_weight, at, guess_weight)
+        target = self.target if everything else self.target.of_rows(self.X, chosen, self.weight)
+        rows = self.rows
+        if not everything:
+            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"])
+        problem = Problem(
+            rows,
+            weight,
+            tuple(Attribute(a.name, a.psi[at]) for a in self.attributes),
+            self.prompts if target is self.target else self._text_side(target),
+            target.codes[chosen],
+            gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
+            gamma_text=float(params["gamma_text"]),
+            solver=choose_solver(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+            random_state=self.random_state,
+            scores=None if self.scores is None else self.scores[at],
+            moments=moments,
+        )
+        free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
+        factors = (
+            class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
+        )
+        return Prepared(
+            *(problem, chosen, target.codes[chosen], free, self.alignment_seed),
+            gamma=float(gamma),
+            guess_weight=float(guess_weight),
+            class_factors=factors,
+            target=target,
+            sensitive=self.sensitive,
+        )
+
+
+def attributes(
+    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
+) -> list[Attribute]:
+    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
+    out = []
+    for column in columns:
+        if column.soft is not None:
+            out.append(Attribute(_term(column), column.soft))
+        elif column.values is not None:
+            values = column.values[:, None]
+            phi = make_features(
+                "nystroem",
+                values,
+                n_features=CONTINUOUS_LANDMARKS,
+                bandwidth="median",
+                sample_weight=weight,
+                random_state=random_state,
+            )
+            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
+        elif column.codes is not None:
+            present, codes = np.unique(column.codes, return_inverse=True)
+            out.append(Attribute(_term(column), np.eye(len(present))[codes.reshape(-1)]))
+    return out
+
+
+def _term(column: SensitiveColumn) -> str:
+    # The other terms of the objective are called y and z, which an attribute may be called, too.
+    return column.name if column.name == "s" else f"s:{column.name}"
+
+
+def text_prompts(
+    target: ResolvedTarget, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
+) -> Prompts:
+    """Return the features of the prompts: exact for up to 5000 prompts, because they are few."""
+    T = np.concatenate(target.prompts)
+    T = np.asarray(unit_rows(T)) if normalize and target.has_text else T  # class means are not embeddings
+    class_of = np.repeat(np.arange(len(target.prompts)), [len(p) for p in target.prompts])
+    if kernel != "linear":
+        kernel = "exact" if len(T) <= EXACT_PROMPTS else "nystroem"
+    features = make_features(
+        kernel, T, n_features=min(len(T), EXACT_PROMPTS), bandwidth=bandwidth, random_state=seed
+    )
+    return Prompts(
+        features, np.asarray(features.transform(T), dtype=np.float64), class_of, len(target.classes)
+    )
+
+
+def image_features(
+    X: Any, weight: F64, kernel: str, n_features: int, bandwidth: float | str, seed: int
+) -> FeatureMap:
+    """Fit the image side's feature map on the rows with weight, or a seeded sample of them."""
+    rows = np.flatnonzero(weight > 0)
+    if len(rows) > FEATURE_FIT_ROWS:
+        rows = np.sort(np.random.RandomState(seed).choice(rows, FEATURE_FIT_ROWS, replace=False))
+    sample = X if len(rows) == len(weight) else X[rows]
+    return make_features(
+        kernel,
+        np.asarray(sample),
+        n_features=n_features,
+        bandwidth=bandwidth,
+        sample_weight=weight[rows],
+        random_state=np.random.default_rng(seed),  # draws Ω three times faster than a RandomState
+    )
+
+
+def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
+    """Raise for more classes and sensitive values than the moments can hold in memory."""
+    values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
+    c = len(target.classes)
+    width = c * (1 + values) + (c if target.has_text else 0)
+    if width > MAX_LABEL_COLUMNS:
+        raise LabelError(
+            f"{c:,} classes and {values:,} sensitive values make {width:,} label columns, more than "
+            f"{MAX_LABEL_COLUMNS:,}: fit on fewer classes, or join values"
+        )
+
+
+def _zero_shot_scores(
+    X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
+) -> NDArray[np.floating] | None:
+    """Return zero-shot scores (n, c), or None without prompts.
+
+    With ``sensitive``, class prompts are projected onto the orthogonal complement of its prompts. Scores are centred
+    where the space has fewer dimensions than classes, because only differences between classes can be kept then.
+    """
+    if not target.has_text:
+        return None
+    centred = n_components is None or n_components < len(target.classes)
+    T = prototypes(target.prompts)
+    if sensitive is not None and sensitive.prompts:
+        T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.all_prompts))])
+    return zero_shot_scores(X, T, centred=centred)
+
+
