@@ -14,7 +14,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats
 from fairerclip.judging.evidence import Evidence
-from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.judging.objectives import Objective, judge_margins, judge_scores
 from fairerclip.judging.offsets import learn_offsets
 
 DOUBT = 1.5
@@ -55,8 +55,8 @@ def choose(
     Models that miss the accuracy floor of the objective are left out; if all miss it, the most accurate one is taken.
     The result does not depend on the order of rows, classes or groups.
     """
-    draws = judge_scores(evidence, objective, scores)
-    right = _right(scores, evidence)
+    margins = evidence.margins(scores)
+    draws, right = judge_margins(evidence, objective, margins), _right(margins)
     allowed = objective.is_met(right)
     none = np.zeros(scores.shape[2])
     if not allowed.any():
@@ -70,9 +70,9 @@ def choose(
         return _chosen(best, none, draws[best], draws[reference], best == reference)
 
     def judge(moved: F64, tried: F64) -> F64:
-        moved = moved + tried[:, None, :]
-        found = lower_gain(judge_scores(evidence, objective, moved), draws[reference])
-        return np.asarray(np.where(objective.is_met(_right(moved, evidence)), found, -np.inf))
+        margins = evidence.margins(moved + tried[:, None, :])
+        found = lower_gain(judge_margins(evidence, objective, margins), draws[reference])
+        return np.asarray(np.where(objective.is_met(_right(margins)), found, -np.inf))
 
     most = LINE_CANDIDATES if scores.shape[2] == 2 else max(2, OFFSET_BUDGET // scores.shape[2])
     places = np.unique([reference, *np.argsort(-lower, kind="stable")[:most].tolist()])
@@ -110,6 +110,6 @@ def first_best(values: F64) -> int:
     return int(np.flatnonzero(values >= values.max() - EQUAL)[0])
 
 
-def _right(scores: Floats, evidence: Evidence) -> F64:
-    """Return the share of right predictions (g,) of scores (g, n, c)."""
-    return np.asarray((scores.argmax(axis=2) == evidence.y).mean(axis=1))
+def _right(margins: Floats) -> F64:
+    """Return the share of right predictions (g,) from margins (g, n)."""
+    return np.asarray((margins > 0).mean(axis=1))

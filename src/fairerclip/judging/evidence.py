@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import READ_ROWS, unit_rows
+from fairerclip.data.embedding_rows import READ_ROWS
 
-DRAWS = 128
+DRAWS = 64
 """Draws of the posterior."""
 PRIOR_ROWS = 4.0
 """Weight, in rows, of the average accuracy of a model towards which each of its cells is shrunk."""
@@ -40,7 +40,8 @@ def row_keys(X: Any) -> F64:
     keys = np.empty(int(X.shape[0]))
     for start in range(0, len(keys), READ_ROWS):
         block = np.asarray(X[start : start + READ_ROWS], dtype=np.float64)
-        keys[start : start + READ_ROWS] = unit_rows(block) @ direction
+        lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+        keys[start : start + READ_ROWS] = (block @ direction) / np.where(lengths > 0, lengths, 1.0)
     return keys
 
 
@@ -121,6 +122,8 @@ class Evidence:
 
     def margins(self, scores: Floats) -> Floats:
         """Return the score of the true class minus the best other score, (…, n), from scores (…, n, c)."""
+        if self.n_classes == 2:
+            return np.asarray((scores[..., 1] - scores[..., 0]) * np.where(self.y == 1, 1, -1).astype(scores.dtype))
         own = np.take_along_axis(scores, self._index(scores.ndim), axis=-1)[..., 0]
         others = np.where(np.arange(self.n_classes) == self.y[:, None], -np.inf, scores)
         return np.asarray(own - others.max(axis=-1))

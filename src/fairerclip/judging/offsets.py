@@ -12,7 +12,7 @@ import numpy as np
 
 from fairerclip._util.types import F64
 
-LINE_SHARES = np.linspace(0.02, 0.5, 25)
+LINE_SHARES = np.linspace(0.02, 0.5, 13)
 """Boundaries to try between two classes: those with this share of the rows on either side."""
 STEPS = (0.5, 0.3, 0.18)
 """Steps of the offsets of several classes, in standard deviations of the margin between the best two scores."""

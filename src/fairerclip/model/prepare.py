@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,11 @@ class Prepared:
     target: ResolvedTarget
     sensitive: ResolvedSensitive
 
+    @cached_property
+    def n_present(self) -> int:
+        """Number of classes that have rows."""
+        return len(np.unique(self.y))
+
     def setting(self, params: Mapping[str, Any]) -> Setting:
         """Return the parameters of a model that a solution depends on."""
         r = params["n_components"]
@@ -71,7 +77,7 @@ class Prepared:
             scaling=params["scaling"],
             alignment=params["alignment"],
             zero=params["decision_zero"],
-            n_components=int(r if r is not None else len(np.unique(self.y)) - 1),
+            n_components=int(r if r is not None else self.n_present - 1),
             max_iter=int(params["max_iter"]),
             seed=self.seed,
             zero_shot=float(params["zero_shot"]) if self.target.has_text else 0.0,
