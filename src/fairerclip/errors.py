@@ -214,6 +214,10 @@ class AccuracyFloorWarning(FairerClipWarning):
     """No model of a search reaches the required accuracy."""
 
 
+class UnusedRowsWarning(FairerClipWarning):
+    """Labelled training rows could not be used to choose a model."""
+
+
 class PositiveClassWarning(FairerClipWarning):
     """Two classes have names and no positive class was given, so the second in sorted order is the positive one."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairerclip._util.types import F64, Floats
+from fairerclip.errors import ParameterError
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_margins, judge_scores
 from fairerclip.judging.offsets import learn_offsets
@@ -96,12 +97,16 @@ def lower_gain(draws: F64, reference: F64) -> F64:
     return np.asarray(gain.mean(axis=1) - DOUBT * gain.std(axis=1))
 
 
-def choose_by_scorer(scores: Floats, value: Callable[[F64], float], reference: int) -> tuple[Choice, list[float]]:
-    """Return the model with the largest value of a user's function of scores (n, c), without offsets, and all values."""
+def choose_by_scorer(scores: Floats, value: Callable[[F64], float], reference: int) -> Choice:
+    """Return the model with the largest value of a user's function of scores (n, c), without offsets."""
     values = [value(np.asarray(own, dtype=np.float64)) for own in scores]
-    best = reference if np.isnan(values).all() else int(np.nanargmax(values))
+    if np.isnan(values).all():
+        raise ParameterError(
+            "the scorer gives NaN for every model of the search: there is nothing to choose by"
+        )
+    best = int(np.nanargmax(values))
     gain = float(values[best] - values[reference])
-    return Choice(best, np.zeros(scores.shape[2]), gain, 0.0, float(values[best]), best == reference), values
+    return Choice(best, np.zeros(scores.shape[2]), gain, 0.0, float(values[best]), best == reference)
 
 
 def first_best(values: F64) -> int:

@@ -96,8 +96,8 @@ def resolve_automatic(data: FitData) -> Automatic:
     """
     params = data.params
     free = [name for name in AUTOMATIC if is_auto(params[name])]
-    known = np.ones(len(data.y), dtype=bool) if data.guessed is None else ~data.guessed
-    start = start_values(params, float(known.mean()))
+    known = data.known
+    start = start_values(params, data.known_share)
     varied = _varied(free, start, data)
     if not varied and "class_offsets" not in free:
         return Automatic(start)
@@ -110,7 +110,9 @@ def resolve_automatic(data: FitData) -> Automatic:
     if smallest < LEAST_ROWS or (counts.sum(axis=1) > 0).sum() < 2:
         return Automatic(start, record={**record, "kept": f"a class × group has fewer than {LEAST_ROWS} rows"})
     folds = deal_folds(evidence.keys, cells_of(evidence), FOLDS)
-    fits = FoldedFits(data, splits_of(folds, places, len(data.y)), by_group=_by_group(params["class_weight"]))
+    fits = FoldedFits(
+        data, splits_of(folds, data.chosen[places], data.chosen), by_group=_by_group(params["class_weight"])
+    )
     candidates, scores = _candidates(fits, start, varied, np.argsort(folds, kind="stable"))
     if not candidates:
         return Automatic(start, record={**record, "kept": "no solution in every fold"}, fits=fits)
@@ -195,14 +197,10 @@ def cells_of(evidence: Evidence) -> Ints:
     return np.asarray(evidence.y * evidence.groups.shape[1] + evidence.groups.argmax(axis=1))
 
 
-def splits_of(folds: Ints, places: Ints, n: int) -> list[Split]:
-    """Return the splits of folds (m,) of the rows at ``places`` among n; other rows are fitted on in every split."""
-    out = []
-    for fold in np.unique(folds):
-        inside = np.ones(n, dtype=bool)
-        inside[places[folds == fold]] = False
-        out.append(Split(np.flatnonzero(inside), places[folds == fold]))
-    return out
+def splits_of(folds: Ints, judged: Ints, rows: Ints) -> list[Split]:
+    """Return a split per fold (m,) of the ``judged`` rows; the other ``rows`` are fitted on in every split."""
+    held = [judged[folds == fold] for fold in np.unique(folds)]
+    return [Split(np.setdiff1d(rows, scored), scored) for scored in held]
 
 
 def _candidates(

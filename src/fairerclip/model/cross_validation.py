@@ -7,7 +7,7 @@ its cell has in that fit. docs/math.md#folds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from fairerclip.solver.rows import cache_budget
 
 
 class Split(NamedTuple):
-    """Places, among the rows that take part in a fit, of those to fit on and those to score; both in rising order."""
+    """Rows to fit on and rows to score, by their numbers in X, both in rising order."""
 
     fitted_on: Ints
     scored: Ints
@@ -95,10 +95,7 @@ class FoldedFits:
             columns.append(data.groups)
         if data.guessed is not None:
             columns.append(data.guessed.astype(np.int64))
-        for split in splits:
-            inside = np.zeros(len(data.y), dtype=np.int64)
-            inside[split.fitted_on] = 1
-            columns.append(inside)
+        columns += [np.isin(data.chosen, split.fitted_on).astype(np.int64) for split in splits]
         self._part = np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
@@ -123,7 +120,9 @@ class FoldedFits:
         self, class_weight: Any, gammas: Sequence[float], guess_weight: float = 1.0
     ) -> Iterator[tuple[int, Prepared]]:
         """Yield for each γ the fit on the rows of each split, with the number of the split."""
-        places: list[Ints | None] = [split.fitted_on for split in self.splits]
+        places: list[Ints | None] = [
+            np.flatnonzero(np.isin(self.data.chosen, split.fitted_on)) for split in self.splits
+        ]
         moments = self._moments(class_weight, guess_weight, places)
         for gamma in gammas:
             for number, (kept, found) in enumerate(zip(places, moments, strict=True)):
@@ -159,23 +158,35 @@ class FoldedFits:
         self, number: int, prepared: Prepared, settings: Sequence[Setting], *, refine: bool
     ) -> list[F64 | None]:
         """Return the scores (m, c) of the rows that a split scores, at each setting; None without a solution."""
-        rows, places = self.data.rows, self.splits[number].scored
+        rows = self.splits[number].scored
+        return settings_scores(
+            prepared, settings, lambda mean, basis: self.data.project(rows, mean, basis), refine=refine
+        )
 
-        def solve(setting: Setting) -> Round:
-            return prepared.solve(setting, refine=refine).last
 
-        if prepared.class_factors is None and not (refine and prepared.free.any()):
-            sides = prepared.problem.sides(prepared.y)
-            P = rows.project_some(places, sides.image.mean, sides.image.reduced.basis)
-            return grid_scores(sides, settings, P, solve)
-        out: list[F64 | None] = []
-        for setting in settings:
-            try:
-                solved = solve(setting)
-            except (NoSolutionError, TextCollapseError):
-                out.append(None)
-                continue
-            image = solved.sides.image
-            Z = rows.project_some(places, image.mean, image.reduced.basis @ solved.image.coefficients)
-            out.append(solved.decision.scores(Z))
-        return out
+def settings_scores(
+    prepared: Prepared, settings: Sequence[Setting], project: Callable[[F64, F64], F64], *, refine: bool
+) -> list[F64 | None]:
+    """Return the scores (m, c) of rows at each setting of a fit; None where a setting has no solution.
+
+    ``project`` returns (Φ − mean) @ basis of the rows.
+    """
+
+    def solve(setting: Setting) -> Round:
+        return prepared.solve(setting, refine=refine).last
+
+    if prepared.class_factors is None and not (refine and prepared.free.any()):
+        sides = prepared.problem.sides(prepared.y)
+        P = project(sides.image.mean, sides.image.reduced.basis)
+        return grid_scores(sides, settings, P, solve)
+    out: list[F64 | None] = []
+    for setting in settings:
+        try:
+            solved = solve(setting)
+        except (NoSolutionError, TextCollapseError):
+            out.append(None)
+            continue
+        image = solved.sides.image
+        Z = project(image.mean, image.reduced.basis @ solved.image.coefficients)
+        out.append(solved.decision.scores(Z))
+    return out

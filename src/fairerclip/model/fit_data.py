@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import RowSummary, unit_rows
+from fairerclip.data.embedding_rows import BLOCK_ROWS, RowSummary, unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
@@ -175,6 +175,16 @@ class FitData:
         """(m,) whether the label of a row is a guess; None if all are known."""
         return None if self.target.guess is None else self.target.guess.rows[self.chosen]
 
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(m,) whether the label of a row was given."""
+        return np.ones(len(self.y), dtype=bool) if self.guessed is None else ~self.guessed
+
+    @property
+    def known_share(self) -> float:
+        """Share of the rows whose label was given."""
+        return float(self.known.mean())
+
     def weigh(self, class_weight: Any, places: Ints | slice, guess_weight: float = 1.0) -> F64:
         """Return the weights of some of these rows, by their places, in a fit on them alone.
 
@@ -190,6 +200,24 @@ class FitData:
             self.target.classes,
             weight,
         )
+
+    def project(self, rows: Ints, mean: F64, basis: F64) -> F64:
+        """Return (Φ − mean) @ basis (m, q) of rows of X by their numbers, in rising order."""
+        places = np.searchsorted(self.chosen, rows)
+        found = self.chosen[np.minimum(places, len(self.chosen) - 1)]
+        if np.array_equal(found, rows):
+            return self.rows.project_some(places, mean, basis)
+        # Some take no part in the fit: their features are not kept.
+        return self.project_new(self.X[rows], mean, basis)
+
+    def project_new(self, X: Any, mean: F64, basis: F64) -> F64:
+        """Return (Φ − mean) @ basis (m, q) of other rows X (m, p), prepared as those of the fit."""
+        out = np.empty((X.shape[0], basis.shape[1]))
+        for start in range(0, len(out), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            Phi = self.rows.features.transform(np.asarray(X[block], dtype=self.rows.dtype))
+            out[block] = Phi @ basis.astype(Phi.dtype)
+        return out - mean @ basis
 
     def prepare(
         self,

@@ -1,27 +1,30 @@
 """Candidate models of a search, with their scores on the rows that judge them.
 
-τ, the criterion and the share of zero-shot scores are free once a model is fitted; row weights need new moments, γ a
-new factorisation, another kernel new features. So the costly settings are fitted one by one, each with a grid of free
-parameters.
+τ, the criterion and the share of zero-shot scores are free once a model is fitted; row weights need other sums of the
+same moments, γ a new factorisation, another kernel new features. So the costly settings are fitted one by one, each
+with a grid of free parameters; those with the same features share one pass over the rows.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
+from fairerclip._util.types import F64, Floats
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.model.parameters import CRITERIA, check_parameters
-
-if TYPE_CHECKING:
-    from fairerclip.model.estimator import FairerCLIP
+from fairerclip.judging.choice import first_best, lower_gain
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.model.automatic import AUTOMATIC
+from fairerclip.model.cross_validation import FoldedFits, Split, settings_scores
+from fairerclip.model.fit_data import FitData
+from fairerclip.model.parameters import CRITERIA, FREE, check_parameters
+from fairerclip.model.path import path_grid
 
 F32 = NDArray[np.float32]
 Progress = Callable[[int, int], None]
@@ -30,10 +33,12 @@ TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
 ZERO_SHOTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FITS: tuple[Mapping[str, Any], ...] = tuple(
     {"class_weight": weight, "gamma": gamma}
-    for gamma in (1e-3, 3e-4, 4e-3)
+    for gamma in (1e-3, 3e-4, 1e-4, 4e-3)
     for weight in ("balanced", "group")
 )
 """Costly settings, the most promising first, for searches with little time."""
+WIDER, WIDENINGS = 3.0, 3
+"""Factor between the γ at the edge of the grid, if it is the best one, and the next one; how often that is done."""
 AS_ZERO_SHOT: Mapping[str, Any] = {
     "kernel": "linear",
     "gamma": 1e-6,
@@ -47,14 +52,16 @@ AS_ZERO_SHOT: Mapping[str, Any] = {
 AS_ORTHOGONAL: Mapping[str, Any] = {**AS_ZERO_SHOT, "orthogonal": True}
 """The same with class prompts that are orthogonal to the sensitive prompts."""
 AS_GIVEN: Mapping[str, Any] = {}
-FIXED = {"given": AS_GIVEN, "zero-shot": AS_ZERO_SHOT, "orthogonal prompts": AS_ORTHOGONAL}
+FIXED = (AS_GIVEN, AS_ZERO_SHOT, AS_ORTHOGONAL)
 """Models that every search includes, as far as there are prompts for them."""
 GRID_NAMES = ("taus", "zero_shots", "criteria")
+SHARED = (*FREE, "gamma", "class_weight", "guess_weight", "class_offsets")
+"""Parameters in which fits may differ that share their features."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One model of a search: parameters that fit it, and its scores (n, c) on the validation rows."""
+    """One model of a search: parameters that fit it, and its scores (n, c) on the judged rows."""
 
     parameters: Mapping[str, Any]
     fit: int
@@ -67,18 +74,18 @@ class Pool:
     """The candidates of a search, and the course of the search."""
 
     candidates: list[Candidate]
-    given: int | None
-    """Index of the candidate with the given parameters; None where they have no solution."""
-    zero_shot: int | None
-    """Index of the zero-shot classifier; None without prompts."""
-    classes: NDArray[Any]
+    given: int
+    """Index of the candidate with the given parameters, or of the first one if they have no solution."""
     grid: Mapping[str, Sequence[Any]]
     fits: int
     planned: int
     seconds: float
     failures: list[str]
-    orthogonal: int | None = None
-    """Index of the zero-shot classifier with orthogonal prompts; None without prompts of the sensitive values."""
+
+    @property
+    def scores(self) -> F32:
+        """(g, n, c) scores of all candidates."""
+        return np.array([candidate.scores for candidate in self.candidates])
 
 
 def search_space(
@@ -129,71 +136,187 @@ class PlannedFit:
     """Whether an invalid parameter is an error. The default fits suit most data, and a failure of one is recorded."""
 
 
+class CandidateFits:
+    """Fits of a search: each scores its grid on training rows, out of fold, and on validation rows.
+
+    Parameters
+    ----------
+    params : mapping
+        Parameters of the estimator, none of them "auto".
+    read : callable
+        Returns the `FitData` for other parameters.
+    splits : sequence of Split
+        Splits of the training rows that are judged; empty if none is.
+    held : array of shape (m, p), or None
+        Validation rows, prepared as the fit prepares its rows.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        read: Callable[[Mapping[str, Any]], FitData],
+        splits: Sequence[Split],
+        held: Floats | None,
+    ) -> None:
+        self.params, self._read, self._splits, self._held = params, read, splits, held
+        self._data: dict[str, FoldedFits] = {}
+        # Judged rows are in the order of their row numbers.
+        scored = np.concatenate([split.scored for split in splits]) if splits else np.zeros(0, dtype=np.int64)
+        self._order = np.argsort(scored, kind="stable")
+
+    def score(self, planned: PlannedFit, number: int) -> list[Candidate]:
+        """Fit one costly setting, and return the candidates of its grid that have a solution in every split."""
+        params = {**self.params, **planned.parameters}
+        fits = self._fits(params)
+        class_weight, gamma = params["class_weight"], float(params["gamma"])
+        guess_weight, refine = params["guess_weight"], params["refine"]
+        parts: list[list[F64 | None]] = []
+        points: list[dict[str, Any]] = []
+        for place, prepared in fits.prepare(class_weight, [gamma], guess_weight):
+            settings, points = _points(prepared.setting(params), planned.grid, fits.data)
+            parts.append(fits.scores(place, prepared, settings, refine=refine))
+        if self._held is not None:
+            prepared, held = fits.prepare_all(class_weight, gamma, guess_weight), self._held
+            settings, points = _points(prepared.setting(params), planned.grid, fits.data)
+            scored = settings_scores(
+                prepared,
+                settings,
+                lambda mean, basis: fits.data.project_new(held, mean, basis),
+                refine=refine,
+            )
+            parts.append(scored)
+        out = []
+        for point, found in zip(points, zip(*parts, strict=True), strict=True):
+            solved = [part for part in found if part is not None]
+            if len(solved) == len(found):
+                out.append(Candidate({**planned.parameters, **point}, number, self._joined(solved)))
+        if not out:
+            raise NoSolutionError("no point of the grid has a solution on all rows")
+        return out
+
+    def _joined(self, parts: Sequence[F64]) -> F32:
+        """Return scores of all judged rows (n, c): training rows by their row number, then validation rows."""
+        n = len(self._order)
+        trained = np.concatenate(parts[: len(self._splits)]) if self._splits else np.zeros((0, parts[0].shape[1]))
+        rest = parts[len(self._splits) :]
+        return np.concatenate([trained[self._order][:n], *rest]).astype(np.float32)
+
+    def _fits(self, params: Mapping[str, Any]) -> FoldedFits:
+        """Return the fits with these features, from an earlier setting if there was one."""
+        key, own = _features_key(params), _features_key(self.params)
+        if key not in self._data:
+            # Two tables of moments at most: that of the given features, which most fits have, and the latest.
+            self._data = {name: fits for name, fits in self._data.items() if name == own}
+            self._data[key] = FoldedFits(self._read(params), self._splits)
+        return self._data[key]
+
+
+def _features_key(params: Mapping[str, Any]) -> str:
+    return repr(sorted((name, repr(value)) for name, value in params.items() if name not in SHARED))
+
+
+def _points(setting: Any, grid: Mapping[str, Sequence[Any]], data: FitData) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Return the settings of a grid, and the free parameters of each; the setting itself without a grid."""
+    if not grid:
+        return [setting], [{}]
+    settings = path_grid(
+        setting, grid["taus"], None, list(grid["criteria"]), grid["zero_shots"], has_text=data.target.has_text
+    )
+    kept: list[Any] = []
+    seen: set[float] = set()
+    for point in settings:
+        if point.tau == 0:  # without an S term the criterion has no effect: one is enough
+            if point.zero_shot in seen:
+                continue
+            seen.add(point.zero_shot)
+        kept.append(point)
+    free = [{"tau": p.tau, "criterion": p.criterion, "zero_shot": p.zero_shot} for p in kept]
+    return kept, free
+
+
 def gather(
-    model: FairerCLIP,
-    fit: Callable[[FairerCLIP], FairerCLIP],
-    X: Any,
+    fits: CandidateFits,
+    evidence: Evidence,
+    objective: Objective | None,
     *,
     search: Mapping[str, Any] | None,
     has_text: bool,
+    has_sensitive_text: bool,
     max_seconds: float | None,
     progress: Progress | None,
-    has_sensitive_text: bool = False,
 ) -> Pool:
-    """Fit every costly setting and score its grid on the rows X.
+    """Fit every costly setting and score its grid on the judged rows.
 
     The model with the given parameters and, with prompts, the zero-shot classifier are always included.
-    ``max_seconds`` stops before a fit that would end later, but at least one fit of the search itself is done.
+    ``max_seconds`` stops before a fit that would end later, but at least one fit of the search itself is done. If the
+    best γ of the default grid is at its edge, further values are tried.
     """
-    plan, grid = _plan(model, search, has_text=has_text, has_sensitive_text=has_sensitive_text)
-    n_fixed = sum(any(planned.parameters is fixed for fixed in FIXED.values()) for planned in plan)
+    plan, grid = _plan(fits.params, search, has_text=has_text, has_sensitive_text=has_sensitive_text)
+    n_fixed = sum(any(planned.parameters is fixed for fixed in FIXED) for planned in plan)
     candidates: list[Candidate] = []
-    places: dict[str, int] = {}
     failures: list[str] = []
-    classes: NDArray[Any] | None = None
-    started, done = time.perf_counter(), 0
-    for number, planned in enumerate(plan):
+    given: int | None = None
+    started, number, widened = time.perf_counter(), 0, 0
+    while number < len(plan):
+        planned = plan[number]
         spent = time.perf_counter() - started
         if max_seconds is not None and number > n_fixed and spent * (number + 1) / number > max_seconds:
             break
         try:
-            fitted = fit(clone(model).set_params(**planned.parameters))
-            scored = _scored(fitted, planned, X, number)
+            scored = fits.score(planned, number)
         except (NoSolutionError, TextCollapseError, ParameterError) as error:
             if isinstance(error, ParameterError) and planned.required:
                 raise
             failures.append(str(error))
         else:
-            classes = fitted.classes_
-            for name, parameters in FIXED.items():
-                if planned.parameters is parameters:
-                    places[name] = len(candidates)
+            if planned.parameters is AS_GIVEN:
+                given = len(candidates)
             candidates += scored
-        done = number + 1
+        number += 1
         if progress is not None:
-            progress(done, len(plan))
-    if not candidates or classes is None:
+            progress(number, len(plan))
+        if number == len(plan) and widened < WIDENINGS and "fits" not in (search or {}) and candidates:
+            wider = _wider(candidates, evidence, objective, given or 0, grid)
+            plan += wider
+            widened += 1
+    if not candidates:
         raise NoSolutionError(f"no setting of the search has a solution: {failures[0] if failures else ''}")
-    return Pool(
-        candidates,
-        places.get("given"),
-        places.get("zero-shot"),
-        classes,
-        grid,
-        done,
-        len(plan),
-        time.perf_counter() - started,
-        failures,
-        places.get("orthogonal prompts"),
-    )
+    seconds = time.perf_counter() - started
+    return Pool(candidates, given or 0, grid, number, len(plan), seconds, failures)
+
+
+def _wider(
+    candidates: Sequence[Candidate],
+    evidence: Evidence,
+    objective: Objective | None,
+    given: int,
+    grid: Mapping[str, Sequence[Any]],
+) -> list[PlannedFit]:
+    """Return a fit with the next γ beyond the edge of the grid if the best candidate has the γ at the edge."""
+    if objective is None:
+        return []
+    draws = judge_scores(evidence, objective, np.array([c.scores for c in candidates]))
+    best = candidates[first_best(lower_gain(draws, draws[given]))].parameters
+    if "class_weight" not in best or "gamma" not in best or "kernel" in best:
+        return []
+    tried = [
+        c.parameters["gamma"]
+        for c in candidates
+        if c.parameters.get("class_weight") == best["class_weight"] and "kernel" not in c.parameters
+    ]
+    steps = {min(tried): 1 / WIDER, max(tried): WIDER}
+    if best["gamma"] not in steps:
+        return []
+    gamma = best["gamma"] * steps[best["gamma"]]
+    return [PlannedFit({"class_weight": best["class_weight"], "gamma": gamma}, grid, required=False)]
 
 
 def _plan(
-    model: FairerCLIP, search: Mapping[str, Any] | None, *, has_text: bool, has_sensitive_text: bool
+    params: Mapping[str, Any], search: Mapping[str, Any] | None, *, has_text: bool, has_sensitive_text: bool
 ) -> tuple[list[PlannedFit], Mapping[str, Sequence[Any]]]:
     """Return the fits of a search in their order, fixed models first, and the grid of free parameters."""
     fits, grid = search_space(search)
-    _check_fits(model, fits)
+    _check_fits(params, fits)
     if not has_text:
         grid = {**grid, "zero_shots": [0.0]}
     plan = [PlannedFit(AS_GIVEN, {}, required=True)]
@@ -207,46 +330,22 @@ def _plan(
     return plan + [PlannedFit(parameters, grid, required=named) for parameters in fits], grid
 
 
-def _check_fits(model: FairerCLIP, fits: Sequence[Mapping[str, Any]]) -> None:
+def _check_fits(params: Mapping[str, Any], fits: Sequence[Mapping[str, Any]]) -> None:
     """Raise for invalid parameters before the first fit."""
-    own = model.get_params(deep=False)
     for parameters in fits:
-        unknown = [name for name in parameters if name not in own]
+        unknown = [name for name in parameters if name not in params]
         if unknown:
             raise ParameterError(
                 f"search_space['fits'] names {unknown}; each entry maps parameters of FairerCLIP to values"
             )
-        check_parameters({**own, **parameters})
+        check_parameters({**params, **parameters})
+        left = [name for name in AUTOMATIC if parameters.get(name) == "auto"]
+        if left:
+            raise ParameterError(f"search_space['fits'] must give {left[0]} a value; got 'auto'")
 
 
 def _with_zero(taus: Sequence[float]) -> list[float]:
     return [0.0, *(tau for tau in taus if tau != 0)]
-
-
-def _scored(fitted: FairerCLIP, planned: PlannedFit, X: Any, number: int) -> list[Candidate]:
-    """Return the candidates of one fit: its whole grid, or the fit itself where there is none."""
-    parameters, grid = planned.parameters, planned.grid
-    with warnings.catch_warnings():
-        # X has no column names any more; they were compared before.
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        if not grid:
-            return [Candidate(dict(parameters), number, fitted.scores(X).astype(np.float32))]
-        path = fitted.path(grid["taus"], zero_shots=grid["zero_shots"], criterion=list(grid["criteria"]))
-        blocks = [found for _, found in path.scores(X)]
-    if not blocks:
-        raise NoSolutionError(f"no point of the grid has a solution: {path.points[0].failure}")
-    seen: set[float] = set()
-    out = []
-    for g in blocks[0]:
-        setting = path.points[g].setting
-        if setting.tau == 0:  # without an S term the criterion has no effect: one is enough
-            if setting.zero_shot in seen:
-                continue
-            seen.add(setting.zero_shot)
-        free = {"tau": setting.tau, "criterion": setting.criterion, "zero_shot": setting.zero_shot}
-        scores = np.concatenate([found[g] for found in blocks])
-        out.append(Candidate({**parameters, **free}, number, scores.astype(np.float32)))
-    return out
 
 
 def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:

@@ -1,9 +1,9 @@
-"""Labelled rows on which a search compares its candidates: validation rows, or the training rows themselves."""
+"""Labelled rows on which a search compares its candidates: validation rows, and the training rows themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,40 +11,52 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import column_or_1d
 
-from fairerclip._util.types import Floats, Ints
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError, ShapeError
-from fairerclip.inputs.encode import Encoded, as_labels, encode
-from fairerclip.inputs.prompts import zero_shot
-from fairerclip.inputs.sensitive import known_values
-from fairerclip.inputs.sensitive_columns import SoftValues, encode_groups
-from fairerclip.inputs.target import known_labels
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective
+from fairerclip.inputs.encode import as_labels, encode
+from fairerclip.inputs.sensitive import ResolvedSensitive
+from fairerclip.inputs.sensitive_columns import SensitiveColumn, sensitive_columns
+from fairerclip.judging.evidence import Evidence, row_keys
+from fairerclip.judging.group_doubt import (
+    calibrated_probabilities,
+    group_probabilities,
+    mixture_probabilities,
+    prompt_cosines,
+)
+from fairerclip.judging.objectives import Objective
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedRows:
-    """Rows with a target label and a group."""
+    """Rows with a target label, and the probability of each group."""
 
     rows: Ints
     """(m,) their row numbers among all rows that were given."""
     X: Floats
     """(m, p)"""
-    judge: Judge
-    y: NDArray[Any]
-    """(m,) class labels."""
-    groups: NDArray[Any]
-    """(m,) group labels."""
+    evidence: Evidence
+    classes: NDArray[Any]
+    """(c,) class labels."""
+    group_names: NDArray[Any]
+    """(v,) names of the groups."""
     group_source: str
     """"given", "read from prompts" or "none"."""
-    prompts: list[Floats] | None
-    """Prompts of each class; None without text."""
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """(m,) class labels of the rows."""
+        return self.classes[self.evidence.y]
+
+    @property
+    def groups(self) -> NDArray[Any]:
+        """(m,) most likely group of each row."""
+        return self.group_names[self.evidence.groups.argmax(axis=1)]
 
     def check_defined(self, objective: Objective | None) -> None:
         """Raise if the rows do not determine the objective; None is a function, which is not checked."""
-        if objective is not None and not objective.is_defined(self.judge.counts):
+        if objective is not None and not objective.is_defined(self.evidence.present):
             raise LabelError(
                 f"{objective.name} is not defined on the labelled rows: it compares groups of one class, and no class "
                 "that counts has rows of two groups. Give groups that differ, or another objective"
@@ -52,14 +64,13 @@ class JudgedRows:
 
     def at(self, places: Ints) -> JudgedRows:
         """Return some of the rows, by their places among the m."""
-        judge = self.judge
-        return replace(
-            self,
-            rows=self.rows[places],
-            X=self.X[places],
-            judge=Judge(judge.y[places], judge.s[places], judge.n_classes, judge.n_groups),
-            y=self.y[places],
-            groups=self.groups[places],
+        return JudgedRows(
+            self.rows[places],
+            self.X[places],
+            self.evidence.at(places),
+            self.classes,
+            self.group_names,
+            self.group_source,
         )
 
 
@@ -110,89 +121,181 @@ def label_column(y: Any) -> NDArray[Any]:
 
 
 def take_rows(values: Any, rows: Ints) -> Any:
-    """Return some rows of an array, list, data frame, store, `SoftValues` or mapping of these; None stays None."""
-    if values is None:
-        return None
-    if isinstance(values, Mapping):
-        return {name: take_rows(column, rows) for name, column in values.items()}
-    if isinstance(values, SoftValues):
-        return SoftValues(values.probabilities[rows], values.values)
-    if isinstance(values, EmbeddingStore):
-        return values[rows]
-    return _safe_indexing(values, rows)
+    """Return some rows of an array, list, data frame or store."""
+    return values[rows] if isinstance(values, EmbeddingStore) else _safe_indexing(values, rows)
 
 
-def judged_rows(
-    rows: Any,
-    labels: Any,
-    groups: Any,
-    *,
-    y: Any,
-    shape: tuple[int, int],
-    fit_arguments: Mapping[str, Any],
-    kind: str,
+@dataclass(frozen=True)
+class GroupAxis:
+    """The groups of all judged rows: combinations of the values of each attribute."""
+
+    names: tuple[str, ...]
+    """Attributes."""
+    values: tuple[tuple[Any, ...], ...]
+    """Values of each attribute."""
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """(v,) name of each group: the value of the only attribute, or the values of all, joined."""
+        if not self.names:
+            return np.array(["all"])
+        if len(self.names) == 1:
+            out = np.empty(len(self.values[0]), dtype=object)
+            out[:] = self.values[0]
+            return out
+        grids = np.meshgrid(*(np.arange(len(v)) for v in self.values), indexing="ij")
+        combined = zip(*(grid.reshape(-1).tolist() for grid in grids), strict=True)
+        joined = [tuple(v[k] for v, k in zip(self.values, codes, strict=True)) for codes in combined]
+        out = np.empty(len(joined), dtype=object)
+        out[:] = [", ".join(map(str, values)) for values in joined]
+        return out
+
+    def joint(self, parts: Sequence[F64]) -> F64:
+        """Return the probabilities (m, v) of the groups from those of each attribute."""
+        out = parts[0]
+        for P in parts[1:]:
+            out = (out[:, :, None] * P[:, None, :]).reshape(len(out), -1)
+        return out
+
+
+def validation_rows(
+    validation: tuple[NDArray[Any], Any, Any],
+    classes: NDArray[Any],
+    sensitive: ResolvedSensitive,
     missing_label: Any,
-    name: str = "validation ",
-) -> JudgedRows:
-    """Return those rows that have both labels, with class codes in the order that a fit will have.
+) -> tuple[JudgedRows, GroupAxis, list[Ints | None]]:
+    """Return the validation rows that have both labels, the axis of their groups, and the codes of each attribute.
 
     Parameters
     ----------
-    rows : array of shape (m, p)
-        Embeddings to judge on.
-    labels : array of shape (m,)
-        Class labels; some may be missing.
-    groups : array of shape (m,), mapping, or None
-        Sensitive values; None to predict them from the sensitive prompts.
-    y, shape : array of shape (n,) or None, and (n, p)
-        Labels and shape of the training rows.
-    fit_arguments : mapping
-        Prompts, classes and sensitive features of the fit.
-    kind : str
-        ``sensitive_kind`` of the model.
+    validation : (X, y, s)
+        s may be None, to predict groups from the sensitive prompts.
+    classes : array of shape (c,)
+        Classes of the fit.
+    sensitive : ResolvedSensitive
+        Sensitive attributes of the fit, with their prompts.
     missing_label : object
         Value that means unknown.
-    name : str
-        What error messages call the rows.
     """
+    rows, labels, groups = validation
     if labels is None:
         raise LabelError(
-            f"{name}y is needed to choose a model; without any labels the defaults are the best guess: call fit"
+            "validation y is needed to choose a model; without any labels the defaults are the best guess: call fit"
         )
-    known, prompts = known_labels(
-        y, fit_arguments.get("text"), shape, classes=fit_arguments.get("classes"), missing_label=missing_label
-    )
-    target = encode(labels, missing_label=missing_label, classes=known.classes)
-    cells, source = _groups(rows, groups, shape, fit_arguments, kind, missing_label)
-    sizes = [len(rows), len(target.codes), len(cells.codes)]
+    target = encode(labels, missing_label=missing_label, classes=classes)
+    read = {name: p for name, p in sensitive.prompts.items()} if groups is None else {}
+    columns = [] if groups is None else _categories(sensitive_columns(groups, missing_label=missing_label))
+    sizes = [len(rows), len(target.codes), *(len(c.codes) for c in columns if c.codes is not None)]
     if len(set(sizes)) > 1:
-        raise ShapeError(f"{name}X, y and s must have as many rows each; got {sizes}")
-    labelled = np.flatnonzero(~target.missing & ~cells.missing)
+        raise ShapeError(f"validation X, y and s must have as many rows each; got {[*sizes[:2], *sizes[2:3]]}")
+    codes = [c.codes for c in columns if c.codes is not None]
+    labelled = np.flatnonzero(~np.any([target.missing, *(c < 0 for c in codes)], axis=0))
     if not len(labelled):
         raise LabelError(
-            f"no {name}row has both a target and a sensitive label, so that candidates cannot be compared"
+            "no validation row has both a target and a sensitive label, so that candidates cannot be compared"
         )
-    codes, group_codes = target.codes[labelled], cells.codes[labelled]
-    return JudgedRows(
-        labelled,
-        np.asarray(take_rows(rows, labelled)),
-        Judge(codes, group_codes, len(target.classes), len(cells.classes)),
-        target.classes[codes],
-        cells.classes[group_codes],
-        source,
-        prompts,
+    if groups is None:
+        axis = GroupAxis(tuple(read), tuple(_value_names(p, sensitive, name) for name, p in read.items()))
+        parts = [mixture_probabilities(prompt_cosines(rows[labelled], p.groups)) for p in read.values()]
+        known: list[Ints | None] = [None] * len(parts)
+    else:
+        axis, places = _shared_axis(columns, sensitive)
+        known = [place[labelled] for place in places]
+        parts = [np.eye(len(v))[place] for v, place in zip(axis.values, known, strict=True) if place is not None]
+    P = axis.joint(parts) if parts else np.ones((len(labelled), 1))
+    evidence = Evidence(target.codes[labelled], P, len(classes), row_keys(rows[labelled]))
+    source = "given" if groups is not None else "read from prompts" if read else "none"
+    return (
+        JudgedRows(labelled, rows[labelled], evidence, classes, axis.labels, source),
+        axis,
+        known,
     )
 
 
-def _groups(
-    rows: Any, groups: Any, shape: tuple[int, int], fit_arguments: Mapping[str, Any], kind: str, missing: Any
-) -> tuple[Encoded, str]:
-    """Return group codes of the rows, given or predicted from the sensitive prompts, and which of these."""
-    if groups is not None:
-        return encode_groups(groups, missing), "given"
-    features, text = fit_arguments.get("sensitive_features"), fit_arguments.get("sensitive_text")
-    prompts = known_values(features, text, shape, kind=kind, missing_label=missing)[1]
-    if not prompts:
-        return Encoded(np.zeros(len(rows), dtype=np.int64), np.array(["all"])), "none"
-    read = {name: zero_shot(rows, values.groups)[0] for name, values in prompts.items()}
-    return encode_groups(read, None), "read from prompts"
+def _categories(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:
+    quantities = [c.name for c in columns if c.continuous]
+    if quantities:
+        raise LabelError(f"groups need categories; {', '.join(quantities)} is a quantity: bin it first")
+    return list(columns)
+
+
+def _value_names(prompts: Any, sensitive: ResolvedSensitive, name: str) -> tuple[Any, ...]:
+    """Return the names of the values of an attribute in the order of its prompts."""
+    column = next((c for c in sensitive.columns if c.name == name), None)
+    if prompts.values is None and column is not None and column.categories is not None:
+        return tuple(column.categories.tolist())
+    return tuple(range(len(prompts.groups))) if prompts.values is None else tuple(prompts.values)
+
+
+def _shared_axis(
+    columns: Sequence[SensitiveColumn], sensitive: ResolvedSensitive
+) -> tuple[GroupAxis, list[Ints]]:
+    """Return the groups of validation rows, in the order of the training's values, and the codes of each attribute."""
+    values, codes = [], []
+    for column in columns:
+        own = [] if column.categories is None else column.categories.tolist()
+        trained = next((c for c in sensitive.columns if c.name == column.name), None)
+        if trained is None and len(columns) == len(sensitive.columns) == 1:
+            trained = sensitive.columns[0]  # one attribute each: the name of an array does not matter
+        first = [] if trained is None or trained.categories is None else trained.categories.tolist()
+        names = [*first, *(value for value in own if value not in first)]
+        places = np.array([names.index(value) for value in own], dtype=np.int64)
+        values.append(tuple(names))
+        if column.codes is None:
+            raise AssertionError("categories have codes")
+        codes.append(np.where(column.codes < 0, -1, places[column.codes]))
+    return GroupAxis(tuple(c.name for c in columns), tuple(values)), codes
+
+
+def training_groups(
+    X: Any,
+    rows: Ints,
+    sensitive: ResolvedSensitive,
+    axis: GroupAxis | None,
+    held: Floats | None,
+    known: Sequence[Ints | None],
+) -> tuple[F64, NDArray[Any], str] | None:
+    """Return the probability (m, v) of the groups of training rows, the names of the groups, and their source.
+
+    With validation rows ``held``, the groups are those of their ``axis``, and values that the fit predicted from
+    prompts are calibrated on the ``known`` values of the held rows. None if the fit has other attributes.
+    """
+    columns = [c for c in sensitive.columns if c.codes is not None and c.categories is not None]
+    source = "none" if not columns else "read from prompts" if sensitive.guesses else "given"
+    if axis is None:
+        names = GroupAxis(
+            tuple(c.name for c in columns),
+            tuple(tuple(c.categories.tolist()) for c in columns if c.categories is not None),
+        ).labels
+        return group_probabilities(X, rows, sensitive), names, source
+    by_name = {c.name: c for c in columns}
+    if len(axis.names) == len(columns) == 1:
+        by_name = {axis.names[0]: columns[0]}
+    if set(by_name) != set(axis.names):
+        return None
+    parts = [
+        _on_axis(X, rows, by_name[name], sensitive, values, held, codes)
+        for name, values, codes in zip(axis.names, axis.values, known, strict=True)
+    ]
+    return axis.joint(parts) if parts else np.ones((len(rows), 1)), axis.labels, source
+
+
+def _on_axis(
+    X: Any,
+    rows: Ints,
+    column: SensitiveColumn,
+    sensitive: ResolvedSensitive,
+    values: Sequence[Any],
+    held: Floats | None,
+    known: Ints | None,
+) -> F64:
+    """Return the probability of each value of one attribute for training rows; ``values`` begin with the column's."""
+    own = () if column.categories is None else column.categories
+    one = ResolvedSensitive([column], {}, {}, sensitive.prompts, sensitive.guesses)
+    P = group_probabilities(X, rows, one)
+    guess = sensitive.guesses.get(column.name)
+    if guess is not None and held is not None and known is not None and len(values) == len(own):
+        prompts = sensitive.prompts[column.name].groups
+        read = calibrated_probabilities(prompt_cosines(X[rows], prompts), prompt_cosines(held, prompts), known)
+        P = np.where(guess.rows[rows][:, None], read, P)
+    return np.pad(P, ((0, 0), (0, len(values) - P.shape[1])))

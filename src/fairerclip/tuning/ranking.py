@@ -33,6 +33,9 @@ RANKING: Mapping[str, Any] = {
     "class_weight": None,
     "subsample": None,
     "tau": 0.0,
+    "criterion": "marginal",
+    "guess_weight": 1.0,
+    "class_offsets": None,
     "decision": "target",
 }
 """Parameters of a ranking: scores that are linear in the rows; S is reduced by shifts, not by τ."""

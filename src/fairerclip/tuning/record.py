@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number, setting
 from fairerclip.errors import AccuracyFloorWarning
+from fairerclip._util.types import Floats
+from fairerclip.inputs.prompts import zero_shot
+from fairerclip.judging.choice import Choice, lower_gain
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.metrics import group_report
+from fairerclip.model.cross_validation import Split
 from fairerclip.tuning.candidates import Candidate, Pool, neighbours
-from fairerclip.tuning.choose import Chosen
-from fairerclip.tuning.judge import Judge
 from fairerclip.tuning.judged_rows import JudgedRows
-from fairerclip.tuning.objectives import Objective, judge_scores
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -25,34 +29,74 @@ VARIED = ("kernel", "class_weight", "gamma", "tau", "tau_z", "criterion", "zero_
 """Parameters that a search varies."""
 
 
+class FoundRows(NamedTuple):
+    """The rows that judge candidates: training rows in the order of their numbers, then validation rows."""
+
+    judged: JudgedRows
+    splits: list[Split]
+    """Splits of the training rows; empty if none is judged."""
+    held: Floats | None
+    """(m, p) validation rows as the fit prepares its rows, or None."""
+    trained_rows: int
+    validation_rows: int
+    prompts: list[Floats] | None
+    """Prompts of each class; None without text."""
+
+
+def with_floor(
+    goal: Objective, pool: Pool, judged: JudgedRows, prompts: list[Floats] | None
+) -> Objective:
+    """Return the objective with an accuracy floor where it needs one.
+
+    A difference between groups is smallest where one class is always predicted. Its default floor is the accuracy of
+    zero-shot, or without prompts of the model with the given parameters.
+    """
+    if not goal.compares_groups or goal.accuracy_floor is not None:
+        return goal
+    if prompts is not None:
+        right = zero_shot(judged.X, prompts)[0] == judged.evidence.y
+    else:
+        right = pool.candidates[pool.given].scores.argmax(axis=1) == judged.evidence.y
+    return replace(goal, accuracy_floor=float(np.mean(right)))
+
+
 def search_record(
-    pool: Pool, chosen: Chosen, judged: JudgedRows, model: FairerCLIP, *, objective: str, floor: float | None
+    pool: Pool, chosen: Choice, found: FoundRows, model: FairerCLIP, *, objective: str, floor: float | None
 ) -> dict[str, Any]:
-    """Return what ``diagnostics_["tuning"]`` keeps: the chosen point and its neighbours, with intervals."""
-    best, offsets = pool.candidates[chosen.choice.candidate], chosen.choice.offsets
-    described = describe(best, offsets, judged, pool.classes, model)
+    """Return what ``diagnostics_["tuning"]`` keeps: the chosen point and its neighbours, with intervals.
+
+    Figures are of the validation rows, or without these of the training rows, out of fold.
+    """
+    best, offsets, judged = pool.candidates[chosen.candidate], chosen.offsets, found.judged
+    average = float(np.mean((best.scores + offsets).argmax(axis=1) == judged.evidence.y))
+    shown = judged.at(np.arange(found.trained_rows if found.validation_rows else 0, len(judged.rows)))
+    described = describe(best, offsets, shown, model)
     return {
         "objective": objective,
         "accuracy_floor": floor,
-        "floor_met": None if floor is None else bool(described["average"] >= floor),
-        "rows": len(judged.y),
+        "floor_met": None if floor is None else bool(average >= floor),
+        "rows": len(judged.rows),
+        "validation_rows": found.validation_rows,
         "groups": judged.group_source,
         "strategy": chosen.strategy,
-        "held_out": chosen.held_out,
+        "gain": chosen.gain,
+        "doubt": chosen.doubt,
         "fits": pool.fits,
         "fits_planned": pool.planned,
         "candidates": len(pool.candidates),
         "seconds": pool.seconds,
         "failures": pool.failures,
+        "folds": len(found.splits) or None,
         "value": chosen.value,
+        "average": average,
         "chosen": described,
-        "neighbours": [describe(c, offsets, judged, pool.classes, model) for c in neighbours(pool, best)],
+        "neighbours": [describe(c, offsets, shown, model) for c in neighbours(pool, best)],
     }
 
 
 def warn_of_floor(record: dict[str, Any], *, given: bool) -> None:
     """Warn if the chosen model does not reach the accuracy floor on the judged rows."""
-    floor, average = record["accuracy_floor"], record["chosen"]["average"]
+    floor, average = record["accuracy_floor"], record["average"]
     if record["floor_met"] is False:
         name = "the accuracy_floor" if given else "the floor that zero-shot sets"
         warnings.warn(
@@ -64,15 +108,12 @@ def warn_of_floor(record: dict[str, Any], *, given: bool) -> None:
 
 
 def describe(
-    candidate: Candidate,
-    offsets: NDArray[np.float64],
-    judged: JudgedRows,
-    classes: NDArray[Any],
-    model: FairerCLIP,
+    candidate: Candidate, offsets: NDArray[np.float64], judged: JudgedRows, model: FairerCLIP
 ) -> dict[str, Any]:
-    """Return a candidate's parameters, and its figures on the judged rows with intervals."""
-    predicted = classes[(candidate.scores + offsets).argmax(axis=1)]
-    names = classes.tolist()
+    """Return a candidate's parameters, and its figures with intervals on rows that are the last of its scores."""
+    scores = candidate.scores[len(candidate.scores) - len(judged.rows) :]
+    predicted = judged.classes[(scores + offsets).argmax(axis=1)]
+    names = judged.classes.tolist()
     report = group_report(
         *(judged.y, predicted, judged.groups),
         class_names={name: str(name) for name in names},  # all of them, although some may have no row
@@ -97,30 +138,33 @@ def _varied(candidate: Candidate, others: Mapping[str, Any], names: Iterable[str
 
 
 def candidate_table(
-    pool: Pool, judge: Judge, objective: Objective | None, base: FairerCLIP
+    pool: Pool, evidence: Evidence, objective: Objective | None, params: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Return one row per candidate: its fit, its parameters, and its figures on the judged rows without offsets.
 
-    Parameters that a candidate does not change are those of ``base``; None for ``zero_shot`` is the default share.
-    ``score`` is the objective as it is counted on the rows. ``value`` is what the search compares: a posterior mean
-    that includes the average accuracy. Both are None for an objective that is a function.
+    Parameters that a candidate does not change are those of ``params``. ``score`` is the objective as it is counted on
+    the rows. ``value`` is the posterior mean that the search compares, which includes the average accuracy, and
+    ``lower_gain`` is its gain over the given parameters after doubt is subtracted. All are None for an objective that
+    is a function.
     """
-    scores = np.array([candidate.scores for candidate in pool.candidates], dtype=np.float64)  # (g, n, c)
-    values = None if objective is None else judge_scores(judge, objective, scores)
+    draws = None if objective is None else judge_scores(evidence, objective, pool.scores)
+    lower = None if draws is None else lower_gain(draws, draws[pool.given])
     varied = dict.fromkeys(
         [*VARIED, *(name for candidate in pool.candidates for name in candidate.parameters)]
     )
     table = []
     for g, candidate in enumerate(pool.candidates):
-        hits = judge.hits(scores[g])
-        accuracy = hits[judge.counts > 0] / judge.counts[judge.counts > 0]
+        scores = candidate.scores.astype(np.float64)
+        hits, counts = evidence.hits(scores)
+        accuracy = hits[counts > 0] / counts[counts > 0]
         table.append(
             {
                 "fit": candidate.fit,
-                **_varied(candidate, base.get_params(deep=False), varied),
-                "score": None if objective is None else objective.figure(judge, scores[g]),
-                "value": None if values is None else float(values[g]),
-                "average": float(hits.sum() / judge.counts.sum()),
+                **_varied(candidate, params, varied),
+                "score": None if objective is None else objective.figure(evidence, scores),
+                "value": None if draws is None else float(draws[g].mean()),
+                "lower_gain": None if lower is None else float(lower[g]),
+                "average": float(hits.sum() / counts.sum()),
                 "worst_group": float(accuracy.min()),
             }
         )

@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
-from fairerclip._util.types import F64, Ints
-from fairerclip.data.embedding_rows import check_rows
-from fairerclip.data.stores import EmbeddingStore
-from fairerclip.errors import LabelError, ParameterError
-from fairerclip.inputs.weights import check_weights
+from fairerclip._util.types import F64
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import LabelError, ParameterError, UnusedRowsWarning
+from fairerclip.judging.choice import Choice, choose, choose_by_scorer
+from fairerclip.judging.evidence import Evidence, row_keys
+from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
+from fairerclip.model.automatic import AUTOMATIC, MOST_ROWS, MOST_SCORES, limit_rows, start_values
+from fairerclip.model.cross_validation import Split
 from fairerclip.model.estimator import FairerCLIP
+from fairerclip.model.fit_data import FitData, read_inputs
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed
-from fairerclip.tuning.candidates import Pool, gather
-from fairerclip.tuning.choose import Chosen, choose, choose_by_scorer, with_floor
-from fairerclip.tuning.cross_validation import check_groups, limit_rows, make_splits, out_of_fold
+from fairerclip.tuning.candidates import CandidateFits, Pool, gather
+from fairerclip.tuning.cross_validation import check_groups, make_splits
 from fairerclip.tuning.judged_rows import (
+    GroupAxis,
     JudgedRows,
     check_columns,
-    judged_rows,
     label_column,
     shape_of,
     split_validation,
-    take_rows,
+    training_groups,
+    validation_rows,
 )
-from fairerclip.tuning.objectives import Objective
 from fairerclip.tuning.ranking import RANKING, tune_ranking
-from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor
+from fairerclip.tuning.record import (
+    VARIED,
+    FoundRows,
+    candidate_table,
+    search_record,
+    warn_of_floor,
+    with_floor,
+)
 
+SEARCH_SIZE = 500
+"""About the number of candidates of a search, by which the rows that are judged are limited."""
 Progress = Callable[[int, int], None]
 
 
@@ -258,125 +272,140 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         if callable(self.objective):
             _refuse("a function", accuracy_floor=self.accuracy_floor)
         goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
-        options: dict[str, Any] = {
-            "search": self.search_space,
-            "has_text": given["text"] is not None,
-            "has_sensitive_text": given["sensitive_text"] is not None,
-        }
-        if validation is None:
-            judged, pool, n_folds = self._cross_validate(base, X, y, groups, goal, given, options, progress)
-        else:
-            rows, labels, sensitive = split_validation(validation)
-            check_columns(X, validation[0], rows)
-            judged = judged_rows(
-                *(rows, labels, sensitive),
-                y=y,
-                shape=shape_of(X),
-                fit_arguments=given,
-                kind=base.sensitive_kind,
-                missing_label=self._missing(base, given),
-            )
-            judged.check_defined(goal)
-            pool = gather(
-                *(base, lambda m: m.fit(X, y, **given), judged.X),
-                **options,
-                max_seconds=self.max_seconds,
-                progress=progress,
-            )
-        chosen, goal = self._choose(pool, judged, goal)
-        best = pool.candidates[chosen.choice.candidate]
-        # Fitted anew on all rows: nothing of the search is left in the model.
-        model = clone(base).set_params(**best.parameters).fit(X, y, **given)
-        if np.any(chosen.choice.offsets):
-            model = model.at(offsets=chosen.choice.offsets)
-        name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
-        floor = None if goal is None else goal.accuracy_floor
-        record = search_record(pool, chosen, judged, model, objective=name, floor=floor)
-        if validation is None:
-            record["folds"] = n_folds
-        warn_of_floor(record, given=self.accuracy_floor is not None)
-        model.diagnostics_["tuning"] = record
-        self.best_estimator_, self.best_params_ = model, _chosen_params(model, (*VARIED, *best.parameters))
-        scores = best.scores.astype(np.float64) + chosen.choice.offsets
-        self.best_score_ = chosen.value if goal is None else goal.figure(judged.judge, scores)
-        self.strategy_ = chosen.strategy
-        self.results_ = candidate_table(pool, judged.judge, goal, base)
-
-    def _choose(
-        self, pool: Pool, judged: JudgedRows, goal: Objective | None
-    ) -> tuple[Chosen, Objective | None]:
-        """Return the choice among the candidates, and the objective with its floor."""
-        if goal is not None:
-            goal = with_floor(goal, pool, judged)
-            return choose(pool, judged.judge, goal), goal
-
-        def score(scores: F64) -> float:
-            value = self.objective(judged.y, pool.classes[scores.argmax(axis=1)], judged.groups)
-            if not isinstance(value, numbers.Real):
-                raise ParameterError(f"the objective function must return a number; got {value!r:.200}")
-            return float(value)
-
-        return choose_by_scorer(pool, score), None
-
-    def _cross_validate(
-        self,
-        base: FairerCLIP,
-        X: Any,
-        y: Any,
-        groups: Any,
-        goal: Objective | None,
-        given: Mapping[str, Any],
-        options: Mapping[str, Any],
-        progress: Progress | None,
-    ) -> tuple[JudgedRows, Pool, int]:
-        """Return labelled training rows, candidates with out-of-fold scores on these rows, and the number of folds."""
-        shape, seed = shape_of(X), draw_seed(self.random_state)
-        if y is None:
+        if validation is None and y is None:
             raise LabelError(
                 "FairerCLIPSearch requires y to be passed, but the target y is None: give y, or validation=(X, y, s) "
                 "with labels to choose by"
             )
-        y = label_column(y)
-        weight = check_weights(given["sample_weight"], shape[0])
-        prompted = given["text"] is not None or given["sensitive_text"] is not None
-        # Before the folds, so that an error names rows of X.
-        check_rows(X, "X", zero_is_error=base.normalize or prompted)
-        judged = judged_rows(
-            *(X if isinstance(X, EmbeddingStore) else np.asarray(X), y, given["sensitive_features"]),
-            y=y,
-            shape=shape,
-            fit_arguments=given,
-            kind=base.sensitive_kind,
-            missing_label=self._missing(base, given),
-            name="",
+        if validation is not None:
+            held = split_validation(validation)
+            check_columns(X, validation[0], held[0])
+            validation = held
+        y = None if y is None else label_column(y)
+        params = base.get_params(deep=False)
+        rows = self._validated(X, reset=True)
+        data = read_inputs(params, rows, y, **given).data
+        params = start_values({**params, "class_weight": data.params["class_weight"]}, data.known_share)
+        found = self._judged(data, rows, y, validation, groups, given)
+        found.judged.check_defined(goal)
+
+        def read(other: Mapping[str, Any]) -> FitData:
+            return data if other is params else read_inputs(other, rows, y, **given).data
+
+        fits = CandidateFits(params, read, found.splits, found.held)
+        pool = gather(
+            *(fits, found.judged.evidence, goal),
+            search=self.search_space,
+            has_text=given["text"] is not None,
+            has_sensitive_text=given["sensitive_text"] is not None,
+            max_seconds=self.max_seconds,
+            progress=progress,
         )
-        judged = limit_rows(judged.at(np.flatnonzero(weight[judged.rows] > 0)), seed)
-        splits = make_splits(self.cv, judged, X, y, check_groups(groups, shape[0]), seed)
-        judged = judged.at(np.concatenate([split.places for split in splits]))
-        judged.check_defined(goal)
-        budget = None if self.max_seconds is None else self.max_seconds / len(splits)
+        chosen, goal = self._choose(pool, found, goal)
+        best = pool.candidates[chosen.candidate]
+        used = {name: params[name] for name in AUTOMATIC}
+        # Fitted anew on all rows: nothing of the search is left in the model.
+        model = clone(base).set_params(**{**used, **best.parameters, "class_offsets": None}).fit(X, y, **given)
+        if np.any(chosen.offsets):
+            model = model.at(offsets=chosen.offsets)
+        name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
+        floor = None if goal is None else goal.accuracy_floor
+        record = search_record(pool, chosen, found, model, objective=name, floor=floor)
+        warn_of_floor(record, given=self.accuracy_floor is not None)
+        model.diagnostics_["tuning"] = record
+        self.best_estimator_ = model
+        self.best_params_ = _chosen_params(model, (*VARIED, *AUTOMATIC, *best.parameters))
+        scores = best.scores.astype(np.float64) + chosen.offsets
+        self.best_score_ = chosen.value if goal is None else goal.figure(found.judged.evidence, scores)
+        self.strategy_ = chosen.strategy
+        self.results_ = candidate_table(pool, found.judged.evidence, goal, {**params, "random_state": base.random_state})
 
-        def gather_split(number: int, fitted_on: Ints, scored: Ints) -> Pool:
-            arguments = {
-                **given,
-                "sensitive_features": take_rows(given["sensitive_features"], fitted_on),
-                "sample_weight": None if given["sample_weight"] is None else weight[fitted_on],
-            }
-            rows, labels = take_rows(X, fitted_on), y[fitted_on]
+    def _choose(
+        self, pool: Pool, found: FoundRows, goal: Objective | None
+    ) -> tuple[Choice, Objective | None]:
+        """Return the choice among the candidates, and the objective with its floor."""
+        judged = found.judged
+        if goal is not None:
+            goal = with_floor(goal, pool, judged, found.prompts)
+            return choose(pool.scores, judged.evidence, goal, pool.given), goal
 
-            def advance(done: int, planned: int) -> None:
-                if progress is not None:
-                    progress(number * planned + done, len(splits) * planned)
+        def score(scores: F64) -> float:
+            value = self.objective(judged.y, judged.classes[scores.argmax(axis=1)], judged.groups)
+            if not isinstance(value, numbers.Real):
+                raise ParameterError(f"the objective function must return a number; got {value!r:.200}")
+            return float(value)
 
-            return gather(
-                *(base, lambda m: m.fit(rows, labels, **arguments), np.asarray(take_rows(X, scored))),
-                **options,
-                max_seconds=budget,
-                progress=advance,
+        return choose_by_scorer(pool.scores, score, pool.given), None
+
+    def _judged(
+        self, data: FitData, X: Any, y: Any, validation: Any, groups: Any, given: Mapping[str, Any]
+    ) -> FoundRows:
+        """Return the rows to judge on: labelled training rows, each scored without itself, and validation rows."""
+        classes, missing = data.target.classes, data.params["missing_label"]
+        missing = missing if given["missing_label"] is None else given["missing_label"]
+        held = axis = None
+        known: list[Any] = []
+        if validation is not None:
+            held, axis, known = validation_rows(validation, classes, data.sensitive, missing)
+        trained = None
+        if y is not None and not (held is not None and self.cv is None):
+            trained = self._training_rows(data, axis, held, known)
+        splits: list[Split] = []
+        if trained is not None and not (held is not None and len(np.unique(trained.evidence.y)) < 2):
+            seed = draw_seed(self.random_state)
+            codes = check_groups(groups, shape_of(X)[0])
+            try:
+                splits = make_splits(self.cv, trained, data.chosen, X, y, codes, seed)
+            except LabelError as error:
+                if held is None:
+                    raise
+                warnings.warn(f"only the validation rows judge: {error}", UnusedRowsWarning, stacklevel=4)
+            if splits:
+                scored = np.sort(np.concatenate([split.scored for split in splits]))
+                trained = trained.at(np.searchsorted(trained.rows, scored))
+        prompts = data.target.prompts if data.target.has_text else None
+        if not splits:
+            if held is None:
+                raise LabelError("no training row has both a target and a sensitive label to choose by")
+            return FoundRows(held, [], self._embedded(held.X), 0, len(held.rows), prompts)
+        if held is None:
+            return FoundRows(trained, splits, None, len(trained.rows), 0, prompts)
+        joined = replace(
+            held,
+            X=np.concatenate([trained.X, held.X]),
+            rows=np.concatenate([trained.rows, held.rows]),
+            evidence=trained.evidence.joined(held.evidence),
+        )
+        return FoundRows(joined, splits, self._embedded(held.X), len(trained.rows), len(held.rows), prompts)
+
+    def _training_rows(
+        self, data: FitData, axis: GroupAxis | None, held: JudgedRows | None, known: list[Any]
+    ) -> JudgedRows | None:
+        """Return the labelled training rows with their groups; None where validation rows have other attributes."""
+        labelled = np.flatnonzero(data.known)
+        if not len(labelled):
+            return None
+        rows = data.chosen[labelled]
+        found = training_groups(data.X, rows, data.sensitive, axis, None if held is None else held.X, known)
+        if found is None:
+            warnings.warn(
+                "the training rows have other sensitive attributes than the validation rows, so that only the "
+                "validation rows judge. Give sensitive_text or sensitive_features of the same attributes",
+                UnusedRowsWarning,
+                stacklevel=5,
             )
+            return None
+        P, names, source = found
+        rows_X = np.asarray(data.X[rows])
+        evidence = Evidence(data.y[labelled], P, len(data.target.classes), row_keys(rows_X))
+        most = max(1, min(MOST_ROWS, MOST_SCORES // (SEARCH_SIZE * len(data.target.classes))))
+        kept = limit_rows(evidence, most)
+        return JudgedRows(rows[kept], rows_X[kept], evidence.at(kept), data.target.classes, names, source)
 
-        pools = [gather_split(number, *split[:2]) for number, split in enumerate(splits)]
-        return judged, out_of_fold(pools), len(splits)
+    def _embedded(self, X: Any) -> Any:
+        """Return validation rows as the fit prepares its rows."""
+        normalize = True if self.estimator is None else self.estimator.normalize
+        return np.asarray(unit_rows(X) if normalize else X)
 
 
 def _refuse(objective: str, **options: Any) -> None:
