@@ -114,6 +114,10 @@ class Experiment:
             return None
         return _named(split.s[name], self.task.sensitive[name].names)
 
+    def group_columns(self, split: Split) -> dict[str, NDArray[np.str_] | None]:
+        """Return the sensitive values of a split's rows (n,) by attribute; None for one that has no labels."""
+        return {name: self._attribute(split, name) for name in self.sensitive}
+
     def arguments(self, labels: str, split: str = "train", *, guess: bool = True) -> dict[str, Any]:
         """Return the arguments of `FairerCLIP.fit`, with the labels that ``labels`` allows.
 
@@ -217,7 +221,7 @@ class Experiment:
     def _validation(self, objective: str) -> tuple[Any, Any, Any]:
         """Return X, y and s of the validation split, to choose by an objective; raise where labels are missing."""
         rows = self.task.val
-        groups = {name: self._attribute(rows, name) for name in self.sensitive}
+        groups = self.group_columns(rows)
         if any(column is None for column in groups.values()) or not groups:
             raise LabelError(f"{self.task.name} has no sensitive labels in its val split: fit without tuning")
         if objective == "max_skew":

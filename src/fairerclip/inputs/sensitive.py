@@ -90,9 +90,7 @@ def resolve_sensitive(
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     if terms == "intersection" and len(complete) > 1:
         complete = [intersect(complete)]
-    return ResolvedSensitive(
-        _without_constant(complete), values if guesses else {}, trust, prompts, guesses
-    )
+    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, prompts, guesses)
 
 
 def known_values(

@@ -43,7 +43,7 @@ class Choice:
 
     @property
     def strategy(self) -> str:
-        """ "given" for the reference and "search" for another model, with "offsets" where some were learned."""
+        """Name of the choice: given (the reference) or search (another model), with offsets where some were learned."""
         name = "given" if self.is_reference else "search"
         return f"{name}, offsets" if np.any(self.offsets) else name
 

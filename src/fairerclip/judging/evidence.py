@@ -123,7 +123,9 @@ class Evidence:
     def margins(self, scores: Floats) -> Floats:
         """Return the score of the true class minus the best other score, (…, n), from scores (…, n, c)."""
         if self.n_classes == 2:
-            return np.asarray((scores[..., 1] - scores[..., 0]) * np.where(self.y == 1, 1, -1).astype(scores.dtype))
+            return np.asarray(
+                (scores[..., 1] - scores[..., 0]) * np.where(self.y == 1, 1, -1).astype(scores.dtype)
+            )
         own = np.take_along_axis(scores, self._index(scores.ndim), axis=-1)[..., 0]
         others = np.where(np.arange(self.n_classes) == self.y[:, None], -np.inf, scores)
         return np.asarray(own - others.max(axis=-1))
@@ -162,6 +164,8 @@ class Evidence:
             own = margins[:, rows]
             width = SOFTNESS * own.std(axis=1, keepdims=True) if len(rows) else own
             # Without any spread the sign of the margin decides.
-            scaled = np.divide(own, width, out=np.where(own > 0, np.inf, -np.inf).astype(own.dtype), where=width > 0)
+            scaled = np.divide(
+                own, width, out=np.where(own > 0, np.inf, -np.inf).astype(own.dtype), where=width > 0
+            )
             out[:, rows] = ndtr(scaled)
         return out

@@ -20,9 +20,7 @@ GAIN = 1e-3
 """Smallest gain for which an offset is kept: smaller gains are noise."""
 
 
-def learn_offsets(
-    scores: F64, values: F64, judge: Callable[[F64, F64], F64]
-) -> tuple[F64, F64]:
+def learn_offsets(scores: F64, values: F64, judge: Callable[[F64, F64], F64]) -> tuple[F64, F64]:
     """Return the best values (g,) of models with scores (g, n, c), and their offsets (g, c), of mean zero.
 
     Parameters

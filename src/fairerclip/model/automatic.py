@@ -103,12 +103,16 @@ def resolve_automatic(data: FitData) -> Automatic:
         return Automatic(start)
     if not known.any():
         return Automatic(start, record={"kept": "no labels"})
-    evidence, places = evidence_of(data, np.flatnonzero(known), 1 + int(np.prod([len(v) for v in varied.values()])))
+    evidence, places = evidence_of(
+        data, np.flatnonzero(known), 1 + int(np.prod([len(v) for v in varied.values()]))
+    )
     counts = evidence.counts
     smallest = float(counts[counts.sum(axis=1) > 0].min())
     record: dict[str, Any] = {"rows": len(places), "smallest_cell": smallest}
     if smallest < LEAST_ROWS or (counts.sum(axis=1) > 0).sum() < 2:
-        return Automatic(start, record={**record, "kept": f"a class × group has fewer than {LEAST_ROWS} rows"})
+        return Automatic(
+            start, record={**record, "kept": f"a class × group has fewer than {LEAST_ROWS} rows"}
+        )
     folds = deal_folds(evidence.keys, cells_of(evidence), FOLDS)
     fits = FoldedFits(
         data, splits_of(folds, data.chosen[places], data.chosen), by_group=_by_group(params["class_weight"])
@@ -116,9 +120,7 @@ def resolve_automatic(data: FitData) -> Automatic:
     candidates, scores = _candidates(fits, start, varied, np.argsort(folds, kind="stable"))
     if not candidates:
         return Automatic(start, record={**record, "kept": "no solution in every fold"}, fits=fits)
-    choice = choose(
-        scores, evidence, Objective("worst_group"), 0, learns_offsets="class_offsets" in free
-    )
+    choice = choose(scores, evidence, Objective("worst_group"), 0, learns_offsets="class_offsets" in free)
     chosen = {**start, **candidates[choice.candidate]}
     return Automatic(
         chosen,

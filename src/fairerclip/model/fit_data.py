@@ -118,10 +118,17 @@ class FitData:
         random_state = params["random_state"]
         feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
         class_weight, weight = draw_weights(
-            target.codes, target.classes, sample_weight, params["class_weight"], params["subsample"], random_state
+            target.codes,
+            target.classes,
+            sample_weight,
+            params["class_weight"],
+            params["subsample"],
+            random_state,
         )
         weighted = weight
-        if isinstance(class_weight, Mapping):  # the same as sample weights; a class of weight zero takes no part
+        if isinstance(
+            class_weight, Mapping
+        ):  # the same as sample weights; a class of weight zero takes no part
             weighted = weigh_classes(class_weight, target.codes, sensitive.groups, target.classes, weight)
             weight = np.where(weighted > 0, weight, 0.0)
         features = image_features(
@@ -136,7 +143,8 @@ class FitData:
             *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
             rows=FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"]),
             attributes=tuple(
-                Attribute(a.name, a.psi[chosen]) for a in attributes(sensitive.columns, weighted, random_state)
+                Attribute(a.name, a.psi[chosen])
+                for a in attributes(sensitive.columns, weighted, random_state)
             ),
             scores=None if scores is None else scores[chosen],
             feature_seed=feature_seed,
@@ -162,9 +170,7 @@ class FitData:
 
     def _text_side(self, target: ResolvedTarget) -> Prompts:
         kernel, bandwidth = self.params["kernel"], self.params["bandwidth"]
-        return text_prompts(
-            target, kernel, bandwidth, self.feature_seed, normalize=self.params["normalize"]
-        )
+        return text_prompts(target, kernel, bandwidth, self.feature_seed, normalize=self.params["normalize"])
 
     def design(self) -> LabelDesign:
         """Return the label columns of these rows."""
@@ -264,9 +270,7 @@ class FitData:
             moments=moments,
         )
         free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
-        factors = (
-            class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
-        )
+        factors = class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
         return Prepared(
             *(problem, chosen, target.codes[chosen], free, self.alignment_seed),
             gamma=float(gamma),
@@ -369,5 +373,3 @@ def _zero_shot_scores(
     if sensitive is not None and sensitive.prompts:
         T = prototypes([row[None, :] for row in without_span(T, prototypes(sensitive.all_prompts))])
     return zero_shot_scores(X, T, centred=centred)
-
-

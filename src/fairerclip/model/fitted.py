@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class FittedPart:
     """A fitted attribute of an estimator that is stored in its ``fitted_``; it does not exist before `fit`."""
 
     def __init__(self, path: str) -> None:
-        self._get = attrgetter(path)
+        self._get: Callable[[Any], Any] = attrgetter(path)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

@@ -184,8 +184,7 @@ def _check_values(path: Path, manifest: Manifest) -> None:
         "prompt_classes": _are_places(manifest["prompt_classes"], manifest["classes"]),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(manifest["diagnostics"], dict),
-        "learned": isinstance(manifest["learned"], dict)
-        and set(manifest["learned"]) == {*LEARNED, *USED},
+        "learned": isinstance(manifest["learned"], dict) and set(manifest["learned"]) == {*LEARNED, *USED},
     }
     ARCHIVE.refuse(path, valid)
 

@@ -42,7 +42,9 @@ def grid_scores(
     """
     text = {key: _text_vectors(sides, setting) for key, setting in _by_text(settings).items()}
     together = [
-        g for g, setting in enumerate(settings) if _is_target(sides, setting) and text[_text_key(setting)] is not None
+        g
+        for g, setting in enumerate(settings)
+        if _is_target(sides, setting) and text[_text_key(setting)] is not None
     ]
     out: list[F64 | None] = [None] * len(settings)
     if together:
@@ -113,8 +115,8 @@ def _solve_together(
     values, a = values[:, ::-1][:, :r], a[:, :, ::-1][:, :, :r]
     largest = np.abs(np.linalg.eigvalsh(T)).max(axis=1, initial=0.0)[:, None]
     positive = values > RANK_TOLERANCE * largest  # (g, r)
-    weights, constants = _decisions(sides, settings, a * positive[:, None, :])
-    scores = P @ weights + constants[:, None, :]  # (g, m, c)
+    class_weights, constants = _decisions(sides, settings, a * positive[:, None, :])
+    scores = P @ class_weights + constants[:, None, :]  # (g, m, c)
     return [found if solved else None for found, solved in zip(scores, positive.any(axis=1), strict=True)]
 
 

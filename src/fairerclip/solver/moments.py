@@ -197,9 +197,7 @@ class MomentTable:
         cross = (factors @ self._cross.reshape(n_parts, -1)).reshape(-1, D, K)
         second = (factors @ self._second.reshape(n_parts, -1)).reshape(-1, D, D)
         sums = zip(totals.tolist(), first, second, cross, label_sum, strict=True)
-        return [
-            _centred(self._shift, total, f, S, float(np.trace(S)), X, j) for total, f, S, X, j in sums
-        ]
+        return [_centred(self._shift, total, f, S, float(np.trace(S)), X, j) for total, f, S, X, j in sums]
 
 
 def _centred(

@@ -1,9 +1,10 @@
 """One run of a comparison: choose among the candidates of a method on validation rows, and test the chosen one once.
 
-The rule is the same for every method and that of FairerCLIP's search: the expected worst group, with offsets of the
-class scores if they help on held-out halves of the validation rows (`tuning.choose`). The choice of a method's authors
-is reported, too: the candidate with the best worst group on these rows, or the published setting of a method without
-labels, and no offsets.
+The rule is the same for every method and that of FairerCLIP's search: the gain of the expected worst group over the
+method's default setting, after doubt is subtracted, with offsets of the class scores if they gain (`judging.choice`).
+It uses the validation rows, and the training rows, scored out of fold, for methods that learn from their labels. The
+choice of a method's authors is reported, too: the candidate with the best worst group on these rows, or the published
+setting of a method without labels, and no offsets.
 """
 
 from __future__ import annotations
@@ -11,26 +12,31 @@ from __future__ import annotations
 import copy
 import sys
 import time
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from fairerclip._util.types import F64
+from fairerclip._util.types import F64, Ints
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.baselines.softmax import shared_solutions
-from fairerclip.errors import LabelError, NonFiniteError
+from fairerclip.errors import FairerClipWarning, LabelError, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
+from fairerclip.judging.choice import choose
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective
+from fairerclip.model.estimator import FairerCLIP
+from fairerclip.model.fit_data import read_inputs
 from fairerclip.study.comparison import MethodRun, PublishedChoice
 from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
-from fairerclip.tuning.candidates import Candidate, Pool
-from fairerclip.tuning.choose import choose
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective
+from fairerclip.tuning.found_rows import FoundRows, find_rows
 
+FOLDS = 4
+"""Folds of the training rows, on which candidates are judged besides the validation rows."""
 CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
 """DFR averages the weights of many draws of balanced rows; as published, it uses one draw while it chooses C."""
 
@@ -117,45 +123,36 @@ def run_method(
 
 
 def choose_model(
-    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
+    method: Method,
+    experiment: Experiment,
+    seed: int,
+    *,
+    max_steps: int | None = None,
+    use_validation: bool = True,
 ) -> ChosenModel:
-    """Fit the candidates of a method and return the one that is best on the validation rows."""
+    """Fit the candidates of a method and return the one that is best on the labelled rows.
+
+    These are the validation rows, unless ``use_validation`` is False, and the training rows, scored out of fold, of a
+    method that learns from their labels.
+    """
     if method.is_own:
-        return _own(method, experiment, seed)
-    if not experiment.has_validation():
+        return _own(method, experiment, seed, use_validation)
+    found = _found_rows(method, experiment, seed, use_validation)
+    if found is None:
         first = _train(method, method.candidates[0], experiment, seed, 0, max_steps)[-1]
         none = _no_offsets(first.model)
         return ChosenModel(first.model, none, first.parameters, 1, first.seconds, as_published=first)
-    val = experiment.task.val
-    y, s = experiment.labels(val)
-    known = (y != UNKNOWN) & (s != UNKNOWN)
     failures: list[str] = []
     with shared_solutions():
         if method.labels == "validation":
-            tried = _cross_fitted(method, experiment, seed, known)
+            tried = _cross_fitted(method, experiment, seed, found.judged.rows)
         else:
-            tried, failures = _fitted(method, experiment, seed, val.X[known], max_steps)
-    classes = tried[0].model.classes_
-    judge = Judge(
-        np.array([classes.tolist().index(label) for label in y[known].tolist()]),
-        np.unique(s[known], return_inverse=True)[1].reshape(-1),
-        len(classes),
-        len(np.unique(s[known])),
-    )
-    pool = Pool(
-        [Candidate(dict(t.parameters), t.fit, t.scores.astype(np.float32)) for t in tried],
-        given=_given(tried),
-        zero_shot=next((i for i, t in enumerate(tried) if t.parameters.get("alpha") == 0), None),
-        classes=classes,
-        grid={},
-        fits=1 + tried[-1].fit,
-        planned=len(method.candidates),
-        seconds=0.0,
-        failures=failures,
-    )
-    found = choose(pool, judge, Objective("worst_group"))
-    best, offsets = tried[found.choice.candidate], found.choice.offsets
-    published = _as_published(method, tried, judge)
+            tried, failures = _fitted(method, experiment, seed, found, max_steps)
+    evidence, reference = found.judged.evidence, _given(tried)
+    scores = np.array([t.scores for t in tried], dtype=np.float32)
+    chosen = choose(scores, evidence, Objective("worst_group"), 0 if reference is None else reference)
+    best = tried[chosen.candidate]
+    published = _as_published(method, tried, evidence)
     if not method.gradient:
         # Fitted again: candidates of DFR use fewer refits, and times of shared solutions are not those of one fit.
         best, published = (
@@ -163,27 +160,46 @@ def choose_model(
         )
     return ChosenModel(
         best.model,
-        offsets,
+        chosen.offsets,
         best.parameters,
         len(tried),
         best.seconds,
-        found.strategy,
-        found.value,
+        chosen.strategy,
+        chosen.value,
         published,
         tuple(failures),
     )
 
 
-def _as_published(method: Method, tried: list[Tried], judge: Judge) -> Tried:
+def _found_rows(method: Method, experiment: Experiment, seed: int, use_validation: bool) -> FoundRows | None:
+    """Return the rows that judge the candidates of a method, as FairerCLIP's search finds them; None without any."""
+    validation = None
+    if use_validation and experiment.has_validation():
+        val = experiment.task.val
+        validation = (val.X, experiment.target(val), experiment.group_columns(val))
+    # Training by gradient would take as many times longer as there are folds.
+    labels = method.labels if method.labels in ("target", "all") and not method.gradient else "none"
+    if validation is None and labels == "none":
+        return None
+    can_guess = all(experiment.task.sensitive[name].text is not None for name in experiment.sensitive)
+    arguments = experiment.arguments(labels, guess=can_guess)
+    X, y = arguments.pop("X"), arguments.pop("y")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairerClipWarning)  # the fits themselves warn
+        data = read_inputs(FairerCLIP(random_state=seed).get_params(), X, y, **arguments).data
+        return find_rows(*(data, X, y, validation), cv=FOLDS, groups=None, seed=seed, missing_label=UNKNOWN)
+
+
+def _as_published(method: Method, tried: list[Tried], evidence: Evidence) -> Tried:
     """Return the candidate with the best worst group, then average; without labels, the published setting."""
     given = _given(tried)
     if method.labels == "none" and given is not None:
         return tried[given]
 
     def merit(candidate: Tried) -> tuple[float, float]:
-        hits = judge.hits(candidate.scores)
-        shares = hits[judge.counts > 0] / judge.counts[judge.counts > 0]
-        return float(shares.min()), float(hits.sum() / judge.counts.sum())
+        hits, counts = evidence.hits(candidate.scores)
+        there = evidence.present
+        return float((hits[there] / counts[there]).min()), float(hits.sum() / counts.sum())
 
     return max(tried, key=merit)
 
@@ -193,12 +209,12 @@ def _given(tried: list[Tried]) -> int | None:
     return max((place for place, candidate in enumerate(tried) if candidate.fit == 0), default=None)
 
 
-def _own(method: Method, experiment: Experiment, seed: int) -> ChosenModel:
-    """Choose FairerCLIP by its own search over as many candidates as every method has."""
+def _own(method: Method, experiment: Experiment, seed: int, use_validation: bool) -> ChosenModel:
+    """Choose FairerCLIP by its own search over as many candidates as every method has; without it, as it comes."""
     model = make(method, {}, seed)
     parameters: dict[str, Any] = {}
     candidates, strategy, value = 1, None, None
-    searched = experiment.has_validation()
+    searched = use_validation and experiment.has_validation()
     if searched:
         model = experiment.tune(model, method.labels, search_space=SEARCH)
         tuning = model.diagnostics_["tuning"]
@@ -219,21 +235,36 @@ def _no_offsets(model: Any) -> F64:
 
 
 def _fitted(
-    method: Method, experiment: Experiment, seed: int, X: Any, max_steps: int | None
+    method: Method, experiment: Experiment, seed: int, found: FoundRows, max_steps: int | None
 ) -> tuple[list[Tried], list[str]]:
-    """Fit every candidate; return those with their scores on validation rows, and errors of those that diverged."""
+    """Fit every candidate; return those with their scores on judged rows, and errors of those that diverged."""
     tried: list[Tried] = []
     failures: list[str] = []
     for number, parameters in enumerate(method.candidates):
         try:
-            models = _train(method, parameters, experiment, seed, number, max_steps, choosing=True)
+            tried += _train(method, parameters, experiment, seed, number, max_steps, choosing=True)
         except NonFiniteError as error:
             failures.append(str(error))
-            continue
-        tried += [Tried(t.parameters, t.model, t.seconds, t.fit, t.model.scores(X)) for t in models]
     if not tried:
         raise NonFiniteError(f"{method.title}: training failed with every setting: {failures[0]}")
-    return tried, failures
+    held = found.judged.X[found.trained_rows :]
+    parts = [[t.model.scores(held)] if len(held) else [] for t in tried]
+    trained = found.judged.rows[: found.trained_rows]
+    out_of_fold = np.zeros((len(tried), len(trained), len(experiment.classes)))
+    X = experiment.task.train.X
+    for split in found.splits:
+        places = np.searchsorted(trained, split.scored)
+        for number, t in enumerate(
+            tried
+        ):  # candidate after candidate on the same rows, which share solutions
+            (fit,) = _train(
+                method, t.parameters, experiment, seed, t.fit, None, rows=split.fitted_on, choosing=True
+            )
+            out_of_fold[number, places] = fit.model.scores(X[split.scored])
+    return [
+        replace(t, scores=np.concatenate([own, *part]))
+        for t, own, part in zip(tried, out_of_fold, parts, strict=True)
+    ], failures
 
 
 def _train(
@@ -245,15 +276,25 @@ def _train(
     max_steps: int | None,
     *,
     validation: tuple[Any, Any, Any] | None = None,
+    rows: Ints | None = None,
     choosing: bool = False,
 ) -> list[Tried]:
-    """Fit one setting and return its model; for training by gradient, the models after each tenth of the epochs."""
+    """Fit one setting, on some of the training ``rows`` or all of them, and return its model.
+
+    For training by gradient, return the models after each tenth of the epochs.
+    """
     states: list[dict[str, Any]] = []
     drafted = CHOICE_REFITS if choosing and method.home == "DFR" and not method.gradient else {}
     model = make(
         method, {**parameters, **drafted}, seed, max_steps, lambda record: states.append(record["fitted"]())
     )
     arguments = fit_arguments(method, experiment)
+    if rows is not None:
+        arguments |= {"X": arguments["X"][rows], "y": arguments["y"][rows]}
+        columns = arguments["sensitive_features"]
+        if isinstance(columns, Mapping):
+            columns = {name: column[rows] for name, column in columns.items()}
+        arguments["sensitive_features"] = columns[rows] if isinstance(columns, np.ndarray) else columns
     if method.labels == "validation":
         val = experiment.task.val
         arguments["validation"] = validation or (val.X, *experiment.labels(val))
@@ -281,13 +322,12 @@ def checkpoints(epochs: int) -> list[int]:
     return sorted({max(1, round(epochs * k / CHECKPOINTS)) for k in range(1, CHECKPOINTS + 1)})
 
 
-def _cross_fitted(method: Method, experiment: Experiment, seed: int, known: NDArray[np.bool_]) -> list[Tried]:
+def _cross_fitted(method: Method, experiment: Experiment, seed: int, rows: Ints) -> list[Tried]:
     """Fit candidates that learn from validation rows; each half is scored by the model fitted on the other half."""
     from fairerclip.baselines.dfr import halves
 
     val = experiment.task.val
     y, s = experiment.labels(val)
-    rows = np.flatnonzero(known)
     cell = np.unique(np.column_stack([y, s])[rows], axis=0, return_inverse=True)[1].reshape(-1)
     folds = [rows[half] for half in halves(cell, np.random.RandomState(seed))]
     tried = []

@@ -197,7 +197,9 @@ class CandidateFits:
     def _joined(self, parts: Sequence[F64]) -> F32:
         """Return scores of all judged rows (n, c): training rows by their row number, then validation rows."""
         n = len(self._order)
-        trained = np.concatenate(parts[: len(self._splits)]) if self._splits else np.zeros((0, parts[0].shape[1]))
+        trained = (
+            np.concatenate(parts[: len(self._splits)]) if self._splits else np.zeros((0, parts[0].shape[1]))
+        )
         rest = parts[len(self._splits) :]
         return np.concatenate([trained[self._order][:n], *rest]).astype(np.float32)
 
@@ -215,7 +217,9 @@ def _features_key(params: Mapping[str, Any]) -> str:
     return repr(sorted((name, repr(value)) for name, value in params.items() if name not in SHARED))
 
 
-def _points(setting: Any, grid: Mapping[str, Sequence[Any]], data: FitData) -> tuple[list[Any], list[dict[str, Any]]]:
+def _points(
+    setting: Any, grid: Mapping[str, Sequence[Any]], data: FitData
+) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return the settings of a grid, and the free parameters of each; the setting itself without a grid."""
     if not grid:
         return [setting], [{}]

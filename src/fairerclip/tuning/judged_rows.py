@@ -47,12 +47,12 @@ class JudgedRows:
     @property
     def y(self) -> NDArray[Any]:
         """(m,) class labels of the rows."""
-        return self.classes[self.evidence.y]
+        return np.asarray(self.classes[self.evidence.y])
 
     @property
     def groups(self) -> NDArray[Any]:
         """(m,) most likely group of each row."""
-        return self.group_names[self.evidence.groups.argmax(axis=1)]
+        return np.asarray(self.group_names[self.evidence.groups.argmax(axis=1)])
 
     def check_defined(self, objective: Objective | None) -> None:
         """Raise if the rows do not determine the objective; None is a function, which is not checked."""
@@ -183,11 +183,13 @@ def validation_rows(
             "validation y is needed to choose a model; without any labels the defaults are the best guess: call fit"
         )
     target = encode(labels, missing_label=missing_label, classes=classes)
-    read = {name: p for name, p in sensitive.prompts.items()} if groups is None else {}
+    read = dict(sensitive.prompts) if groups is None else {}
     columns = [] if groups is None else _categories(sensitive_columns(groups, missing_label=missing_label))
     sizes = [len(rows), len(target.codes), *(len(c.codes) for c in columns if c.codes is not None)]
     if len(set(sizes)) > 1:
-        raise ShapeError(f"validation X, y and s must have as many rows each; got {[*sizes[:2], *sizes[2:3]]}")
+        raise ShapeError(
+            f"validation X, y and s must have as many rows each; got {[*sizes[:2], *sizes[2:3]]}"
+        )
     codes = [c.codes for c in columns if c.codes is not None]
     labelled = np.flatnonzero(~np.any([target.missing, *(c < 0 for c in codes)], axis=0))
     if not len(labelled):
@@ -201,7 +203,9 @@ def validation_rows(
     else:
         axis, places = _shared_axis(columns, sensitive)
         known = [place[labelled] for place in places]
-        parts = [np.eye(len(v))[place] for v, place in zip(axis.values, known, strict=True) if place is not None]
+        parts = [
+            np.eye(len(v))[place] for v, place in zip(axis.values, known, strict=True) if place is not None
+        ]
     P = axis.joint(parts) if parts else np.ones((len(labelled), 1))
     evidence = Evidence(target.codes[labelled], P, len(classes), row_keys(rows[labelled]))
     source = "given" if groups is not None else "read from prompts" if read else "none"
@@ -296,6 +300,8 @@ def _on_axis(
     guess = sensitive.guesses.get(column.name)
     if guess is not None and held is not None and known is not None and len(values) == len(own):
         prompts = sensitive.prompts[column.name].groups
-        read = calibrated_probabilities(prompt_cosines(X[rows], prompts), prompt_cosines(held, prompts), known)
+        read = calibrated_probabilities(
+            prompt_cosines(X[rows], prompts), prompt_cosines(held, prompts), known
+        )
         P = np.where(guess.rows[rows][:, None], read, P)
     return np.pad(P, ((0, 0), (0, len(values) - P.shape[1])))

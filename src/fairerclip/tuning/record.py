@@ -5,21 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number, setting
-from fairerclip.errors import AccuracyFloorWarning
 from fairerclip._util.types import Floats
+from fairerclip.errors import AccuracyFloorWarning
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.judging.choice import Choice, lower_gain
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.metrics import group_report
-from fairerclip.model.cross_validation import Split
 from fairerclip.tuning.candidates import Candidate, Pool, neighbours
+from fairerclip.tuning.found_rows import FoundRows
 from fairerclip.tuning.judged_rows import JudgedRows
 
 if TYPE_CHECKING:
@@ -29,23 +29,7 @@ VARIED = ("kernel", "class_weight", "gamma", "tau", "tau_z", "criterion", "zero_
 """Parameters that a search varies."""
 
 
-class FoundRows(NamedTuple):
-    """The rows that judge candidates: training rows in the order of their numbers, then validation rows."""
-
-    judged: JudgedRows
-    splits: list[Split]
-    """Splits of the training rows; empty if none is judged."""
-    held: Floats | None
-    """(m, p) validation rows as the fit prepares its rows, or None."""
-    trained_rows: int
-    validation_rows: int
-    prompts: list[Floats] | None
-    """Prompts of each class; None without text."""
-
-
-def with_floor(
-    goal: Objective, pool: Pool, judged: JudgedRows, prompts: list[Floats] | None
-) -> Objective:
+def with_floor(goal: Objective, pool: Pool, judged: JudgedRows, prompts: list[Floats] | None) -> Objective:
     """Return the objective with an accuracy floor where it needs one.
 
     A difference between groups is smallest where one class is always predicted. Its default floor is the accuracy of

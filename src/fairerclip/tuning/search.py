@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import LabelError, ParameterError, UnusedRowsWarning
+from fairerclip.errors import LabelError, ParameterError
 from fairerclip.judging.choice import Choice, choose, choose_by_scorer
-from fairerclip.judging.evidence import Evidence, row_keys
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
-from fairerclip.model.automatic import AUTOMATIC, MOST_ROWS, MOST_SCORES, limit_rows, start_values
-from fairerclip.model.cross_validation import Split
+from fairerclip.model.automatic import AUTOMATIC, start_values
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fit_data import FitData, read_inputs
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed
 from fairerclip.tuning.candidates import CandidateFits, Pool, gather
-from fairerclip.tuning.cross_validation import check_groups, make_splits
-from fairerclip.tuning.judged_rows import (
-    GroupAxis,
-    JudgedRows,
-    check_columns,
-    label_column,
-    shape_of,
-    split_validation,
-    training_groups,
-    validation_rows,
-)
+from fairerclip.tuning.found_rows import FoundRows, check_groups, find_rows
+from fairerclip.tuning.judged_rows import check_columns, label_column, shape_of, split_validation
 from fairerclip.tuning.ranking import RANKING, tune_ranking
-from fairerclip.tuning.record import (
-    VARIED,
-    FoundRows,
-    candidate_table,
-    search_record,
-    warn_of_floor,
-    with_floor,
-)
+from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor, with_floor
 
-SEARCH_SIZE = 500
-"""About the number of candidates of a search, by which the rows that are judged are limited."""
 Progress = Callable[[int, int], None]
 
 
@@ -286,7 +263,14 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         rows = self._validated(X, reset=True)
         data = read_inputs(params, rows, y, **given).data
         params = start_values({**params, "class_weight": data.params["class_weight"]}, data.known_share)
-        found = self._judged(data, rows, y, validation, groups, given)
+        missing = params["missing_label"] if given["missing_label"] is None else given["missing_label"]
+        found = find_rows(
+            *(data, rows, y, validation),
+            cv=self.cv,
+            groups=check_groups(groups, shape_of(X)[0]),
+            seed=draw_seed(self.random_state),
+            missing_label=missing,
+        )
         found.judged.check_defined(goal)
 
         def read(other: Mapping[str, Any]) -> FitData:
@@ -305,7 +289,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         best = pool.candidates[chosen.candidate]
         used = {name: params[name] for name in AUTOMATIC}
         # Fitted anew on all rows: nothing of the search is left in the model.
-        model = clone(base).set_params(**{**used, **best.parameters, "class_offsets": None}).fit(X, y, **given)
+        model = (
+            clone(base).set_params(**{**used, **best.parameters, "class_offsets": None}).fit(X, y, **given)
+        )
         if np.any(chosen.offsets):
             model = model.at(offsets=chosen.offsets)
         name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
@@ -318,7 +304,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         scores = best.scores.astype(np.float64) + chosen.offsets
         self.best_score_ = chosen.value if goal is None else goal.figure(found.judged.evidence, scores)
         self.strategy_ = chosen.strategy
-        self.results_ = candidate_table(pool, found.judged.evidence, goal, {**params, "random_state": base.random_state})
+        self.results_ = candidate_table(pool, found.judged.evidence, goal, params)
 
     def _choose(
         self, pool: Pool, found: FoundRows, goal: Objective | None
@@ -336,76 +322,6 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             return float(value)
 
         return choose_by_scorer(pool.scores, score, pool.given), None
-
-    def _judged(
-        self, data: FitData, X: Any, y: Any, validation: Any, groups: Any, given: Mapping[str, Any]
-    ) -> FoundRows:
-        """Return the rows to judge on: labelled training rows, each scored without itself, and validation rows."""
-        classes, missing = data.target.classes, data.params["missing_label"]
-        missing = missing if given["missing_label"] is None else given["missing_label"]
-        held = axis = None
-        known: list[Any] = []
-        if validation is not None:
-            held, axis, known = validation_rows(validation, classes, data.sensitive, missing)
-        trained = None
-        if y is not None and not (held is not None and self.cv is None):
-            trained = self._training_rows(data, axis, held, known)
-        splits: list[Split] = []
-        if trained is not None and not (held is not None and len(np.unique(trained.evidence.y)) < 2):
-            seed = draw_seed(self.random_state)
-            codes = check_groups(groups, shape_of(X)[0])
-            try:
-                splits = make_splits(self.cv, trained, data.chosen, X, y, codes, seed)
-            except LabelError as error:
-                if held is None:
-                    raise
-                warnings.warn(f"only the validation rows judge: {error}", UnusedRowsWarning, stacklevel=4)
-            if splits:
-                scored = np.sort(np.concatenate([split.scored for split in splits]))
-                trained = trained.at(np.searchsorted(trained.rows, scored))
-        prompts = data.target.prompts if data.target.has_text else None
-        if not splits:
-            if held is None:
-                raise LabelError("no training row has both a target and a sensitive label to choose by")
-            return FoundRows(held, [], self._embedded(held.X), 0, len(held.rows), prompts)
-        if held is None:
-            return FoundRows(trained, splits, None, len(trained.rows), 0, prompts)
-        joined = replace(
-            held,
-            X=np.concatenate([trained.X, held.X]),
-            rows=np.concatenate([trained.rows, held.rows]),
-            evidence=trained.evidence.joined(held.evidence),
-        )
-        return FoundRows(joined, splits, self._embedded(held.X), len(trained.rows), len(held.rows), prompts)
-
-    def _training_rows(
-        self, data: FitData, axis: GroupAxis | None, held: JudgedRows | None, known: list[Any]
-    ) -> JudgedRows | None:
-        """Return the labelled training rows with their groups; None where validation rows have other attributes."""
-        labelled = np.flatnonzero(data.known)
-        if not len(labelled):
-            return None
-        rows = data.chosen[labelled]
-        found = training_groups(data.X, rows, data.sensitive, axis, None if held is None else held.X, known)
-        if found is None:
-            warnings.warn(
-                "the training rows have other sensitive attributes than the validation rows, so that only the "
-                "validation rows judge. Give sensitive_text or sensitive_features of the same attributes",
-                UnusedRowsWarning,
-                stacklevel=5,
-            )
-            return None
-        P, names, source = found
-        rows_X = np.asarray(data.X[rows])
-        evidence = Evidence(data.y[labelled], P, len(data.target.classes), row_keys(rows_X))
-        most = max(1, min(MOST_ROWS, MOST_SCORES // (SEARCH_SIZE * len(data.target.classes))))
-        kept = limit_rows(evidence, most)
-        return JudgedRows(rows[kept], rows_X[kept], evidence.at(kept), data.target.classes, names, source)
-
-    def _embedded(self, X: Any) -> Any:
-        """Return validation rows as the fit prepares its rows."""
-        normalize = True if self.estimator is None else self.estimator.normalize
-        return np.asarray(unit_rows(X) if normalize else X)
 
 
 def _refuse(objective: str, **options: Any) -> None:
