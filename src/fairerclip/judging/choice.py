@@ -16,7 +16,7 @@ from fairerclip._util.types import F64, Floats
 from fairerclip.errors import ParameterError
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_margins, judge_scores
-from fairerclip.judging.offsets import learn_offsets
+from fairerclip.judging.offsets import boundaries, learn_offsets
 
 DOUBT = 1.5
 """Standard deviations of the posterior of a gain that are subtracted from its mean."""
@@ -56,6 +56,8 @@ def choose(
     Models that miss the accuracy floor of the objective are left out; if all miss it, the most accurate one is taken.
     The result does not depend on the order of rows, classes or groups.
     """
+    if objective.compares_groups:
+        return _smallest_difference(scores, evidence, objective, reference)
     margins = evidence.margins(scores)
     draws, right = judge_margins(evidence, objective, margins), _right(margins)
     allowed = objective.is_met(right)
@@ -67,7 +69,7 @@ def choose(
     best = first_best(lower)
     if allowed[reference] and lower[best] <= EQUAL:
         best = reference
-    if not learns_offsets or objective.compares_groups:
+    if not learns_offsets:
         return _chosen(best, none, draws[best], draws[reference], best == reference)
 
     def judge(moved: F64, tried: F64) -> F64:
@@ -84,6 +86,39 @@ def choose(
     place = int(places[top])
     moved = judge_scores(evidence, objective, scores[place][None] + offsets[top])[0]
     return _chosen(place, offsets[top], moved, draws[reference], place == reference)
+
+
+def _smallest_difference(scores: Floats, evidence: Evidence, objective: Objective, reference: int) -> Choice:
+    """Choose the model, and for two classes its boundary, with the smallest difference that reaches the floor.
+
+    Differences are of expected accuracies. All models are tried with all boundaries: one that misses the floor may
+    reach it with another boundary.
+    """
+    best, place, offsets = -np.inf, reference, np.zeros(scores.shape[2])
+    most_right = -np.inf
+    for g, own in enumerate(scores):
+        tried = np.zeros((1, scores.shape[2]))
+        if scores.shape[2] == 2 and objective.accuracy_floor is not None:
+            own = np.asarray(own, dtype=np.float64)
+            steps = -boundaries(own[:, 1] - own[:, 0])
+            tried = np.concatenate([tried, steps[:, None] * np.array([-0.5, 0.5])])
+        margins = evidence.margins(own[None] + tried[:, None, :])
+        right = _right(margins)
+        values = objective.difference_values(evidence.rates(margins), right)
+        allowed = objective.is_met(right)
+        if allowed.any():
+            values = np.where(allowed, values, -np.inf)
+        elif best > -np.inf or right.max() <= most_right:
+            continue
+        else:  # no model so far reaches the floor: the most accurate one
+            most_right, top = right.max(), int(right.argmax())
+            place, offsets = g, tried[top]
+            continue
+        top = first_best(values)
+        if values[top] > best + EQUAL:
+            best, place, offsets = values[top], g, tried[top]
+    moved = judge_scores(evidence, objective, np.stack([scores[place] + offsets, scores[reference]]))
+    return _chosen(place, offsets, moved[0], moved[1], place == reference)
 
 
 def _chosen(place: int, offsets: F64, draws: F64, reference: F64, is_reference: bool) -> Choice:

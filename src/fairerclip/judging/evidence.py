@@ -140,6 +140,20 @@ class Evidence:
         np.add.at(right, self.y[correct], self.groups[correct])
         return right, self.counts
 
+    def rates(self, margins: Floats) -> F64:
+        """Return the expected accuracy of each cell (b, c, v) for margins (b, n), shrunk as in `accuracies`.
+
+        Rows are right or wrong. NaN for a cell without rows. O(b·n·v) time.
+        """
+        right = (margins > 0).astype(np.float64)
+        average = right.mean(axis=1)[:, None]
+        out = np.full((len(margins), *self.counts.shape), np.nan)
+        for y in range(self.n_classes):
+            rows = np.flatnonzero(self.y == y)
+            hits = right[:, rows] @ self.groups[rows] + PRIOR_ROWS * average
+            out[:, y] = np.where(self.present[y], hits / (self.counts[y] + PRIOR_ROWS), np.nan)
+        return out
+
     def accuracies(self, margins: Floats) -> F64:
         """Draw the accuracy of each cell from its posterior: (g, c, v, draws) for the margins (g, n) of g models.
 

@@ -60,12 +60,18 @@ class Objective:
         there = ~np.isnan(accuracies[0, :, :, 0])
         average = np.einsum("gkb,k->gb", accuracies[:, there], counts[there] / counts[there].sum())
         if self.compares_groups:
-            # Differences of the posterior means: the mean difference would be above zero from doubt alone.
-            difference = self._difference(accuracies.mean(axis=3))
-            return np.asarray(-difference[:, None] + TIE_BREAK * average)
+            differences = [self._difference(accuracies[..., draw]) for draw in range(accuracies.shape[3])]
+            return np.asarray(TIE_BREAK * average - np.stack(differences, axis=1))
         if self.name == "average":
             return np.asarray(average)
         return np.asarray(accuracies[:, there].min(axis=1) + AVERAGE_SHARE * average)
+
+    def difference_values(self, rates: F64, right: F64) -> F64:
+        """Return values (b,) of a difference between groups from `Evidence.rates` (b, c, v) and shares of right rows.
+
+        The difference of expected accuracies, and not the expected difference, which is above zero from doubt alone.
+        """
+        return np.asarray(TIE_BREAK * right - self._difference(rates))
 
     def _difference(self, accuracy: F64) -> F64:
         """Return the largest difference (g,) between groups of the accuracies (g, c, v) of one class."""

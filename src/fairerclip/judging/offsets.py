@@ -40,7 +40,7 @@ def learn_offsets(scores: F64, values: F64, judge: Callable[[F64, F64], F64]) ->
 def _along_the_line(scores: F64, values: F64, judge: Callable[[F64, F64], F64]) -> tuple[F64, F64]:
     best, offsets = values.copy(), np.zeros((len(scores), 2))
     for g, own in enumerate(scores):
-        steps = -_boundaries(own[:, 1] - own[:, 0])  # (b,)
+        steps = -boundaries(own[:, 1] - own[:, 0])  # (b,)
         if not len(steps):
             continue
         tried = steps[:, None] * np.array([-0.5, 0.5])
@@ -53,7 +53,7 @@ def _along_the_line(scores: F64, values: F64, judge: Callable[[F64, F64], F64]) 
     return best, offsets
 
 
-def _boundaries(difference: F64) -> F64:
+def boundaries(difference: F64) -> F64:
     """Return boundaries (b,) midway between the score differences (n,) of two rows that differ."""
     order = np.sort(difference)
     n = len(order)
