@@ -155,7 +155,11 @@ def test_the_covariance_of_float32_rows_is_symmetric():
 def test_a_combination_without_weight_is_an_error():
     Phi, J, w, part = problem(13, 30)
     table = table_of(Phi, J, w, part)
-    for factors in ([[0, 0, 0, 0]], [[0, 0, 0, 5]], [[1, 1, 1, 1], [0, 0, 0, 1]]):  # the last part has no rows
+    for factors in (
+        [[0, 0, 0, 0]],
+        [[0, 0, 0, 5]],
+        [[1, 1, 1, 1], [0, 0, 0, 1]],
+    ):  # the last part has no rows
         with pytest.raises(ShapeError, match="no row with a positive weight is left"):
             table.combine(factors)
     with pytest.raises(ShapeError, match="no row with a positive weight is left"):

@@ -79,7 +79,7 @@ def _method_of(model: FairerCLIP) -> Method:
     if ranking and model.sensitive_shifts_ is not None and not np.any(model.sensitive_shifts_):
         return ZERO_SHOT
     same = all(getattr(model, name) == value for name, value in AS_ZERO_SHOT.items())
-    if not same or model.tau != 0 or model.sensitive_shifts_ is not None:
+    if not same or model.tau_ != 0 or model.sensitive_shifts_ is not None:
         return FAIRERCLIP
     return UNLEARNED[bool(model.orthogonal), bool(model.offsets_.any())]
 
@@ -120,7 +120,7 @@ def _tuning(tuning: Any) -> TuningSection | None:
         return None
 
 
-def _strategy_name(name: str) -> str:
+def strategy_name(name: str) -> str:
     """Return the display name of a strategy: "given, offsets" → "the parameters as given with class offsets"."""
     plain, _, offsets = name.partition(", ")
     return STRATEGIES.get(plain, plain) + (OFFSETS if offsets == "offsets" else "")
@@ -165,7 +165,7 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
     best = held_out if whole else held_out[:2]
     if not any(name.startswith("search") for name, _ in best):
         best += [item for item in held_out if item[0].startswith("search")][:1]
-    listed = ", ".join(f"{_strategy_name(name)} {number(value)}" for name, value in best)
+    listed = ", ".join(f"{strategy_name(name)} {number(value)}" for name, value in best)
     floor = tuning.accuracy_floor
     condition = "" if floor is None else f" among those with an average accuracy of at least {worded(floor)}"
     return (
@@ -218,15 +218,41 @@ def _given_labels(model: ModelSection) -> str:
     return f"It was fitted on {training.rows} rows: {target}; {sensitive}."
 
 
+def judged_rows(rows: int, validation_rows: int | None, folds: int | None) -> str:
+    """Return the rows that a search was judged on, in words."""
+    if folds is None:
+        return f"{rows} validation rows"
+    # Records of earlier versions have either validation rows or folds.
+    held = validation_rows or 0
+    trained = f"{rows - held} training rows in {folds} folds"
+    return f"{held} validation rows and {trained}" if held else trained
+
+
+def automatic_sentence(record: Mapping[str, Any] | None) -> str | None:
+    """Return how parameters were chosen that were left to the data, from ``diagnostics_["automatic"]``."""
+    if not record:
+        return None
+    if "kept" in record:
+        return f"Automatic parameters have the values that they start from: {record['kept']}."
+    gain, doubt = (100 * record[name] for name in ("gain", "doubt"))
+    if not record["gain"]:
+        change = "no candidate was better than the values to start from"
+    else:
+        change = f"expected gain over the values to start from {gain:.1f} ± {doubt:.1f} points of the objective"
+    return (
+        f"Automatic parameters were chosen on {record['rows']} training rows in {record['folds']} folds among "
+        f"{record['candidates']} candidates: {change}."
+    )
+
+
 def _chosen(tuning: TuningSection) -> str:
-    rows = "validation rows" if tuning.folds is None else f"training rows in {tuning.folds} folds"
-    on = f"on {tuning.rows} {rows} by the objective {tuning.objective}"
+    on = f"on {judged_rows(tuning.rows, tuning.validation_rows, tuning.folds)} by the objective {tuning.objective}"
     if tuning.objective == "max_skew":
         figures = [] if tuning.max_skew is None else [f"MaxSkew {number(tuning.max_skew)}"]
         how = "" if tuning.strength is None else f" (strength {setting(tuning.strength)})"
     else:
         known = {"average": tuning.average, "worst_group": tuning.worst_group}
         figures = [f"{FIGURES[name].short.lower()} {worded(v)}" for name, v in known.items() if v is not None]
-        how = "" if tuning.strategy is None else f" (strategy: {_strategy_name(tuning.strategy)})"
+        how = "" if tuning.strategy is None else f" (strategy: {strategy_name(tuning.strategy)})"
     optimistic = f"; figures on these rows, which are too optimistic: {', '.join(figures)}" if figures else ""
     return f"It was chosen {on}{how}{optimistic}."

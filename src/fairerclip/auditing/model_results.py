@@ -34,8 +34,9 @@ class TrainingSection(Part):
 class TuningSection(Part):
     """How a search chose a model, and the model's figures on the rows that were used to choose it.
 
-    ``held_out`` is the mean objective of each strategy on rows that it did not choose on. ``folds`` is None where the
-    rows were validation rows, else the number of folds of a cross-validation on the training rows.
+    ``folds`` is None where all rows were validation rows, else the number of folds of a cross-validation on the
+    training rows; ``validation_rows`` of the rows are validation rows. ``gain`` is that of the objective over the
+    parameters that were given, with its standard deviation ``doubt``. ``held_out`` is in records of earlier versions.
     """
 
     objective: Text
@@ -44,6 +45,9 @@ class TuningSection(Part):
     accuracy_floor: Number | None = None
     strategy: Text | None = None
     held_out: Keyed[Number] | None = None
+    validation_rows: Count | None = None
+    gain: Number | None = None
+    doubt: Number | None = None
     average: Share | None = None
     worst_group: Share | None = None
     eod: Number | None = None

@@ -165,9 +165,9 @@ def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path
         "simulated": experiment.task.simulated,
         "labels": labels,
         "model": str(output),
-        "tau": model.tau,
+        "tau": model.tau_,
         "tau_z": model.tau_z,
-        "criterion": model.criterion,
+        "criterion": model.criterion_,
         "n_iter": model.n_iter_,
         "split": split or ranked,
         "reports": dict(experiment.before_after(model, split)) if split else {},
@@ -190,7 +190,13 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
 def _print(result: dict[str, Any], model: FairerCLIP) -> None:
     """Print the result as tables and sentences."""
     from fairerclip._util.numbers import setting
-    from fairerclip.auditing.model_facts import after_name, model_facts, why_kept
+    from fairerclip.auditing.model_facts import (
+        after_name,
+        automatic_sentence,
+        model_facts,
+        strategy_name,
+        why_kept,
+    )
     from fairerclip.cli import show
     from fairerclip.report.fit_tables import skew_table, tuning_table
 
@@ -208,8 +214,11 @@ def _print(result: dict[str, Any], model: FairerCLIP) -> None:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
         show.put(show.rendered(tuning_table(result["tuning"])))
-        if len(result["tuning"].get("held_out", ())) > 1:  # rankings are not held out
-            show.say(f"Chosen strategy: {result['tuning']['strategy']} (best on held-out rows).")
+        if "strategy" in result["tuning"]:  # rankings have none
+            show.say(f"Chosen: {strategy_name(result['tuning']['strategy'])}.")
+    automatic = automatic_sentence(model.diagnostics_.get("automatic"))
+    if automatic is not None:
+        show.say(automatic)
     kept = why_kept(facts, whole=True)
     if kept is not None:
         show.say(kept)

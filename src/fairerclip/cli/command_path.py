@@ -70,6 +70,8 @@ def path(
     experiment.labels(experiment.task.split(split))  # raises before the work, not after it
     with show.warnings_as_lines() as warned:
         model = options.build_model(preset, parameters, seed, criterion=criteria[0])
+        # Offsets that are learned for one point do not suit the others.
+        model.set_params(class_offsets=None)
         check_plane(tau_values or [], tau_z_values or [], model.scaling)
         experiment.fit(model, options.default_labels(labels, experiment))
         with show.progress("path") as advance:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairerclip._util.numbers import setting
+from fairerclip.auditing.model_facts import judged_rows
 from fairerclip.experiment import PromptSkew
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
 from fairerclip.report.result_table import Cell, Content, ResultTable
@@ -34,11 +35,8 @@ def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:
         columns = ["strength", RETRIEVAL["max_skew"].label, "rank correlation inside groups"]
         return ResultTable(title, columns, rows)
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
-    folds = tuning.get("folds")
-    rows_of = "validation rows" if folds is None else f"training rows in {folds} folds"
-    title = (
-        f"Searched by {tuning['objective']} on {tuning['rows']} {rows_of} ({fits}); figures are optimistic"
-    )
+    rows_of = judged_rows(tuning["rows"], tuning.get("validation_rows"), tuning.get("folds"))
+    title = f"Searched by {tuning['objective']} on {rows_of} ({fits}); figures are optimistic"
     names = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
     columns = ["weights", "τ", "criterion", "zero-shot share", *(FIGURES[name].short for name in names)]
     rows = []

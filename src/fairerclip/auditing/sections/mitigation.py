@@ -69,7 +69,7 @@ def mitigate(
     if tune:
         model = experiment.tune(model, labels, experiment.default_objective())
     else:
-        experiment.fit(model, labels)
+        model = experiment.fit(model, labels).at()  # with the values that were chosen for "auto"
     seconds = time.perf_counter() - start
     if experiment.is_gallery():
         if why is not None:
@@ -79,7 +79,7 @@ def mitigate(
     if plane_split is None or not experiment.is_labelled(plane_split):
         return Mitigation(model, labels, "fitted here", seconds)
     refine = model.refine and (labels == "none" or _has_gaps(experiment))
-    taus = {model.tau, *(COARSE_TAUS if refine else DEFAULT_TAUS)}
+    taus = {model.tau_, *(COARSE_TAUS if refine else DEFAULT_TAUS)}
     tau_zs = {model.tau_z, *(() if refine else TAU_ZS)}
     plane = model.path(
         sorted(taus), sorted(tau_zs), criterion=list(CRITERIA), refine=refine, progress=progress
@@ -105,7 +105,7 @@ def _has_gaps(experiment: Experiment) -> bool:
 
 
 def _place(plane: TauPath, model: FairerCLIP) -> int:
-    wanted = (model.tau, model.tau_z, model.criterion)
+    wanted = (model.tau_, model.tau_z, model.criterion_)
     return next(
         g
         for g, point in enumerate(plane.points)
@@ -152,14 +152,15 @@ def _as_option(value: Any) -> str:
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:
     """Describe the model: its parameters, how it was made, and the command that fits it."""
     model, facts = mitigation.model, model_facts(mitigation.model)
-    strengths = (repr(float(model.tau)), repr(float(model.tau_z)), model.criterion)
+    strengths = (repr(float(model.tau_)), repr(float(model.tau_z)), model.criterion_)
+    parameters = {**model.get_params(), **model.used_parameters()}
     return ModelSection(
         labels=mitigation.labels,
-        tau=float(model.tau),
+        tau=float(model.tau_),
         tau_z=float(model.tau_z),
-        criterion=model.criterion,
+        criterion=model.criterion_,
         n_iter=int(model.n_iter_),
-        parameters={name: _plain(value) for name, value in sorted(model.get_params().items())}
+        parameters={name: _plain(value) for name, value in sorted(parameters.items())}
         | _learned(model),
         command=None
         if mitigation.labels is None

@@ -90,14 +90,14 @@ def fitted(
     model = experiment.fit(model, labels)
     seconds, after = time.perf_counter() - start, peak_memory()
     if (taus is not None or tau_zs is not None) and experiment.has_validation():
-        plane = model.path(taus if taus is not None else [model.tau], tau_zs)
+        plane = model.path(taus if taus is not None else [model.tau_], tau_zs)
         experiment.evaluate_path(plane, "val")
         model = plane.best(by="shrunken_worst_group")
     rows = experiment.task.split(name)
     report = experiment.report(rows, model.predict(rows.X)).as_dict()
     return FitAnswer(
         report=StageReport.model_validate(report),
-        chosen=Strengths(tau=float(model.tau), tau_z=float(model.tau_z)),
+        chosen=Strengths(tau=float(model.tau_), tau_z=float(model.tau_z)),
         seconds=seconds,
         peak_mb=None if before is None or after is None else max(0.0, after - before),
         learned=count_parameters(model),

@@ -1,0 +1,275 @@
+"""The choice among models: the largest gain over a reference, after doubt is subtracted."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.errors import ParameterError
+from fairerclip.judging.choice import (
+    DOUBT,
+    EQUAL,
+    Choice,
+    choose,
+    choose_by_scorer,
+    first_best,
+    lower_gain,
+)
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective, judge_scores
+
+WORST = Objective("worst_group")
+
+
+def evidence_of(seed=0, n=400, n_classes=2, n_groups=2, soft=False):
+    rng = np.random.default_rng(seed)
+    cell = np.concatenate([np.arange(n_classes * n_groups), rng.integers(n_classes * n_groups, size=n)])
+    y, s, keys = cell // n_groups, cell % n_groups, rng.normal(size=len(cell))
+    if soft:
+        P = 0.8 * np.eye(n_groups)[s] + 0.2 * rng.dirichlet(np.ones(n_groups), size=len(y))
+        return Evidence(y, P, n_classes, keys)
+    return Evidence.of_codes(y, s, n_classes, n_groups, keys)
+
+
+def model(e, strength=1.0, seed=0, shift=0.0, harmed=0.0):
+    """Scores (n, c): larger for the true class, shifted to the last class, and worse for the last group."""
+    noise = np.random.default_rng(seed).normal(size=(len(e.y), e.n_classes))
+    last = e.groups.argmax(axis=1) == e.groups.shape[1] - 1
+    scores = noise + (strength - harmed * last)[:, None] * np.eye(e.n_classes)[e.y]
+    scores[:, -1] += shift
+    return scores
+
+
+def right_share(e, scores):
+    return np.mean(scores.argmax(axis=1) == e.y)
+
+
+def test_the_reference_is_kept_where_no_model_is_better():
+    e = evidence_of()
+    good = model(e, 2.0)
+    worse = [good + 0.8 * np.random.default_rng(k).normal(size=good.shape) for k in range(1, 20)]
+    scores = np.array([*worse[:7], good, *worse[7:]])
+    found = choose(scores, e, WORST, 7, learns_offsets=False)
+    assert (found.candidate, found.is_reference, found.strategy) == (7, True, "given")
+    assert (found.gain, found.doubt) == (0.0, 0.0)
+    assert_array_equal(found.offsets, [0, 0])
+    assert found.value == pytest.approx(judge_scores(e, WORST, good[None]).mean())
+
+
+@pytest.mark.parametrize("reference", [0, 2, 4])
+def test_the_reference_is_kept_among_equal_models(reference):
+    e = evidence_of()
+    scores = np.repeat(model(e)[None], 5, axis=0)
+    assert choose(scores, e, WORST, reference, learns_offsets=False).candidate == reference
+
+
+def test_the_luckiest_of_many_models_is_mostly_not_taken():
+    # Every cell has about ten rows, and every model is the reference with some noise: none is better.
+    kept = lucky = 0
+    for seed in range(10):
+        e = evidence_of(seed, n=40)
+        rng, own = np.random.default_rng(seed), model(e, 1.5, seed)
+        scores = np.array([own, *(own + 0.6 * rng.normal(size=own.shape) for _ in range(40))])
+        kept += choose(scores, e, WORST, 0, learns_offsets=False).is_reference
+        means = judge_scores(e, WORST, scores).mean(axis=1)
+        lucky += means.max() > means[0] + 0.02
+    assert lucky >= 6
+    assert kept >= 7
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_clearly_better_model_is_taken(n_classes):
+    e = evidence_of(n_classes=n_classes)
+    scores = np.array([model(e, 2.0, harmed=1.8), model(e, 0.5, 1), model(e, 2.0, 2), model(e, 1.0, 3)])
+    found = choose(scores, e, WORST, 0, learns_offsets=False)
+    assert (found.candidate, found.is_reference, found.strategy) == (2, False, "search")
+    assert found.gain > 0.2
+    assert 0 < found.doubt < found.gain
+    draws = judge_scores(e, WORST, scores)
+    assert found.gain == pytest.approx((draws[2] - draws[0]).mean())
+    assert found.doubt == pytest.approx((draws[2] - draws[0]).std())
+
+
+def test_the_same_gain_counts_with_many_rows_and_not_with_few():
+    found = {}
+    for n in (30, 3000):
+        e = evidence_of(1, n=n)
+        scores = np.array([model(e, 1.6, 5), model(e, 1.75, 6)])
+        found[n] = choose(scores, e, WORST, 0, learns_offsets=False)
+    assert found[30].is_reference
+    assert not found[3000].is_reference
+
+
+def test_the_lower_gain_is_the_mean_minus_doubt():
+    rng = np.random.default_rng(0)
+    draws, reference = rng.normal(size=(3, 64)), rng.normal(size=64)
+    expected = [np.mean(d - reference) - DOUBT * np.std(d - reference) for d in draws]
+    assert_allclose(lower_gain(draws, reference), expected)
+    assert lower_gain(reference[None], reference)[0] == 0
+
+
+def test_the_first_of_equal_values_is_the_best():
+    assert first_best(np.array([0.1, 0.5, 0.5 + EQUAL / 2, 0.4])) == 1
+    assert first_best(np.array([0.1, 0.5, 0.5 + 2 * EQUAL])) == 2
+    assert first_best(np.array([-np.inf, -np.inf])) == 0
+
+
+def test_models_that_miss_the_accuracy_floor_are_left_out():
+    e = evidence_of(n=2000)
+    weak, fair, unfair = model(e, 0.3), model(e, 1.2, 1), model(e, 3.5, 2, harmed=2.8)
+    shares = [right_share(e, own) for own in (weak, fair, unfair)]
+    assert shares[0] < shares[1] < shares[2]
+    for floor, expected in ((None, 1), (shares[1] - 0.001, 1), (shares[1] + 0.001, 2)):
+        found = choose(
+            np.array([weak, fair, unfair]), e, Objective("worst_group", floor), 0, learns_offsets=False
+        )
+        assert found.candidate == expected
+
+
+def test_the_most_accurate_model_is_taken_where_all_miss_the_floor():
+    e = evidence_of()
+    scores = np.array([model(e, 0.5), model(e, 1.0, 1), model(e, 2.0, 2, harmed=0.5), model(e, 1.2, 3)])
+    shares = [right_share(e, own) for own in scores]
+    found = choose(scores, e, Objective("worst_group", 0.999), 0)
+    assert found.candidate == int(np.argmax(shares))
+    assert_array_equal(found.offsets, [0, 0])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_offsets_are_learned_for_a_shifted_boundary(n_classes):
+    e = evidence_of(n=1500, n_classes=n_classes)
+    scores = np.array([model(e, 2.0, shift=2.0), model(e, 0.5, 1)])
+    plain = choose(scores, e, WORST, 0, learns_offsets=False)
+    found = choose(scores, e, WORST, 0)
+    assert plain.is_reference
+    assert (found.candidate, found.is_reference, found.strategy) == (0, True, "given, offsets")
+    assert found.offsets.sum() == pytest.approx(0, abs=1e-9)
+    assert found.offsets[-1] - found.offsets[:-1].mean() == pytest.approx(-2, abs=0.5)
+    assert found.gain > 0.1
+    moved = judge_scores(e, WORST, scores[:1] + found.offsets)[0]
+    assert found.value == pytest.approx(moved.mean())
+
+
+def test_offsets_are_not_learned_where_they_gain_nothing():
+    e = evidence_of(n=60)
+    found = choose(np.array([model(e, 2.5)]), e, WORST, 0)
+    assert found.strategy in ("given", "given, offsets")
+    e = evidence_of(n=2000)
+    scores = 10 * np.eye(2)[e.y] + model(e, 0.0)  # every row is right
+    found = choose(scores[None], e, WORST, 0)
+    assert_array_equal(found.offsets, [0, 0])
+
+
+def test_offsets_keep_the_floor():
+    # Offsets that help the worst group here cost the average.
+    rng = np.random.default_rng(0)
+    y, s = np.repeat([0, 1], [1800, 200]), np.zeros(2000, dtype=np.int64)
+    e = Evidence.of_codes(y, s, 2, 1, rng.normal(size=2000))
+    scores = np.zeros((1, 2000, 2))
+    scores[0, :, 1] = rng.normal(size=2000) + 1.2 * y - 1.4
+    share, free = right_share(e, scores[0]), choose(scores, e, WORST, 0)
+    free_share = right_share(e, scores[0] + free.offsets)
+    assert free_share < share - 0.02
+    floor = (share + free_share) / 2
+    bound = choose(scores, e, Objective("worst_group", floor), 0)
+    assert right_share(e, scores[0] + bound.offsets) >= floor
+    assert 0 < bound.gain < free.gain
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n_classes=st.integers(2, 3),
+    n_groups=st.integers(2, 3),
+    name=st.sampled_from(["worst_group", "worst_class", "equalized_odds", "average"]),
+    floor=st.sampled_from([None, 0.6]),
+)
+def test_order_and_numbers_of_rows_classes_and_groups_do_not_matter(seed, n_classes, n_groups, name, floor):
+    e = evidence_of(seed, 50, n_classes, n_groups, soft=True)  # the sizes of cells of probabilities differ
+    scores = np.array([model(e, k / 2, k, shift=0.5) for k in range(5)])
+    first = choose(scores, e, Objective(name, floor), 1)
+    rng = np.random.default_rng(seed)
+    rows, classes, groups = rng.permutation(len(e.y)), rng.permutation(n_classes), rng.permutation(n_groups)
+    if name == "worst_class" and len(set(np.bincount(e.y))) < n_classes:
+        classes = np.arange(n_classes)  # classes of one size: tests of the evidence have this case
+    other = Evidence(classes[e.y[rows]], e.groups[rows][:, np.argsort(groups)], n_classes, e.keys[rows])
+    again = choose(scores[:, rows][:, :, np.argsort(classes)], other, Objective(name, floor), 1)
+    assert again.candidate == first.candidate
+    assert_allclose(again.offsets[classes], first.offsets, atol=1e-9)
+    assert again.gain == pytest.approx(first.gain, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["eod", "equalized_odds"])
+def test_the_smallest_difference_between_groups_is_chosen(name):
+    e = evidence_of(n=2000)
+    scores = np.array([model(e, 2.0, 0, harmed=1.5), model(e, 2.0, 1, harmed=0.6), model(e, 1.5, 2)])
+    found = choose(scores, e, Objective(name), 0)
+    assert found.candidate == 2
+    assert_array_equal(found.offsets, [0, 0])
+    assert found.gain > 0.1
+    share = right_share(e, scores[2])
+    bound = choose(scores, e, Objective(name, share + 0.005), 0)
+    assert right_share(e, scores[bound.candidate] + bound.offsets) >= share + 0.005
+
+
+def test_the_difference_between_groups_uses_a_boundary_to_reach_the_floor():
+    # The only model without a difference has a boundary that is far off.
+    e = evidence_of(n=2000)
+    scores = np.array([model(e, 2.0, 0, harmed=1.5), model(e, 2.0, 1, shift=3.0)])
+    assert right_share(e, scores[1]) < 0.75
+    found = choose(scores, e, Objective("eod", 0.88), 0)
+    assert found.candidate == 1
+    assert found.offsets[1] - found.offsets[0] == pytest.approx(-3, abs=1.5)
+    assert right_share(e, scores[1] + found.offsets) >= 0.88
+
+
+def test_the_most_accurate_model_is_taken_where_no_difference_reaches_the_floor():
+    e = evidence_of()
+    scores = np.array([model(e, 0.5), model(e, 2.0, 1), model(e, 1.0, 2)])
+    found = choose(scores, e, Objective("eod", 0.999), 0)
+    assert found.candidate == 1
+    assert right_share(e, scores[1] + found.offsets) >= right_share(e, scores[1])
+
+
+def test_differences_between_groups_learn_no_boundary_where_none_is_wanted():
+    e = evidence_of(n=1000)
+    scores = np.array([model(e, 2.0, 0, shift=2.0)])
+    found = choose(scores, e, Objective("eod", 0.1), 0, learns_offsets=False)
+    assert_array_equal(found.offsets, [0, 0])
+
+
+@pytest.mark.parametrize("reference", [0, 2])
+def test_the_reference_is_kept_among_models_with_equal_differences(reference):
+    e = evidence_of()
+    scores = np.repeat(model(e)[None], 3, axis=0)
+    assert choose(scores, e, Objective("eod"), reference).candidate == reference
+
+
+def test_a_function_of_the_user_chooses_the_largest_value():
+    e = evidence_of()
+    scores = np.array([model(e, 1.0), model(e, 2.0, 1), model(e, 0.5, 2)])
+
+    def share(own):
+        assert own.dtype == np.float64
+        return right_share(e, own)
+
+    found = choose_by_scorer(scores.astype(np.float32), share, 0)
+    assert (found.candidate, found.is_reference, found.doubt) == (1, False, 0.0)
+    assert found.gain == pytest.approx(share(scores[1]) - share(scores[0]))
+    assert found.value == pytest.approx(share(scores[1]))
+    assert_array_equal(found.offsets, [0, 0])
+
+
+def test_a_scorer_may_be_undefined_for_some_models_and_not_for_all():
+    scores = np.zeros((3, 4, 2))
+    values = iter([float("nan"), 0.3, 0.2])
+    assert choose_by_scorer(scores, lambda own: next(values), 1).candidate == 1
+    with pytest.raises(ParameterError, match="NaN for every model"):
+        choose_by_scorer(scores, lambda own: float("nan"), 0)
+
+
+def test_a_choice_has_a_name():
+    none, some = np.zeros(2), np.array([-1.0, 1.0])
+    names = [Choice(0, o, 0.0, 0.0, 0.0, ref).strategy for ref in (True, False) for o in (none, some)]
+    assert names == ["given", "given, offsets", "search", "search, offsets"]

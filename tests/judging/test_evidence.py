@@ -1,0 +1,269 @@
+"""Labelled rows as evidence: a posterior of the accuracy of each class × group."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+
+from fairerclip.judging import evidence as module
+from fairerclip.judging.evidence import DRAWS, PRIOR_ROWS, SOFTNESS, Evidence, row_keys
+
+
+def evidence_of(seed=0, n=60, n_classes=3, n_groups=2, soft=True):
+    """Rows of every class; groups are probabilities, or codes."""
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)])
+    keys = rng.normal(size=n)
+    if soft:
+        return Evidence(y, rng.dirichlet(np.full(n_groups, 0.4), size=n), n_classes, keys)
+    return Evidence.of_codes(y, rng.integers(n_groups, size=n), n_classes, n_groups, keys)
+
+
+def scores_of(evidence, models=3, seed=0):
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(models, len(evidence.y), evidence.n_classes))
+    return noise + np.arange(models)[:, None, None] * np.eye(evidence.n_classes)[evidence.y]
+
+
+def drawn(evidence, scores):
+    return evidence.accuracies(evidence.margins(scores))
+
+
+def sure_scores(right, y, n_classes, seed=0):
+    """Scores that predict some rows right and the others wrong, all of them far from the boundary."""
+    rng = np.random.default_rng(seed)
+    predicted = np.where(right, y, (y + 1) % n_classes)
+    return 5 * np.eye(n_classes)[predicted] + 0.1 * rng.normal(size=(len(y), n_classes))
+
+
+def test_keys_follow_the_direction_of_a_row_and_neither_its_length_nor_its_place(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 9))
+    keys = row_keys(X)
+    order = rng.permutation(50)
+    assert_allclose(row_keys(X[order]), keys[order], rtol=1e-12)
+    assert_allclose(row_keys(X * rng.uniform(0.01, 100, size=(50, 1))), keys, rtol=1e-12)
+    assert_allclose(row_keys(X.astype(np.float32)), keys, rtol=1e-5)
+    assert len(np.unique(keys.round(9))) == 50
+    assert np.all(np.abs(row_keys(X + 1e-3) - keys) > 0)
+    monkeypatch.setattr(module, "READ_ROWS", 7)
+    assert_allclose(row_keys(X), keys, rtol=1e-12)
+
+
+def test_equal_rows_have_equal_keys():
+    X = np.tile(np.random.default_rng(1).normal(size=37), (101, 1))
+    assert len(np.unique(row_keys(X))) == 1
+
+
+def test_a_zero_row_has_a_finite_key():
+    assert_array_equal(row_keys(np.zeros((3, 4))), np.zeros(3))
+
+
+def test_counts_are_expected_numbers_of_rows():
+    e = evidence_of()
+    expected = np.zeros((3, 2))
+    for y, probabilities in zip(e.y, e.groups, strict=True):
+        for v in range(2):
+            expected[y, v] += probabilities[v]
+    assert_allclose(e.counts, expected, rtol=1e-12)
+    codes = Evidence.of_codes(np.array([0, 0, 2]), np.array([1, 1, 0]), 3, 2, np.arange(3.0))
+    assert codes.counts.tolist() == [[0, 2], [0, 0], [1, 0]]
+    assert codes.present.tolist() == [[False, True], [False, False], [True, False]]
+
+
+def test_a_cell_is_present_from_half_an_expected_row():
+    groups = np.array([[0.75, 0.25], [0.76, 0.24], [1, 0]])
+    assert Evidence(np.array([0, 0, 1]), groups, 2, np.arange(3.0)).present.tolist() == [
+        [True, False],
+        [True, False],
+    ]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_margins_are_the_true_score_minus_the_best_other(n_classes, dtype):
+    e = evidence_of(n=20, n_classes=n_classes)
+    scores = scores_of(e).astype(dtype)
+    found = e.margins(scores)
+    assert found.shape == (3, 20)
+    assert found.dtype == dtype
+    for g in range(3):
+        for i, y in enumerate(e.y):
+            others = [scores[g, i, k] for k in range(n_classes) if k != y]
+            assert found[g, i] == pytest.approx(scores[g, i, y] - max(others), abs=1e-6)
+    assert_array_equal(e.margins(scores[1]), found[1])
+
+
+def test_hits_count_right_rows_by_the_probability_of_their_group():
+    e = evidence_of()
+    scores = scores_of(e)[2]
+    right, counts = e.hits(scores)
+    expected = np.zeros((3, 2))
+    for i, y in enumerate(e.y):
+        if scores[i].argmax() == y:
+            expected[y] += e.groups[i]
+    assert_allclose(right, expected, rtol=1e-12)
+    assert_array_equal(counts, e.counts)
+    assert np.all(right < counts)
+
+
+def test_some_rows_and_rows_of_both_and_classes_alone():
+    e, other = evidence_of(0), evidence_of(1)
+    rows = np.array([5, 3, 40])
+    assert_array_equal(e.at(rows).y, e.y[rows])
+    assert_array_equal(e.at(rows).groups, e.groups[rows])
+    assert_array_equal(e.at(rows).keys, e.keys[rows])
+    joined = e.joined(other)
+    assert_allclose(joined.counts, e.counts + other.counts)
+    assert_array_equal(joined.at(np.arange(60, 120)).keys, other.keys)
+    assert_allclose(e.by_class.counts[:, 0], e.counts.sum(axis=1))
+    assert e.by_class.n_classes == 3
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_draws_are_accuracies_with_random_weights_and_a_prior(soft):
+    """A loop over models, cells, draws and rows."""
+    e = evidence_of(n=15, soft=soft)
+    margins = e.margins(scores_of(e))
+    weights, prior = e._draws
+    assert weights.shape == (15, DRAWS)
+    found = e.accuracies(margins)
+    assert found.shape == (3, 3, 2, DRAWS)
+    for g in range(3):
+        right = np.zeros(15)
+        for i, y in enumerate(e.y):
+            width = SOFTNESS * margins[g, e.y == y].std()
+            right[i] = norm.cdf(margins[g, i] / width) if width > 0 else float(margins[g, i] > 0)
+        average = right.mean()
+        for y, v in zip(*np.nonzero(e.present), strict=True):
+            for b in range(0, DRAWS, 9):
+                rows, total = average * prior[y, v, b], prior[y, v, b]
+                for i in range(15):
+                    if e.y[i] == y:
+                        rows += weights[i, b] * e.groups[i, v] * right[i]
+                        total += weights[i, b] * e.groups[i, v]
+                assert found[g, y, v, b] == pytest.approx(rows / total, abs=1e-5)
+
+
+def test_posterior_means_approach_counted_accuracies_with_many_rows():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    y, s = rng.integers(2, size=n), rng.integers(2, size=n)
+    accuracy = np.array([[0.95, 0.6], [0.8, 0.4]])
+    right = rng.random(n) < accuracy[y, s]
+    e = Evidence.of_codes(y, s, 2, 2, rng.normal(size=n))
+    hits, counts = e.hits(sure_scores(right, y, 2))
+    draws = drawn(e, sure_scores(right, y, 2)[None])[0]
+    assert_allclose(hits / counts, accuracy, atol=0.03)
+    assert_allclose(draws.mean(axis=2), hits / counts, atol=0.01)
+    assert draws.std(axis=2).max() < 0.02
+
+
+def test_a_cell_of_few_rows_has_a_wide_posterior_and_is_drawn_towards_the_average():
+    rng = np.random.default_rng(0)
+    y, s = np.zeros(606, dtype=np.int64), np.repeat([0, 1], [600, 6])
+    y[:100] = 1
+    right = rng.random(606) < 0.8
+    right[600:] = False  # all six are wrong
+    draws = drawn(Evidence.of_codes(y, s, 2, 2, rng.normal(size=606)), sure_scores(right, y, 2)[None])[0]
+    assert draws[0, 1].std() > 4 * draws[0, 0].std()
+    # Six rows against a prior of four: about 4 / 10 of the average.
+    assert draws[0, 1].mean() == pytest.approx(PRIOR_ROWS / (PRIOR_ROWS + 6) * 0.79, abs=0.06)
+    assert draws[0, 0].mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_absent_cells_are_nan_and_the_others_are_shares():
+    e = Evidence.of_codes(np.array([0, 0, 0, 2, 2]), np.array([0, 0, 1, 1, 1]), 3, 2, np.arange(5.0))
+    draws = drawn(e, scores_of(e))
+    absent = np.isnan(draws)
+    assert_array_equal(absent.any(axis=(0, 3)), ~e.present)
+    assert_array_equal(absent.all(axis=(0, 3)), ~e.present)
+    assert np.all((draws[~absent] >= 0) & (draws[~absent] <= 1))
+
+
+def test_rates_are_counted_accuracies_with_a_prior_of_four_rows():
+    e = evidence_of(n=30)
+    e = e.at(np.flatnonzero(e.y != 1))
+    margins = e.margins(scores_of(e))
+    found = e.rates(margins)
+    assert np.all(np.isnan(found[:, 1]))
+    for g, own in enumerate(margins):
+        average = np.mean(own > 0)
+        for y in (0, 2):
+            for v in range(2):
+                rows = [i for i in range(len(e.y)) if e.y[i] == y]
+                hits = sum(e.groups[i, v] for i in rows if own[i] > 0)
+                total = sum(e.groups[i, v] for i in rows)
+                expected = (hits + PRIOR_ROWS * average) / (total + PRIOR_ROWS)
+                assert found[g, y, v] == pytest.approx(expected, abs=1e-12)
+
+
+def test_rows_at_the_boundary_are_half_right():
+    y = np.repeat([0, 1], 200)
+    near, far = np.full(400, 1e-6), np.full(400, 3.0)
+    near[::20], far[::20] = 1.0, -3.0  # the spread of the margins of a class sets the width of the boundary
+    e = Evidence.of_codes(y, np.zeros(400, dtype=np.int64), 2, 1, np.random.default_rng(0).normal(size=400))
+    means = e.accuracies(np.array([near, far])).mean(axis=3)[:, :, 0]
+    assert_allclose(means[0], 0.525, atol=0.01)
+    assert_allclose(means[1], 0.95, atol=0.02)
+
+
+def test_margins_without_spread_are_decided_by_their_sign():
+    y = np.repeat([0, 1], 500)
+    e = Evidence.of_codes(y, np.zeros(1000, dtype=np.int64), 2, 1, np.arange(1000.0))
+    found = e.accuracies(np.where(y == 0, 2.0, -1.0)[None]).mean(axis=3)[0, :, 0]
+    assert_allclose(found, [1, 0], atol=0.01)
+    assert_allclose(e.accuracies(np.zeros((1, 1000))).max(), 0)  # a tie is not right
+
+
+def test_the_scale_of_the_scores_does_not_matter():
+    e = evidence_of()
+    scores = scores_of(e)
+    assert_allclose(drawn(e, 1000 * scores), drawn(e, scores), atol=1e-5)
+    common = np.random.default_rng(0).normal(size=(3, 60, 1))
+    assert_allclose(drawn(e, scores + common), drawn(e, scores), atol=1e-5)
+
+
+def test_models_are_compared_on_the_same_draws():
+    e = evidence_of(n=40, n_classes=2)
+    scores = scores_of(e)
+    both = drawn(e, np.array([scores[2], scores[1], scores[2]]))
+    assert_array_equal(both[0], both[2])
+    nearly = scores[2] + 0.02 * np.random.default_rng(1).normal(size=scores[2].shape)
+    pair = drawn(e, np.array([scores[2], nearly]))
+    assert (pair[1] - pair[0]).std(axis=2).max() < 0.1 * pair[0].std(axis=2).min()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), n_classes=st.integers(2, 4), n_groups=st.integers(1, 3), soft=st.booleans())
+def test_the_order_of_rows_does_not_matter(seed, n_classes, n_groups, soft):
+    e = evidence_of(seed, 40, n_classes, n_groups, soft)
+    scores = scores_of(e)
+    order = np.random.default_rng(seed).permutation(40)
+    assert_allclose(drawn(e.at(order), scores[:, order]), drawn(e, scores), atol=1e-5)
+
+
+def renamed(e, scores, classes, groups):
+    """The same rows with other numbers of classes and groups: class k becomes classes[k]."""
+    other = Evidence(classes[e.y], e.groups[:, np.argsort(groups)], e.n_classes, e.keys)
+    return drawn(other, scores[:, :, np.argsort(classes)])[:, classes][:, :, groups]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), n_classes=st.integers(2, 4), n_groups=st.integers(2, 3))
+def test_the_numbers_of_classes_and_groups_do_not_matter(seed, n_classes, n_groups):
+    e = evidence_of(seed, 40, n_classes, n_groups)  # cells of probabilities have different sizes
+    rng = np.random.default_rng(seed)
+    classes, groups = rng.permutation(n_classes), rng.permutation(n_groups)
+    found = renamed(e, scores_of(e), classes, groups)
+    assert_allclose(found, drawn(e, scores_of(e)), atol=1e-5)
+
+
+@pytest.mark.parametrize(("classes", "groups"), [([1, 0], [0, 1]), ([0, 1], [1, 0]), ([1, 0], [1, 0])])
+def test_the_numbers_of_classes_and_groups_do_not_matter_where_cells_have_equal_sizes(classes, groups):
+    y, s = np.repeat([0, 1], 20), np.tile([0, 1], 20)
+    e = Evidence.of_codes(y, s, 2, 2, np.random.default_rng(0).normal(size=40))
+    found = renamed(e, scores_of(e), np.array(classes), np.array(groups))
+    assert_allclose(found, drawn(e, scores_of(e)), atol=1e-5)

@@ -1,0 +1,131 @@
+"""Offsets of the class scores: boundaries between two classes, and steps of several classes in turn."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip.judging.offsets import GAIN, boundaries, learn_offsets
+
+
+def scores_of(y, n_classes, shift, seed=0, strength=3.0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(len(y), n_classes)) + strength * np.eye(n_classes)[y] + shift
+
+
+def worst_class(y):
+    """A judge: the accuracy of the worst class."""
+
+    def judge(moved, tried):
+        assert moved.shape[0] == tried.shape[0]
+        right = (moved + tried[:, None, :]).argmax(axis=2) == y
+        return np.array([min(own[y == k].mean() for k in np.unique(y)) for own in right])
+
+    return judge
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_offsets_undo_a_shift_of_the_scores(n_classes):
+    y = np.arange(1200) % n_classes
+    shift = np.linspace(0, 1.5, n_classes)
+    scores = np.array([scores_of(y, n_classes, shift), scores_of(y, n_classes, 0 * shift, 1)])
+    judge = worst_class(y)
+    before = judge(scores, np.zeros((2, n_classes)))
+    values, offsets = learn_offsets(scores, before, judge)
+    assert_allclose(offsets.sum(axis=1), 0, atol=1e-12)
+    assert_allclose(judge(scores, offsets), values, atol=1e-12)
+    assert np.all(values >= before)
+    assert values[0] > before[0] + 0.05
+    assert_allclose(offsets[0], shift.mean() - shift, atol=0.6)
+    assert np.abs(offsets[1]).max() < np.abs(offsets[0]).max()
+
+
+def test_the_smallest_of_equally_good_boundaries_is_taken():
+    # The classes are far apart: many boundaries between them are as good, and the nearest to zero is enough.
+    y = np.arange(100) % 2
+    difference = np.where(y == 1, 5.0, 3.0) + np.linspace(0, 0.5, 100)
+    scores = np.zeros((1, 100, 2))
+    scores[0, :, 1] = difference
+    _, offsets = learn_offsets(scores, np.zeros(1), worst_class(y))
+    step = offsets[0, 1] - offsets[0, 0]
+    assert -5 < step < -3.4
+    assert np.all((difference + step > 0) == (y == 1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_gain_that_is_noise_changes_nothing(n_classes):
+    y = np.arange(90) % n_classes
+    scores = scores_of(y, n_classes, 0.0)[None]
+    judge = lambda moved, tried: 0.5 + 0.9 * GAIN * np.any(tried, axis=1)  # noqa: E731
+    values, offsets = learn_offsets(scores, np.array([0.5]), judge)
+    assert_array_equal(values, [0.5])
+    assert_array_equal(offsets, np.zeros((1, n_classes)))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_models_that_miss_a_floor_with_every_offset_stay_as_they_are(n_classes):
+    y = np.arange(90) % n_classes
+    scores = scores_of(y, n_classes, 0.0)[None]
+    judge = lambda moved, tried: np.full(len(tried), -np.inf)  # noqa: E731
+    values, offsets = learn_offsets(scores, np.array([-np.inf]), judge)
+    assert values[0] == -np.inf
+    assert_array_equal(offsets, np.zeros((1, n_classes)))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_scores_without_a_difference_have_no_offsets(n_classes):
+    y = np.arange(30) % n_classes
+    values, offsets = learn_offsets(np.zeros((1, 30, n_classes)), np.array([0.2]), worst_class(y))
+    assert_array_equal(offsets, np.zeros((1, n_classes)))
+    assert_array_equal(values, [0.2])
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_order_of_rows_and_classes_does_not_matter(n_classes):
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=300)
+    scores = scores_of(y, n_classes, np.linspace(0, 2, n_classes))[None]
+    first = learn_offsets(scores, worst_class(y)(scores, np.zeros((1, n_classes))), worst_class(y))
+    rows, classes = rng.permutation(300), rng.permutation(n_classes)
+    moved, codes = scores[:, rows][:, :, np.argsort(classes)], classes[y[rows]]
+    again = learn_offsets(moved, worst_class(codes)(moved, np.zeros((1, n_classes))), worst_class(codes))
+    assert_allclose(again[1][:, classes], first[1], atol=1e-12)
+    assert_allclose(again[0], first[0], atol=1e-12)
+
+
+def test_models_do_not_influence_each_other():
+    y = np.arange(300) % 3
+    scores = np.array([scores_of(y, 3, [0, 1, 2], k) for k in range(3)])
+    values = worst_class(y)(scores, np.zeros((3, 3)))
+    together = learn_offsets(scores, values, worst_class(y))
+    for g in range(3):
+        alone = learn_offsets(scores[g : g + 1], values[g : g + 1], worst_class(y))
+        assert_allclose(together[1][g], alone[1][0], atol=1e-12)
+
+
+def test_the_values_that_were_given_are_not_overwritten():
+    y = np.arange(200) % 2
+    scores = scores_of(y, 2, [0, 2.0])[None]
+    values = worst_class(y)(scores, np.zeros((1, 2)))
+    kept = values.copy()
+    learn_offsets(scores, values, worst_class(y))
+    assert_array_equal(values, kept)
+
+
+def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
+    difference = np.random.default_rng(0).permutation(np.arange(100.0))
+    found = boundaries(difference)
+    assert_array_equal(found, np.sort(found))
+    assert not np.any(np.isin(found, difference))
+    assert (found.min(), found.max()) == (1.5, 97.5)
+    assert np.any(found == 49.5)
+    assert_allclose(found + found[::-1], 99)  # the same from both sides
+
+
+@pytest.mark.parametrize("difference", [[], [1.0], [2.0, 2.0, 2.0]])
+def test_rows_that_do_not_differ_have_no_boundary(difference):
+    assert len(boundaries(np.array(difference))) == 0
+
+
+def test_a_boundary_between_equal_rows_is_left_out():
+    found = boundaries(np.repeat([0.0, 1.0], 50))
+    assert found.tolist() == [0.5]

@@ -1,0 +1,381 @@
+"""Fits on parts of the rows, from one table of moments, are the fits that these rows alone would give."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from conftest import Embeddings
+from fairerclip import FairerCLIP
+from fairerclip.errors import LabelError
+from fairerclip.features import make_features
+from fairerclip.inputs.sensitive_columns import SoftValues
+from fairerclip.judging.evidence import row_keys
+from fairerclip.model.automatic import splits_of, start_values
+from fairerclip.model.cross_validation import FoldedFits, Split, deal_folds
+from fairerclip.model.fit_data import read_inputs
+from fairerclip.solver.rows import FeatureRows
+
+POINTS = [
+    {"tau": 0.0, "zero_shot": 0.5, "criterion": "marginal"},
+    {"tau": 0.8, "zero_shot": 0.3, "criterion": "conditional"},
+]
+GAMMAS = (1e-3, 1e-4)
+
+
+def parameters_of(**parameters):
+    """Parameters without "auto". The feature map depends on the seed and this bandwidth, and not on the rows."""
+    own = {"n_features": 50, "bandwidth": 1.5, "dtype": "float64", "random_state": 0, "class_offsets": None}
+    return start_values(FairerCLIP(**{**own, **parameters}).get_params(), 1.0)
+
+
+def arguments_of(e, text=True, **arguments):
+    given_text = {"text": {k: e.text[k] for k in range(len(e.text))}} if text else {}
+    return {"y": e.y, "sensitive_features": e.s, **given_text, **arguments}
+
+
+def at(value, rows):
+    """Some rows of an argument of fit."""
+    if isinstance(value, SoftValues):
+        return SoftValues(value.probabilities[rows], value.values)
+    if isinstance(value, dict):
+        return {name: column[rows] for name, column in value.items()}
+    return value[rows]
+
+
+def refitted(e, arguments, params, split, gamma, point, guess_weight=1.0):
+    """Scores of a fresh model that has seen the rows to fit on alone."""
+    rows = split.fitted_on
+    own = {name: v if name in ("text", "classes") else at(v, rows) for name, v in arguments.items()}
+    model = FairerCLIP(**{**params, **point, "gamma": gamma, "guess_weight": guess_weight})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # classes and groups may be missing, and labels may cycle
+        return model.fit(e.X[rows], **own).scores(e.X[split.scored])
+
+
+def error_of(found, expected):
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def four_folds(e, rows=None):
+    rows = np.arange(len(e.y)) if rows is None else rows
+    return splits_of(np.arange(len(rows)) % 4, rows, rows)
+
+
+def assert_exact(
+    e, arguments=None, *, splits=None, rtol=1e-10, guess_weight=1.0, budget=None, shares=True, **parameters
+):
+    """Every fold, ridge and point has the scores of a fresh fit on the other rows."""
+    arguments = arguments_of(e) if arguments is None else arguments
+    params = parameters_of(**parameters)
+    splits = four_folds(e) if splits is None else splits
+    fits = FoldedFits(read_inputs(params, e.X, **arguments).data, splits, budget=budget)
+    assert fits.shares_moments is shares
+    seen = []
+    for number, prepared in fits.prepare(params["class_weight"], GAMMAS, guess_weight):
+        settings = [prepared.setting({**params, **point}) for point in POINTS]
+        found = fits.scores(number, prepared, settings, refine=params["refine"])
+        for scores, point in zip(found, POINTS, strict=True):
+            expected = refitted(e, arguments, params, splits[number], prepared.gamma, point, guess_weight)
+            assert scores.shape == expected.shape
+            assert error_of(scores, expected) <= rtol
+        seen.append((prepared.gamma, number))
+    assert seen == [(gamma, number) for gamma in GAMMAS for number in range(len(splits))]
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0, 1: 3.0, 2: 1.0}])
+@pytest.mark.parametrize("text", [True, False], ids=["text", "no text"])
+def test_every_fold_equals_a_fresh_fit_on_the_other_folds(class_weight, text):
+    e = Embeddings(n=150, n_classes=3)
+    assert_exact(e, arguments_of(e, text), class_weight=class_weight)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", "group"])
+def test_single_precision_is_kept(class_weight):
+    e = Embeddings(n=200, n_classes=3)
+    e.X = e.X.astype(np.float32)
+    assert_exact(e, dtype="float32", class_weight=class_weight, rtol=1e-5)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(24, 80),
+    n_classes=st.integers(2, 4),
+    n_sensitive=st.integers(2, 3),
+    width=st.sampled_from([3, 12]),
+    text=st.booleans(),
+    class_weight=st.sampled_from([None, "balanced", "group"]),
+)
+def test_random_shapes_equal_fresh_fits(seed, n, n_classes, n_sensitive, width, text, class_weight):
+    e = Embeddings(seed, n, width, n_classes, n_sensitive, correlation=0.3)
+    e.y, e.s = np.arange(n) // 4 % n_classes, np.arange(n) // 4 // n_classes % n_sensitive
+    w = np.random.default_rng(seed).uniform(0.2, 3, size=n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # prompts of random classes mean nothing
+        assert_exact(e, arguments_of(e, text, sample_weight=w), class_weight=class_weight)
+
+
+def test_sample_weights_and_their_zeros_are_kept():
+    e = Embeddings(n=160, n_classes=3)
+    w = np.random.default_rng(0).uniform(0.1, 5, size=160) * (np.arange(160) % 7 > 0)
+    # Rows without weight are scored, too, although no features of them are kept.
+    for class_weight in ("balanced", "group"):
+        assert_exact(e, arguments_of(e, sample_weight=w), class_weight=class_weight)
+
+
+@pytest.mark.parametrize("guess_weight", [1.0, 0.1, 0.0])
+@pytest.mark.parametrize("class_weight", [None, "balanced", "group"])
+def test_guessed_labels_have_their_weight_in_every_fold(guess_weight, class_weight):
+    e = Embeddings(n=200, n_classes=3)
+    y = np.where(np.random.default_rng(1).random(200) < 0.5, e.y, np.nan)
+    known = np.flatnonzero(~np.isnan(y))
+    splits = splits_of(np.arange(len(known)) % 4, known, np.arange(200))
+    arguments = arguments_of(e, y=y)
+    assert_exact(e, arguments, splits=splits, guess_weight=guess_weight, class_weight=class_weight)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_labels_that_are_guessed_from_class_means_are_guessed_anew_in_every_fold(class_weight):
+    # Both the guesses and the weights that balance them follow from the labelled rows of the fold.
+    e = Embeddings(n=160, n_classes=3)
+    y = np.where(np.random.default_rng(1).random(160) < 0.3, e.y, np.nan)
+    assert_exact(e, arguments_of(e, False, y=y), class_weight=class_weight, shares=False)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"class_weight": "group"}, {"decision": "prompts"}])
+def test_without_memory_for_the_table_each_fit_makes_its_own_pass(parameters):
+    e = Embeddings(n=120, n_classes=3)
+    assert_exact(e, budget=0, shares=False, **parameters)
+    assert_exact(e, budget=None, shares=True, **parameters)
+
+
+def test_the_iterative_solver_makes_its_own_passes():
+    e = Embeddings(n=120, n_classes=3)
+    assert_exact(e, solver="cg", shares=False, rtol=1e-6)
+
+
+def test_splits_need_not_be_complements():
+    e = Embeddings(n=160, n_classes=3)
+    windows = [Split(np.arange(stop), np.arange(stop, stop + 40)) for stop in (40, 80, 120)]
+    assert_exact(e, splits=windows, class_weight="group")
+    sparse = [
+        Split(np.arange(0, 160, 2), np.arange(1, 160, 4)),
+        Split(np.arange(5, 160, 3), np.arange(160)),
+        Split(np.arange(160), np.array([7])),
+    ]
+    assert_exact(e, splits=sparse)
+
+
+def test_more_features_than_rows_are_no_problem():
+    e = Embeddings(n=40, n_classes=2)
+    assert_exact(e, n_features=120)
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", "group"])
+def test_a_class_or_a_group_may_be_missing_from_a_fold(class_weight):
+    e = Embeddings(n=150, n_classes=3, n_sensitive=3)
+    no_class = Split(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
+    no_group = Split(np.flatnonzero(e.s != 2), np.flatnonzero(e.s == 2))
+    no_cell = Split(np.flatnonzero((e.s != 0) | (e.y != 0)), np.flatnonzero((e.s == 0) & (e.y == 0)))
+    assert_exact(e, splits=[no_class, no_group, no_cell], class_weight=class_weight)
+
+
+def test_without_prompts_a_class_must_not_be_missing_from_a_fold():
+    e = Embeddings(n=90, n_classes=3)
+    params = parameters_of()
+    split = Split(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
+    fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e, False)).data, [split])
+    with pytest.raises(LabelError, match=r"classes \[1\] have neither labelled rows nor prompts"):
+        next(iter(fits.prepare("balanced", [1e-3])))
+
+
+def test_duplicate_rows_are_no_problem():
+    e = Embeddings(n=80, n_classes=2)
+    twice = np.concatenate([np.arange(80), np.arange(40), np.arange(40)])
+    e.X, e.y, e.s = e.X[twice], e.y[twice], e.s[twice]
+    assert_exact(e, class_weight="group")
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.LabelCycleWarning")
+def test_refined_labels_are_refined_in_every_fold():
+    e = Embeddings(n=120, n_classes=3)
+    y = np.where(np.random.default_rng(1).random(120) < 0.4, e.y, np.nan)
+    known = np.flatnonzero(~np.isnan(y))
+    splits = splits_of(np.arange(len(known)) % 3, known, np.arange(120))
+    assert_exact(e, arguments_of(e, y=y), splits=splits, refine=True)
+
+
+def test_rows_that_were_not_drawn_take_no_part_in_any_fold():
+    e = Embeddings(n=200, n_classes=3)
+    params = parameters_of(subsample="balanced:0.5")
+    data = read_inputs(params, e.X, **arguments_of(e)).data
+    assert len(data.chosen) < 120
+    splits = four_folds(e)  # fitted_on and scored have rows that were not drawn
+    fits = FoldedFits(data, splits)
+    for number, prepared in fits.prepare("balanced", [1e-3]):
+        drawn = Split(np.intersect1d(splits[number].fitted_on, data.chosen), splits[number].scored)
+        assert_array_equal(prepared.rows, drawn.fitted_on)
+        (found,) = fits.scores(number, prepared, [prepared.setting({**params, **POINTS[1]})], refine=False)
+        expected = refitted(e, arguments_of(e), {**params, "subsample": None}, drawn, 1e-3, POINTS[1])
+        assert error_of(found, expected) <= 1e-10
+
+
+@pytest.mark.parametrize("kind", ["two attributes", "probabilities"])
+def test_other_kinds_of_sensitive_attributes_equal_fresh_fits(kind):
+    e = Embeddings(n=160, n_classes=2)
+    rng = np.random.default_rng(3)
+    s = SoftValues(rng.dirichlet([1, 1], size=160), ["a", "b"])
+    if kind == "two attributes":
+        s = {"first": e.s, "second": rng.integers(3, size=160)}
+    assert_exact(e, arguments_of(e, sensitive_features=s), class_weight="group")
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0}])
+def test_the_fit_on_all_rows_is_the_ordinary_fit(class_weight):
+    e = Embeddings(n=150, n_classes=3)
+    params = parameters_of(class_weight=class_weight)
+    data = read_inputs(params, e.X, **arguments_of(e)).data
+    prepared = FoldedFits(data, four_folds(e)).prepare_all(class_weight, 1e-3)
+    everything = Split(np.arange(150), np.arange(150))
+    for point in POINTS:
+        found = prepared.solve(prepared.setting({**params, **point}), refine=False).last.training_scores()
+        assert error_of(found, refitted(e, arguments_of(e), params, everything, 1e-3, point)) <= 1e-10
+
+
+def test_the_same_ridge_twice_gives_the_same_fit_twice():
+    e = Embeddings(n=80)
+    params = parameters_of()
+    fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e)).data, four_folds(e))
+    found = [
+        fits.scores(number, prepared, [prepared.setting(params)], refine=False)[0]
+        for number, prepared in fits.prepare("balanced", [1e-3, 1e-3])
+    ]
+    for first, again in zip(found[:4], found[4:], strict=True):
+        assert_allclose(again, first, rtol=1e-12)
+
+
+def test_a_setting_without_a_solution_has_no_scores():
+    e = Embeddings(n=80)
+    e.s = e.y.copy()
+    params = parameters_of(scaling="paper")
+    fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e)).data, four_folds(e))
+    points = [{"tau": 0.0}, {"tau": 50.0}]
+    for refine in (False, True):
+        for number, prepared in fits.prepare("balanced", [1e-3]):
+            settings = [prepared.setting({**params, "zero_shot": 0.0, **point}) for point in points]
+            found = fits.scores(number, prepared, settings, refine=refine)
+            assert [scores is None for scores in found] == [False, True]
+
+
+@pytest.mark.parametrize(("block_rows", "budget"), [(1, None), (7, 0), (1000, None)])
+def test_some_rows_are_projected_as_all_of_them_are(block_rows, budget):
+    rng = np.random.default_rng(0)
+    X, mean, basis = rng.normal(size=(40, 6)), rng.normal(size=30), rng.normal(size=(30, 4))
+    features = make_features("rbf", X, n_features=30, bandwidth=1.0, random_state=0)
+    kept = np.flatnonzero(np.arange(40) % 3)
+    rows = FeatureRows(features, X, rows=kept, dtype="float64", block_rows=block_rows, budget=budget)
+    expected = (features.transform(X[kept]) - mean) @ basis
+    assert_allclose(rows.project(mean, basis), expected, rtol=1e-10)
+    for places in ([0], [25], [3, 4, 20], [], list(range(26)), [5, 5, 6]):
+        places = np.array(places, dtype=np.int64)
+        found = rows.project_some(places, mean, basis)
+        assert found.shape == (len(places), 4)
+        assert_allclose(found, expected[places], rtol=1e-10)
+
+
+def test_rows_are_projected_by_their_numbers_whether_they_take_part_or_not():
+    e = Embeddings(n=60)
+    w = (np.arange(60) % 2).astype(np.float64)
+    w[-1] = 0  # a number beyond the last row that takes part
+    data = read_inputs(parameters_of(), 3 * e.X, **arguments_of(e, sample_weight=w)).data
+    rng = np.random.default_rng(0)
+    mean, basis = rng.normal(size=50), rng.normal(size=(50, 3))
+    expected = (data.rows.features.transform(e.X) - mean) @ basis
+    for rows in ([1, 3, 57], [0, 1, 2], [58, 59], list(range(60)), []):
+        found = data.project(np.array(rows, dtype=np.int64), mean, basis)
+        assert_allclose(found, expected[rows], rtol=1e-9, atol=1e-12)
+    assert_allclose(data.project_new(e.X[:5], mean, basis), expected[:5], rtol=1e-9, atol=1e-12)
+
+
+def cells(seed, n=100, n_cells=5):
+    """Keys and cells of different sizes."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=n), np.minimum(rng.geometric(0.4, size=n) - 1, n_cells - 1), rng
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), n=st.integers(1, 60), n_folds=st.integers(2, 7), n_cells=st.integers(1, 5))
+def test_every_cell_is_spread_evenly_over_the_folds(seed, n, n_folds, n_cells):
+    keys, cell, _ = cells(seed, n, n_cells)
+    folds = deal_folds(keys, cell, n_folds)
+    assert folds.shape == (n,)
+    for own in (folds[cell == k] for k in np.unique(cell)):
+        sizes = np.bincount(own, minlength=n_folds)
+        assert sizes.max() - sizes.min() <= 1
+    sizes = np.bincount(folds, minlength=n_folds)
+    assert len(sizes) == n_folds
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_folds_follow_neither_the_order_of_rows_nor_the_numbers_of_cells_and_groups(grouped):
+    keys, cell, rng = cells(1)
+    groups = rng.integers(30, size=100) if grouped else None
+    folds = deal_folds(keys, cell, 4, groups)
+    order, names, other = rng.permutation(100), rng.permutation(9), rng.permutation(30)
+    again = deal_folds(keys[order], names[cell[order]], 4, None if groups is None else other[groups[order]])
+    assert_array_equal(again, folds[order])
+
+
+def test_equal_rows_in_different_groups_do_not_make_the_order_of_rows_matter():
+    # Two groups share a row; which of them comes first must not decide where the other rows of a group go.
+    rng = np.random.default_rng(2)
+    keys, cell, groups = rng.normal(size=40), np.zeros(40, dtype=np.int64), np.repeat(np.arange(8), 5)
+    keys[::5] = keys.min()  # the first row of every group is the same image
+    folds = deal_folds(keys, cell, 4, groups)
+    order = np.arange(40)[::-1]
+    assert_array_equal(deal_folds(keys[order], cell[order], 4, groups[order]), folds[order])
+
+
+def test_equal_rows_stay_together_even_in_different_cells():
+    keys, cell, rng = cells(3, 120)
+    keys[60:] = keys[rng.integers(60, size=60)]
+    folds = deal_folds(keys, cell, 4)
+    assert all(len(np.unique(folds[keys == key])) == 1 for key in keys)
+    assert len(np.unique(folds)) == 4
+
+
+@pytest.mark.parametrize("width", [12, 63, 512])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_copies_of_an_image_are_in_one_fold(width, dtype):
+    # A copy that is fitted on tells the label of the one that is scored.
+    rng = np.random.default_rng(width)
+    X = rng.normal(size=(90, width)).astype(dtype)
+    X[30:60], X[60:] = X[:30], X[:30][::-1]
+    folds = deal_folds(row_keys(X), rng.integers(2, size=90), 4)
+    assert_array_equal(folds[30:60], folds[:30])
+    assert_array_equal(folds[60:], folds[:30][::-1])
+
+
+def test_groups_stay_together_and_are_dealt_by_their_rarest_cell():
+    rng = np.random.default_rng(4)
+    groups = np.repeat(np.arange(40), 5)
+    cell = np.zeros(200, dtype=np.int64)
+    cell[:40:5] = 1  # one row of the rare cell in eight of the groups
+    order = rng.permutation(200)
+    groups, cell = groups[order], cell[order]
+    folds = deal_folds(rng.normal(size=200), cell, 4, groups)
+    assert all(len(np.unique(folds[groups == g])) == 1 for g in range(40))
+    assert np.bincount(folds[cell == 1], minlength=4).tolist() == [2, 2, 2, 2]
+    assert np.bincount(folds).tolist() == [50, 50, 50, 50]
+
+
+def test_folds_change_with_the_seed_alone():
+    keys, cell, _ = cells(5)
+    first = deal_folds(keys, cell, 4, seed=7)
+    assert_array_equal(deal_folds(keys, cell, 4, seed=7), first)
+    assert np.any(deal_folds(keys, cell, 4, seed=8) != first)
