@@ -56,6 +56,7 @@ test-minimum:
 
 bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/closed_form.py
+	$(BIN)/python benchmarks/folds.py
 	$(BIN)/python benchmarks/join.py
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/bootstrap.py

@@ -1,4 +1,4 @@
-"""Tasks with thousands of labelled rows, made from a FairFace task: age or sex as the target, sex or race as the groups.
+"""Tasks with thousands of labels, made from a FairFace task: age or sex as the target, sex or race as the groups.
 
 Two are for development (`DEVELOPMENT`): defaults and rules may be chosen on them. The others are for reports only. Rows
 of all splits are pooled and split again within each class × group; two tasks keep fewer training rows of some cells, so

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.errors import ParameterError
-from fairerclip.judging.choice import (
+from fairerclip.judging.choose import (
     DOUBT,
     EQUAL,
     Choice,

@@ -15,7 +15,7 @@ from fairerclip.features import make_features
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.judging.evidence import row_keys
 from fairerclip.model.automatic import splits_of, start_values
-from fairerclip.model.cross_validation import FoldedFits, Split, deal_folds
+from fairerclip.model.cross_validation import FoldedFits, FoldSplit, deal_folds
 from fairerclip.model.fit_data import read_inputs
 from fairerclip.solver.rows import FeatureRows
 
@@ -160,12 +160,12 @@ def test_the_iterative_solver_makes_its_own_passes():
 
 def test_splits_need_not_be_complements():
     e = Embeddings(n=160, n_classes=3)
-    windows = [Split(np.arange(stop), np.arange(stop, stop + 40)) for stop in (40, 80, 120)]
+    windows = [FoldSplit(np.arange(stop), np.arange(stop, stop + 40)) for stop in (40, 80, 120)]
     assert_exact(e, splits=windows, class_weight="group")
     sparse = [
-        Split(np.arange(0, 160, 2), np.arange(1, 160, 4)),
-        Split(np.arange(5, 160, 3), np.arange(160)),
-        Split(np.arange(160), np.array([7])),
+        FoldSplit(np.arange(0, 160, 2), np.arange(1, 160, 4)),
+        FoldSplit(np.arange(5, 160, 3), np.arange(160)),
+        FoldSplit(np.arange(160), np.array([7])),
     ]
     assert_exact(e, splits=sparse)
 
@@ -178,16 +178,16 @@ def test_more_features_than_rows_are_no_problem():
 @pytest.mark.parametrize("class_weight", ["balanced", "group"])
 def test_a_class_or_a_group_may_be_missing_from_a_fold(class_weight):
     e = Embeddings(n=150, n_classes=3, n_sensitive=3)
-    no_class = Split(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
-    no_group = Split(np.flatnonzero(e.s != 2), np.flatnonzero(e.s == 2))
-    no_cell = Split(np.flatnonzero((e.s != 0) | (e.y != 0)), np.flatnonzero((e.s == 0) & (e.y == 0)))
+    no_class = FoldSplit(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
+    no_group = FoldSplit(np.flatnonzero(e.s != 2), np.flatnonzero(e.s == 2))
+    no_cell = FoldSplit(np.flatnonzero((e.s != 0) | (e.y != 0)), np.flatnonzero((e.s == 0) & (e.y == 0)))
     assert_exact(e, splits=[no_class, no_group, no_cell], class_weight=class_weight)
 
 
 def test_without_prompts_a_class_must_not_be_missing_from_a_fold():
     e = Embeddings(n=90, n_classes=3)
     params = parameters_of()
-    split = Split(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
+    split = FoldSplit(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
     fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e, False)).data, [split])
     with pytest.raises(LabelError, match=r"classes \[1\] have neither labelled rows nor prompts"):
         next(iter(fits.prepare("balanced", [1e-3])))
@@ -217,7 +217,7 @@ def test_rows_that_were_not_drawn_take_no_part_in_any_fold():
     splits = four_folds(e)  # fitted_on and scored have rows that were not drawn
     fits = FoldedFits(data, splits)
     for number, prepared in fits.prepare("balanced", [1e-3]):
-        drawn = Split(np.intersect1d(splits[number].fitted_on, data.chosen), splits[number].scored)
+        drawn = FoldSplit(np.intersect1d(splits[number].fitted_on, data.chosen), splits[number].scored)
         assert_array_equal(prepared.rows, drawn.fitted_on)
         (found,) = fits.scores(number, prepared, [prepared.setting({**params, **POINTS[1]})], refine=False)
         expected = refitted(e, arguments_of(e), {**params, "subsample": None}, drawn, 1e-3, POINTS[1])
@@ -240,7 +240,7 @@ def test_the_fit_on_all_rows_is_the_ordinary_fit(class_weight):
     params = parameters_of(class_weight=class_weight)
     data = read_inputs(params, e.X, **arguments_of(e)).data
     prepared = FoldedFits(data, four_folds(e)).prepare_all(class_weight, 1e-3)
-    everything = Split(np.arange(150), np.arange(150))
+    everything = FoldSplit(np.arange(150), np.arange(150))
     for point in POINTS:
         found = prepared.solve(prepared.setting({**params, **point}), refine=False).last.training_scores()
         assert error_of(found, refitted(e, arguments_of(e), params, everything, 1e-3, point)) <= 1e-10

@@ -163,11 +163,16 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
-        target = resolve_target(
-            X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns
+        target, sensitive = _resolve(
+            *(X, y, weight),
+            sensitive_features=sensitive_features,
+            text=text,
+            sensitive_text=sensitive_text,
+            classes=classes,
+            missing_label=missing_label,
+            learns=learns,
         )
         self.classes_ = target.classes
-        sensitive = self._sensitive(X, sensitive_features, sensitive_text, target, missing_label)
         data = _training(X, weight, target, sensitive, only_labelled=learns)
         self._learn(
             replace(
@@ -198,22 +203,6 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
             )
         if needs.validation and validation is None:
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
-
-    def _sensitive(
-        self, X: F64, sensitive_features: Any, sensitive_text: Any, target: ResolvedTarget, missing_label: Any
-    ) -> ResolvedSensitive | None:
-        """Return the sensitive attributes of all rows, or None if neither values nor prompts are given."""
-        if sensitive_features is None and sensitive_text is None:
-            return None
-        return resolve_sensitive(
-            X,
-            sensitive_features,
-            sensitive_text,
-            target,
-            kind="categorical",
-            terms="each",
-            missing_label=missing_label,
-        )
 
     def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
         """Check and return the sentences of each class that has any."""
@@ -296,6 +285,31 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         check_rows(X, "X", zero_is_error=False)
         return np.asarray(unit_rows(X) if self.normalize_ else X)
+
+
+def _resolve(
+    X: F64,
+    y: Any,
+    weight: F64,
+    *,
+    sensitive_features: Any,
+    text: Any,
+    sensitive_text: Any,
+    classes: Iterable[Any] | None,
+    missing_label: Any,
+    learns: bool,
+) -> tuple[ResolvedTarget, ResolvedSensitive | None]:
+    """Return target and sensitive attributes of all rows; None if neither sensitive values nor prompts are given."""
+    target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns)
+    if sensitive_features is None and sensitive_text is None:
+        return target, None
+    sensitive = resolve_sensitive(
+        *(X, sensitive_features, sensitive_text, target),
+        kind="categorical",
+        terms="each",
+        missing_label=missing_label,
+    )
+    return target, sensitive
 
 
 def _training(

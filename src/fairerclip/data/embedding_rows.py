@@ -109,8 +109,8 @@ class UnitRows:
         return unit_rows(self._X[:]).astype(dtype or self.dtype, copy=False)
 
 
-def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
-    """Raise if rows are not finite; raise or warn if rows are zero. O(n·p), by blocks."""
+def check_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> None:
+    """Raise if rows are not finite; raise or warn, at stack level ``depth``, if rows are zero. O(n·p), by blocks."""
     bad: list[int] = []
     zero: list[int] = []
     for start in range(0, int(X.shape[0]), BLOCK_ROWS):
@@ -130,7 +130,7 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool) -> None:
                 f"{message}: their cosine with a prompt is undefined; remove these rows or embed their "
                 "images again"
             )
-        warnings.warn(message, ZeroRowWarning, stacklevel=4)
+        warnings.warn(message, ZeroRowWarning, stacklevel=depth)
 
 
 def check_directions(X: Any) -> None:

@@ -78,11 +78,13 @@ def resolve_sensitive(
             "neither sensitive_features nor sensitive_text is given: the objective has no term for S and nothing is "
             "mitigated",
             NoSensitiveWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         return ResolvedSensitive([], {}, {})
     guesses: dict[str, Guess] = {}
-    complete = [_complete(X, column, prompts, target, guesses) for column in columns]
+    complete: list[SensitiveColumn] = []
+    for column in columns:  # a comprehension is a stack level of its own before Python 3.12
+        complete.append(_complete(X, column, prompts, target, guesses))
     known = {
         c.name: (c.codes, c.categories) for c in complete if c.codes is not None and c.categories is not None
     }
@@ -101,7 +103,7 @@ def known_values(
         prompts = sensitive_prompts(sensitive_text, shape[1], None)
         unknown = np.full(shape[0], -1, dtype=np.int64)
         return [SensitiveColumn(name, unknown, np.arange(0), None) for name in prompts], prompts
-    columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label)
+    columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label, depth=6)
     occurring = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
     return columns, sensitive_prompts(sensitive_text, shape[1], occurring)
 
@@ -205,6 +207,6 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
             f"sensitive attribute {column.name!r} has one value only: its dependence term is zero and nothing is "
             "mitigated for it. Check its labels or prompts",
             ConstantSensitiveWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return kept

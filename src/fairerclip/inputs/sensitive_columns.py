@@ -87,23 +87,26 @@ class SensitiveColumn:
 
 
 def sensitive_columns(
-    features: Any, *, kind: str = "auto", missing_label: Any = None
+    features: Any, *, kind: str = "auto", missing_label: Any = None, depth: int = 4
 ) -> list[SensitiveColumn]:
     """Split ``sensitive_features`` into columns, each categorical or a quantity.
 
     As for targets in scikit-learn, columns of floats with a non-integer value are quantities and all others are
-    categorical, unless ``kind`` says otherwise. `SoftValues` are used unchanged.
+    categorical, unless ``kind`` says otherwise. `SoftValues` are used unchanged. ``depth`` is the stack level of a
+    warning.
     """
     if isinstance(features, SoftValues):
         return [features.column("s")]
     if isinstance(features, Mapping) and any(isinstance(v, SoftValues) for v in features.values()):
-        parts = [
-            [value.column(str(name))]
-            if isinstance(value, SoftValues)
-            else sensitive_columns({name: value}, kind=kind, missing_label=missing_label)
-            for name, value in features.items()
-        ]
-        return [column for part in parts for column in part]
+        out: list[SensitiveColumn] = []
+        for name, value in features.items():
+            if isinstance(value, SoftValues):
+                out.append(value.column(str(name)))
+            else:
+                out += sensitive_columns(
+                    {name: value}, kind=kind, missing_label=missing_label, depth=depth + 1
+                )
+        return out
     names, columns = _columns(features)
     out = []
     for name, column in zip(names, columns, strict=True):
@@ -119,7 +122,7 @@ def sensitive_columns(
                     f"sensitive attribute {name!r} has {len(encoded.classes)} distinct values and is treated as "
                     "categories; if it is a quantity, set sensitive_kind='continuous'",
                     ManyCategoriesWarning,
-                    stacklevel=4,
+                    stacklevel=depth,
                 )
             out.append(SensitiveColumn(name, encoded.codes, encoded.classes, None))
             continue

@@ -131,7 +131,7 @@ def resolve_target(
     if prompts is not None:
         names = encoded.classes.tolist()
         check_order(
-            agreement(X, prompts, encoded.codes), names, "the target", by_position=by_position, depth=3
+            agreement(X, prompts, encoded.codes), names, "the target", by_position=by_position, depth=4
         )
     else:
         if len(encoded.classes) < 2:
@@ -164,7 +164,7 @@ def _check_present(classes: NDArray[Any], present: NDArray[np.bool_], *, learns:
         warnings.warn(
             f"{constant}classes {classes[~present].tolist()} have no rows; only their prompts are used",
             VanishedLabelWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

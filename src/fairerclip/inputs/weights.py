@@ -144,7 +144,7 @@ def translate_shares(class_weight: Any, subsample: Any) -> tuple[Any, Any]:
 
 
 def _warn_renamed(message: str) -> None:
-    warnings.warn(f"{message}; the old form is removed in the next release", RenamedWarning, stacklevel=5)
+    warnings.warn(f"{message}; the old form is removed in the next release", RenamedWarning, stacklevel=7)
 
 
 def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 How much zero-shot scores, ridge and strength should be depends on how many labels there are in each class × group. Fits
 without each fold score the rows of that fold; the scores of all folds, with groups as the fit knows them, choose
-(`judging.choice`). Values that were good on many tasks are kept unless the rows show a gain. docs/choosing.md#auto.
+(`judging.choose`). Values that were good on many tasks are kept unless the rows show a gain. docs/choosing.md#auto.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.judging.choice import Choice, choose
+from fairerclip.judging.choose import Choice, choose
 from fairerclip.judging.evidence import Evidence, row_keys
 from fairerclip.judging.group_doubt import group_probabilities
 from fairerclip.judging.objectives import Objective
-from fairerclip.model.cross_validation import FoldedFits, Split, deal_folds
+from fairerclip.model.cross_validation import FoldedFits, FoldSplit, deal_folds
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.prepare import Prepared
 
@@ -199,10 +199,10 @@ def cells_of(evidence: Evidence) -> Ints:
     return np.asarray(evidence.y * evidence.groups.shape[1] + evidence.groups.argmax(axis=1))
 
 
-def splits_of(folds: Ints, judged: Ints, rows: Ints) -> list[Split]:
+def splits_of(folds: Ints, judged: Ints, rows: Ints) -> list[FoldSplit]:
     """Return a split per fold (m,) of the ``judged`` rows; the other ``rows`` are fitted on in every split."""
     held = [judged[folds == fold] for fold in np.unique(folds)]
-    return [Split(np.setdiff1d(rows, scored), scored) for scored in held]
+    return [FoldSplit(np.setdiff1d(rows, scored), scored) for scored in held]
 
 
 def _candidates(

@@ -24,7 +24,7 @@ from fairerclip.solver.problem import choose_solver, labelled_blocks
 from fairerclip.solver.rows import cache_budget
 
 
-class Split(NamedTuple):
+class FoldSplit(NamedTuple):
     """Rows to fit on and rows to score, by their numbers in X, both in rising order."""
 
     fitted_on: Ints
@@ -76,7 +76,7 @@ class FoldedFits:
     ----------
     data : FitData
         Rows of the fit, with their features.
-    splits : sequence of Split
+    splits : sequence of FoldSplit
         Rows to fit on and to score.
     by_group : bool
         Whether row weights may differ between groups of a class.
@@ -86,7 +86,7 @@ class FoldedFits:
     """
 
     def __init__(
-        self, data: FitData, splits: Sequence[Split], *, by_group: bool = True, budget: int | None = None
+        self, data: FitData, splits: Sequence[FoldSplit], *, by_group: bool = True, budget: int | None = None
     ) -> None:
         self.data, self.splits = data, splits
         # Rows that the same splits fit on, in the same cell, have the same factor in every fit: they are one part.

@@ -25,7 +25,7 @@ from fairerclip.model.presets import preset
 from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -166,8 +166,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     >>> model.transform(task.test.X).shape[1] == task.n_classes - 1
     True
     """
-
-    _state: fitting.FitState | None = None
 
     def __init__(
         self,
@@ -319,16 +317,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         )
         return TauPath(self, points, refined)
 
-    @property
-    def state(self) -> fitting.FitState:
-        """Data that a fit keeps in memory; a model that was loaded or unpickled has none."""
-        check_is_fitted(self)
-        if self._state is None:
-            raise StateError(
-                "this model no longer holds its training data (it was loaded or unpickled): call fit first"
-            )
-        return self._state
-
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.
 
@@ -364,12 +352,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
         check_parameters(params)
         return other._solve(state.prepared, self.fitted_.rows, adjustment, params)
 
-    def used_parameters(self) -> dict[str, Any]:
-        """Return the values that were used for the parameters that may be "auto"; with them a fit chooses nothing."""
-        check_is_fitted(self)
-        used = {name: getattr(self, f"{name}_") for name in USED}
-        return {**used, "class_offsets": None}
-
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
         check_is_fitted(self)
@@ -379,40 +361,3 @@ class FairerCLIP(EarlierNames, FittedAnswers, BaseEstimator):
     def load(cls, path: str | Path) -> FairerCLIP:
         """Read a model that `save` wrote; everything is checked before it is used."""
         return read_model(Path(path), cls)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_state", None)  # the training data is not part of the model
-        return state
-
-    def _solve(
-        self,
-        prepared: fitting.Prepared,
-        seen: RowSummary | None,
-        adjustment: Adjustment,
-        params: Mapping[str, Any],
-    ) -> FairerCLIP:
-        """Solve a problem with parameters of which none is "auto", and take over the solution."""
-        state, result = fitting.solve(prepared, params, adjustment)
-        fitted, notes = state.model(seen, normalize=self.normalize)
-        # Only now that there is a solution: a fit that fails leaves the model as it was.
-        self._state, self.fitted_ = state, fitted
-        self.n_iter_ = len(result.history)
-        self.diagnostics_: dict[str, Any] = fitting.diagnostics(prepared, result)
-        self.pseudo_labels_ = state.pseudo_labels(result.labels if self.refine else None)
-        values = prepared.sensitive.values
-        self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
-        for kind, message in (*result.notes, *notes):
-            warnings.warn(message, kind, stacklevel=3)
-        return self
-
-    def _adjust(self, adjustment: Adjustment) -> FairerCLIP:
-        """Replace the learned corrections of the class scores; the solution stays."""
-        state = self.state.adjusted(adjustment)
-        fitted, notes = state.model(self.fitted_.rows, normalize=self.normalize)
-        self._state, self.fitted_ = state, fitted
-        # The record of a search describes the model that it chose, with the corrections that it learned.
-        self.diagnostics_ = {name: value for name, value in self.diagnostics_.items() if name != "tuning"}
-        for kind, message in notes:
-            warnings.warn(message, kind, stacklevel=3)
-        return self

@@ -215,7 +215,7 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
 
     A zero row is an error where its direction is needed: for normalising, or for a comparison with prompts.
     """
-    check_rows(X, "X", zero_is_error=normalize or prompted)
+    check_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
     seen = RowSummary.of(X)
     if normalize:
         check_directions(X)

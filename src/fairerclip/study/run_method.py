@@ -1,7 +1,7 @@
 """One run of a comparison: choose among the candidates of a method on validation rows, and test the chosen one once.
 
 The rule is the same for every method and that of FairerCLIP's search: the gain of the expected worst group over the
-method's default setting, after doubt is subtracted, with offsets of the class scores if they gain (`judging.choice`).
+method's default setting, after doubt is subtracted, with offsets of the class scores if they gain (`judging.choose`).
 It uses the validation rows, and the training rows, scored out of fold, for methods that learn from their labels. The
 choice of a method's authors is reported, too: the candidate with the best worst group on these rows, or the published
 setting of a method without labels, and no offsets.
@@ -26,7 +26,7 @@ from fairerclip.auditing.group_results import StageReport
 from fairerclip.baselines.softmax import shared_solutions
 from fairerclip.errors import FairerClipWarning, LabelError, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
-from fairerclip.judging.choice import choose
+from fairerclip.judging.choose import choose
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.estimator import FairerCLIP

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.judging.choice import first_best, lower_gain
+from fairerclip.judging.choose import first_best, lower_gain
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.model.automatic import AUTOMATIC
-from fairerclip.model.cross_validation import FoldedFits, Split, settings_scores
+from fairerclip.model.cross_validation import FoldedFits, FoldSplit, settings_scores
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.parameters import CRITERIA, FREE, check_parameters
 from fairerclip.model.path import path_grid
@@ -145,7 +145,7 @@ class CandidateFits:
         Parameters of the estimator, none of them "auto".
     read : callable
         Returns the `FitData` for other parameters.
-    splits : sequence of Split
+    splits : sequence of FoldSplit
         Splits of the training rows that are judged; empty if none is.
     held : array of shape (m, p), or None
         Validation rows, prepared as the fit prepares its rows.
@@ -155,7 +155,7 @@ class CandidateFits:
         self,
         params: Mapping[str, Any],
         read: Callable[[Mapping[str, Any]], FitData],
-        splits: Sequence[Split],
+        splits: Sequence[FoldSplit],
         held: Floats | None,
     ) -> None:
         self.params, self._read, self._splits, self._held = params, read, splits, held

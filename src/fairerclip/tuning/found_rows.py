@@ -16,7 +16,7 @@ from fairerclip.errors import LabelError, ParameterError, ShapeError, UnusedRows
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.judging.evidence import Evidence, row_keys
 from fairerclip.model.automatic import MOST_ROWS, MOST_SCORES, cells_of, limit_rows, splits_of
-from fairerclip.model.cross_validation import Split, deal_folds
+from fairerclip.model.cross_validation import FoldSplit, deal_folds
 from fairerclip.model.fit_data import FitData
 from fairerclip.tuning.judged_rows import GroupAxis, JudgedRows, training_groups, validation_rows
 
@@ -28,7 +28,7 @@ class FoundRows(NamedTuple):
     """The rows that judge candidates: training rows in the order of their numbers, then validation rows."""
 
     judged: JudgedRows
-    splits: list[Split]
+    splits: list[FoldSplit]
     """Splits of the training rows; empty if none is judged."""
     held: Floats | None
     """(m, p) validation rows as the fit prepares its rows, or None."""
@@ -70,7 +70,7 @@ def find_rows(
     known: list[Ints | None] = []
     if validation is not None:
         held, axis, known = validation_rows(validation, data.target.classes, data.sensitive, missing_label)
-    trained, splits = None, list[Split]()
+    trained, splits = None, list[FoldSplit]()
     if y is not None and not (held is not None and cv is None):
         trained = _training_rows(data, axis, held, known)
     if trained is not None and y is not None:
@@ -142,7 +142,7 @@ def check_groups(groups: Any, n: int) -> Ints | None:
 
 def make_splits(
     cv: Any, judged: JudgedRows, rows: Ints, X: Any, y: NDArray[Any], groups: Ints | None, seed: int
-) -> list[Split]:
+) -> list[FoldSplit]:
     """Return the splits of a cross-validation, each with judged rows to score.
 
     Rows that are not judged, because a label is missing, are fitted on in every fold of a number of folds.
@@ -177,7 +177,8 @@ def make_splits(
         splits = splits_of(folds, judged.rows, rows)
         if groups is not None:  # rows that are not judged stay with their group, too
             splits = [
-                Split(s.fitted_on[~np.isin(groups[s.fitted_on], groups[s.scored])], s.scored) for s in splits
+                FoldSplit(s.fitted_on[~np.isin(groups[s.fitted_on], groups[s.scored])], s.scored)
+                for s in splits
             ]
     else:
         splits = _given_splits(cv, judged, rows, X, y, groups)
@@ -187,7 +188,7 @@ def make_splits(
 
 def _given_splits(
     cv: Any, judged: JudgedRows, rows: Ints, X: Any, y: NDArray[Any], groups: Ints | None
-) -> list[Split]:
+) -> list[FoldSplit]:
     """Return the splits of a splitter of scikit-learn, or of pairs of row numbers."""
     from sklearn.model_selection import check_cv  # slow to load
 
@@ -200,11 +201,13 @@ def _given_splits(
             f"cv must be a number of folds, a splitter of scikit-learn or pairs of row numbers; {error}. A "
             "splitter that stratifies needs a label for every row"
         ) from None
-    splits = [Split(np.intersect1d(rows, train), np.intersect1d(judged.rows, test)) for train, test in pairs]
+    splits = [
+        FoldSplit(np.intersect1d(rows, train), np.intersect1d(judged.rows, test)) for train, test in pairs
+    ]
     return [split for split in splits if len(split.scored)]
 
 
-def _check_splits(splits: Sequence[Split], judged: JudgedRows) -> None:
+def _check_splits(splits: Sequence[FoldSplit], judged: JudgedRows) -> None:
     """Raise if no row would be judged, or a row twice, or if a fold has a class without rows to fit on."""
     codes = judged.evidence.y
     scored = np.concatenate([split.scored for split in splits]) if splits else np.zeros(0, dtype=np.int64)

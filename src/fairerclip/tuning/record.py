@@ -14,7 +14,7 @@ from fairerclip._util.numbers import number, setting
 from fairerclip._util.types import Floats
 from fairerclip.errors import AccuracyFloorWarning
 from fairerclip.inputs.prompts import zero_shot
-from fairerclip.judging.choice import Choice, lower_gain
+from fairerclip.judging.choose import Choice, lower_gain
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.metrics import group_report

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from fairerclip._util.types import F64
 from fairerclip.errors import LabelError, ParameterError
-from fairerclip.judging.choice import Choice, choose, choose_by_scorer
+from fairerclip.judging.choose import Choice, choose, choose_by_scorer
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import AUTOMATIC, start_values

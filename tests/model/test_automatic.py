@@ -1,0 +1,426 @@
+"""Parameters that are "auto": given values stay, thin evidence keeps the start values, and the rows choose the rest."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import conftest
+from fairerclip import FairerCLIP
+from fairerclip.data.simulate import multiclass, waterbirds
+from fairerclip.errors import NoSensitiveWarning
+from fairerclip.inputs.sensitive_columns import SoftValues
+from fairerclip.judging.choose import choose
+from fairerclip.judging.evidence import Evidence, row_keys
+from fairerclip.judging.objectives import Objective
+from fairerclip.model import automatic as module
+from fairerclip.model.automatic import (
+    AUTOMATIC,
+    FOLDS,
+    GRID,
+    GUESSED,
+    LABELLED,
+    LEAST_ROWS,
+    cells_of,
+    limit_rows,
+    resolve_automatic,
+    splits_of,
+    start_values,
+)
+from fairerclip.model.cross_validation import deal_folds
+from fairerclip.model.fit_data import read_inputs
+
+USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")
+
+
+class Embeddings(conftest.Embeddings):
+    """Rows that overlap, so that there is something to choose."""
+
+    def __init__(self, *, noise=0.3, seed=3, correlation=0.5, **arguments):
+        super().__init__(seed=seed, correlation=correlation, **arguments)
+        noisy = self.X + noise * np.random.default_rng(9).normal(size=self.X.shape)
+        self.X = self._unit(noisy)
+
+
+def small(**parameters):
+    """The feature map depends on the seed alone: its bandwidth is given."""
+    return FairerCLIP(
+        **{"n_features": 50, "bandwidth": 1.5, "dtype": "float64", "random_state": 0, **parameters}
+    )
+
+
+def arguments_of(e, **arguments):
+    return {"y": e.y, "sensitive_features": e.s, "text": e.text, **arguments}
+
+
+def fitted(e, arguments=None, **parameters):
+    return small(**parameters).fit(e.X, **(arguments_of(e) if arguments is None else arguments))
+
+
+def partial(e, share=0.5, seed=1):
+    return np.where(np.random.default_rng(seed).random(len(e.y)) < share, e.y, np.nan)
+
+
+def used(model):
+    return {name: getattr(model, f"{name}_") for name in USED}
+
+
+def started(model, start):
+    return used(model) == {name: start[name] for name in USED} and not np.any(model.offsets_)
+
+
+def test_the_parameters_that_may_be_automatic_are_automatic_by_default():
+    params = FairerCLIP().get_params()
+    assert {name for name, value in params.items() if isinstance(value, str) and value == "auto"} >= {
+        *AUTOMATIC
+    }
+    assert set(LABELLED) == set(GUESSED) == set(AUTOMATIC)
+    assert all(LABELLED[name] in GRID[name] for name in GRID)
+
+
+def test_start_values_replace_auto_alone():
+    params = FairerCLIP(tau=0.3, class_offsets=None, n_features=7).get_params()
+    for share, start in ((1.0, LABELLED), (0.5, LABELLED), (0.49, GUESSED), (0.0, GUESSED)):
+        found = start_values(params, share)
+        assert (found["tau"], found["class_offsets"], found["n_features"]) == (0.3, None, 7)
+        assert all(found[name] == start[name] for name in ("zero_shot", "gamma", "criterion", "guess_weight"))
+    assert start_values({**params, "zero_shot": None}, 0.2)["zero_shot"] == GUESSED["zero_shot"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tau": 0.33},
+        {"zero_shot": 0.37},
+        {"gamma": 2e-3},
+        {"criterion": "conditional"},
+        {"guess_weight": 0.42},
+        {"class_offsets": None},
+        {"tau": 0.0, "gamma": 0.5},
+    ],
+)
+def test_values_that_are_given_stay_and_the_others_are_chosen(given):
+    e = Embeddings(n=240)
+    model = fitted(e, arguments_of(e, y=partial(e, 0.7)), **given)
+    record = model.diagnostics_["automatic"]
+    if "class_offsets" in given:
+        assert not np.any(model.offsets_)
+    else:
+        assert {name: used(model)[name] for name in given} == given
+    assert not set(given) & set(record["chosen"])
+    assert record["folds"] == FOLDS
+    sizes = [len({*GRID[name], LABELLED[name]}) for name in GRID if name not in given and name != "criterion"]
+    if not {"tau", "criterion"} & set(given):
+        assert record["candidates"] == np.prod(sizes) * (2 * len(GRID["tau"]) - 1) / len(GRID["tau"])
+
+
+def test_nothing_is_chosen_where_all_values_are_given():
+    e = Embeddings(n=160)
+    model = fitted(e, **LABELLED)
+    assert model.diagnostics_["automatic"] is None
+    assert started(model, LABELLED)
+    data = read_inputs(small(**LABELLED).get_params(), e.X, **arguments_of(e)).data
+    assert resolve_automatic(data).fits is None
+
+
+def test_without_labels_the_start_values_are_kept():
+    e = Embeddings(n=160)
+    model = fitted(e, arguments_of(e, y=None))
+    assert model.diagnostics_["automatic"] == {"kept": "no labels"}
+    assert started(model, GUESSED)
+
+
+def cell_rows(e, sizes):
+    """The first rows of each cell."""
+    cells = [np.flatnonzero((e.y == k) & (e.s == g))[:n] for (k, g), n in sizes.items()]
+    return np.sort(np.concatenate(cells))
+
+
+@pytest.mark.parametrize("thin", [LEAST_ROWS - 1, 1, 0])
+@pytest.mark.parametrize("guessed", [False, True])
+def test_a_thin_cell_keeps_the_start_values_and_says_why(thin, guessed):
+    e = Embeddings(n=300, correlation=0.3)
+    rows = cell_rows(e, {(0, 0): 30, (0, 1): 30, (1, 0): 30, (1, 1): thin})
+    if guessed:
+        y = np.full(300, np.nan)
+        y[rows] = e.y[rows]
+        model = fitted(e, arguments_of(e, y=y))
+    else:
+        e.X, e.y, e.s = e.X[rows], e.y[rows], e.s[rows]
+        model = fitted(e)
+    assert started(model, GUESSED if guessed else LABELLED)
+    record = model.diagnostics_["automatic"]
+    assert record == {
+        "rows": 90 + thin,
+        "smallest_cell": thin,
+        "kept": "a class × group has fewer than 5 rows",
+    }
+
+
+def test_cells_that_are_large_enough_are_judged():
+    e = Embeddings(n=300, correlation=0.3)
+    rows = cell_rows(e, {(k, g): LEAST_ROWS for k in range(2) for g in range(2)})
+    e.X, e.y, e.s = e.X[rows], e.y[rows], e.s[rows]
+    record = fitted(e).diagnostics_["automatic"]
+    assert (record["rows"], record["smallest_cell"]) == (20, 5)
+    assert record["candidates"] == 132
+
+
+def test_the_choice_is_that_of_a_cross_validation_by_fresh_fits(monkeypatch):
+    """All of it the slow way: a fit for every fold and candidate, and their scores row by row."""
+    monkeypatch.setattr(module, "GRID", {"tau": (0.0, 0.9), "zero_shot": (0.0,), "gamma": (1e-4,)})
+    e = Embeddings(n=200, n_classes=3)
+    model = fitted(e, class_weight="group")
+    evidence = Evidence.of_codes(e.y, e.s, 3, 2, row_keys(e.X))
+    folds = deal_folds(evidence.keys, cells_of(evidence), FOLDS)
+    candidates = [
+        {**LABELLED, "gamma": gamma, "tau": tau, "zero_shot": share}
+        for gamma in (1e-3, 1e-4)
+        for tau in (0.8, 0.0, 0.9)
+        for share in (0.5, 0.0)
+    ]
+    scores = np.empty((len(candidates), 200, 3))
+    for g, values in enumerate(candidates):
+        for fold in range(FOLDS):
+            left, out = folds != fold, folds == fold
+            own = small(class_weight="group", **values)
+            own.fit(e.X[left], e.y[left], sensitive_features=e.s[left], text=e.text)
+            scores[g, out] = own.scores(e.X[out])
+    expected = choose(scores.astype(np.float32), evidence, Objective("worst_group"), 0)
+    record = model.diagnostics_["automatic"]
+    assert record["candidates"] == len(candidates)
+    assert used(model) == {name: candidates[expected.candidate][name] for name in USED}
+    assert_allclose(model.offsets_, expected.offsets, atol=1e-5)
+    assert (record["gain"], record["doubt"]) == pytest.approx((expected.gain, expected.doubt), abs=1e-4)
+    assert expected.gain > 0
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-9), ("float32", 1e-4)])
+@pytest.mark.parametrize("labels", ["all", "some", "no text"])
+def test_the_chosen_values_fit_the_same_model_again(dtype, rtol, labels):
+    e = Embeddings(n=200, n_classes=3)
+    arguments = arguments_of(e, y=partial(e) if labels == "some" else e.y)
+    if labels == "no text":
+        del arguments["text"]
+    model = fitted(e, arguments, dtype=dtype)
+    values = model.used_parameters()
+    assert values == {**used(model), "class_offsets": None}
+    again = fitted(e, arguments, dtype=dtype, **values)
+    assert again.diagnostics_["automatic"] is None
+    moved = again.at(offsets=model.offsets_)
+    expected = model.scores(e.X)
+    assert np.abs(moved.scores(e.X) - expected).max() <= rtol * np.abs(expected).max()
+    assert_allclose(again.scores(e.X) + model.offsets_, moved.scores(e.X), rtol=1e-6, atol=1e-7)
+    copy = model.at()
+    assert_array_equal(copy.scores(e.X), expected)
+    assert {name: copy.get_params()[name] for name in values} == values
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_the_record_names_the_values_that_were_used(text):
+    e = Embeddings(n=200)
+    arguments = arguments_of(e)
+    if not text:
+        del arguments["text"]
+    model = fitted(e, arguments)
+    record = model.diagnostics_["automatic"]
+    assert json.loads(json.dumps(record)) == record
+    assert record["chosen"] == {**used(model), "offsets": model.offsets_.tolist()}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_another_order_and_other_names_choose_the_same_model(n_classes):
+    e = Embeddings(n=240, n_classes=n_classes)
+    first = fitted(e)
+    order = np.random.default_rng(1).permutation(240)
+    labels, groups = np.array(["zebra", "yak", "wolf"])[:n_classes], np.array(["night", "day"])
+    text = {labels[k]: e.text[k] for k in (2, 0, 1) if k < n_classes}
+    again = small().fit(e.X[order], labels[e.y[order]], sensitive_features=groups[e.s[order]], text=text)
+    assert used(again) == used(first)
+    classes = [list(text).index(label) for label in labels]
+    assert_allclose(again.offsets_[classes], first.offsets_, atol=1e-5)
+    assert_allclose(again.scores(e.X)[:, classes], first.scores(e.X), atol=1e-5)
+    assert_array_equal(again.predict(e.X), labels[first.predict(e.X)])
+
+
+@pytest.mark.parametrize("flip", ["classes", "groups"])
+def test_other_names_choose_the_same_model_where_cells_have_equal_sizes(flip):
+    e = Embeddings(n=600, correlation=0.4)
+    rows = cell_rows(e, {(k, g): 40 for k in range(2) for g in range(2)})
+    e.X, e.y, e.s = e.X[rows], e.y[rows], e.s[rows]
+    first = fitted(e)
+    y, s = (1 - e.y, e.s) if flip == "classes" else (e.y, 1 - e.s)
+    text = e.text[::-1] if flip == "classes" else e.text
+    again = small().fit(e.X, y, sensitive_features=s, text=text)
+    names = ("gain", "doubt")
+    assert first.diagnostics_["automatic"]["gain"] > 0
+    found, expected = again.diagnostics_["automatic"], first.diagnostics_["automatic"]
+    assert used(again) == used(first)
+    assert [found[name] for name in names] == pytest.approx([expected[name] for name in names], abs=1e-5)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    e = Embeddings(n=200, n_classes=3)
+    e.X = e.X.astype(np.float32)
+    first, again = (FairerCLIP(n_features=50, random_state=3).fit(e.X, **arguments_of(e)) for _ in range(2))
+    assert first.diagnostics_["automatic"] == again.diagnostics_["automatic"]
+    assert_array_equal(first.scores(e.X), again.scores(e.X))
+
+
+def test_the_lengths_of_rows_do_not_matter_if_they_are_normalised():
+    e = Embeddings(n=200)
+    lengths = np.random.default_rng(0).uniform(0.01, 100, size=(200, 1))
+    first, again = fitted(e), small().fit(e.X * lengths, **arguments_of(e))
+    assert used(again) == used(first)
+    assert_allclose(again.offsets_, first.offsets_, atol=1e-6)
+    assert_allclose(again.scores(e.X), first.scores(e.X), atol=1e-7)
+
+
+def test_rows_without_weight_take_no_part_in_the_choice():
+    e = Embeddings(n=240)
+    w = np.random.default_rng(0).uniform(0.5, 2, size=240) * (np.arange(240) % 4 > 0)
+    left = w > 0
+    first = fitted(e, arguments_of(e, sample_weight=w))
+    again = small().fit(
+        e.X[left], e.y[left], sensitive_features=e.s[left], text=e.text, sample_weight=w[left]
+    )
+    assert first.diagnostics_["automatic"]["rows"] == 180
+    assert used(again) == used(first)
+    assert_allclose(again.scores(e.X), first.scores(e.X), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind", ["no text", "prompts", "a quantity", "two attributes", "probabilities", "group"]
+)
+def test_every_kind_of_input_can_choose(kind):
+    e = Embeddings(n=240, n_classes=3)
+    rng = np.random.default_rng(4)
+    arguments = arguments_of(e)
+    candidates = 132  # 4 shares, 3 ridges, and 11 of τ and criterion
+    if kind == "no text":
+        del arguments["text"]
+        candidates = 33
+    elif kind == "prompts":
+        del arguments["sensitive_features"]
+        arguments["sensitive_text"] = e.sensitive_text
+    elif kind == "a quantity":
+        arguments["sensitive_features"] = e.s + rng.normal(size=240)
+    elif kind == "two attributes":
+        arguments["sensitive_features"] = {"s": e.s, "other": rng.integers(2, size=240)}
+    elif kind == "probabilities":
+        P = 0.7 * np.eye(2)[e.s] + 0.3 * rng.dirichlet([1, 1], size=240)
+        arguments["sensitive_features"] = SoftValues(P, ["a", "b"])
+    model = fitted(e, arguments, class_weight="group" if kind == "group" else "balanced")
+    record = model.diagnostics_["automatic"]
+    assert record["candidates"] == candidates
+    sizes = np.bincount(e.y).min() if kind == "a quantity" else None
+    assert sizes is None or record["smallest_cell"] == sizes
+    assert np.mean(model.predict(e.X) == e.y) > 0.8
+
+
+def test_without_sensitive_attributes_shares_ridges_and_offsets_are_chosen():
+    e = Embeddings(n=240, n_classes=3)
+    with pytest.warns(NoSensitiveWarning):
+        model = small().fit(e.X, e.y, text=e.text)
+    record = model.diagnostics_["automatic"]
+    assert record["candidates"] == 12
+    assert record["smallest_cell"] == np.bincount(e.y).min()
+    assert (model.tau_, model.criterion_) == (LABELLED["tau"], LABELLED["criterion"])
+
+
+def test_a_class_without_labels_is_not_given_up():
+    # Labelled rows of the other classes say nothing of it: its guessed rows must keep their weight.
+    e = Embeddings(noise=0.0, n=400, n_classes=3)
+    arguments = arguments_of(e, y=np.where(e.y == 2, np.nan, e.y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [np.mean(fitted(e, arguments, **own).predict(e.X)[e.y == 2] == 2) for own in (LABELLED, {})]
+    assert found[0] > 0.9
+    assert found[1] > 0.8
+
+
+def test_a_class_of_copies_without_prompts_keeps_the_start_values():
+    # All copies are in one fold, so that the fit without it has no row of the class.
+    e = Embeddings(n=240, n_classes=3)
+    e.X[e.y == 2] = e.X[np.flatnonzero(e.y == 2)[0]]
+    arguments = {"y": e.y, "sensitive_features": e.s}
+    assert started(fitted(e, arguments, **{**LABELLED, "zero_shot": 0.0}), {**LABELLED, "zero_shot": 0.0})
+    assert np.mean(fitted(e, arguments).predict(e.X) == e.y) > 0.8
+
+
+def worst_group(model, rows):
+    predicted, s = model.predict(rows.X), rows.sensitive()
+    cells = [(rows.y == k) & (s == g) for k in np.unique(rows.y) for g in np.unique(s)]
+    return min(np.mean(predicted[cell] == rows.y[cell]) for cell in cells if cell.any())
+
+
+@pytest.mark.parametrize("name", ["waterbirds", "multiclass"])
+def test_with_many_labels_the_worst_group_is_not_worse_than_with_the_start_values(name):
+    if name == "waterbirds":
+        task = waterbirds(seed=1, scale=0.3, width=64)
+    else:
+        task = multiclass(1, n_classes=3, n_sensitive=2, scale=0.4, width=64)
+    given = {"sensitive_features": task.train.sensitive(), "text": task.text_target}
+    auto, start = (
+        FairerCLIP(n_features=200, random_state=0, **own).fit(task.train.X, task.train.y, **given)
+        for own in ({}, LABELLED)
+    )
+    assert "chosen" in auto.diagnostics_["automatic"]
+    assert worst_group(auto, task.test) >= worst_group(start, task.test) - 0.01
+
+
+def test_a_saved_model_keeps_the_values_that_were_used(tmp_path):
+    e = Embeddings(n=200, n_classes=3)
+    model = fitted(e, arguments_of(e, y=partial(e)))
+    assert np.any(model.offsets_)
+    loaded = FairerCLIP.load(model.save(tmp_path / "model"))
+    assert used(loaded) == used(model)
+    assert loaded.used_parameters() == model.used_parameters()
+    assert_array_equal(loaded.offsets_, model.offsets_)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.diagnostics_["automatic"] == model.diagnostics_["automatic"]
+    assert_allclose(loaded.scores(e.X), model.scores(e.X), atol=1e-9)
+
+
+def evidence_of(sizes, seed=0):
+    """Evidence with so many rows of each class × group (c, v)."""
+    cells = np.repeat(np.arange(np.size(sizes)), np.ravel(sizes))
+    v = np.shape(sizes)[1]
+    keys = np.random.default_rng(seed).normal(size=len(cells))
+    return Evidence.of_codes(cells // v, cells % v, len(sizes), v, keys)
+
+
+def test_too_many_rows_are_drawn_from_every_cell_alike_and_along_the_keys():
+    e = evidence_of([[50, 3], [40, 0]])
+    assert_array_equal(limit_rows(e, 93), np.arange(93))
+    kept = limit_rows(e, 30)
+    assert np.all(np.diff(kept) > 0)
+    assert e.at(kept).counts.tolist() == [[10, 3], [10, 0]]
+    places = np.searchsorted(np.sort(e.keys[:50]), e.keys[kept[kept < 50]])
+    assert sorted(places.tolist()) == list(range(0, 50, 5))
+    order = np.random.default_rng(1).permutation(93)
+    assert_array_equal(np.sort(order[limit_rows(e.at(order), 30)]), kept)
+    assert e.at(limit_rows(e, 2)).counts.tolist() == [[1, 1], [1, 0]]
+
+
+def test_rows_that_are_not_judged_are_fitted_on_in_every_split():
+    splits = splits_of(np.array([0, 1, 0, 2]), np.array([3, 5, 6, 9]), np.array([1, 3, 4, 5, 6, 9]))
+    assert [s.scored.tolist() for s in splits] == [[3, 6], [5], [9]]
+    assert [s.fitted_on.tolist() for s in splits] == [[1, 4, 5, 9], [1, 3, 4, 6, 9], [1, 3, 4, 5, 6]]
+
+
+def test_the_cell_of_a_row_is_its_class_and_its_most_likely_group():
+    e = Evidence(np.array([0, 1, 1]), np.array([[0.4, 0.6], [0.9, 0.1], [0.2, 0.8]]), 2, np.zeros(3))
+    assert cells_of(e).tolist() == [1, 2, 3]
+
+
+def test_the_rows_that_are_judged_are_limited(monkeypatch):
+    e = Embeddings(n=400, correlation=0.3)
+    monkeypatch.setattr(module, "MOST_ROWS", 60)
+    model = fitted(e)
+    record = model.diagnostics_["automatic"]
+    assert record["rows"] == 60
+    assert record["smallest_cell"] == 15
+    assert model.state.prepared.problem.rows.n_rows == 400
