@@ -8,4 +8,7 @@ PAPER = {
     "decision": "prompts",
     "refine": True,
     "class_weight": None,
+    "criterion": "marginal",
+    "guess_weight": 1.0,
+    "class_offsets": None,
 }

@@ -2,9 +2,21 @@
 
 from fairerclip import FairerCLIP, FairerCLIPSearch
 
+FIXED = {
+    "tau": 0.8,
+    "zero_shot": None,
+    "gamma": 1e-3,
+    "criterion": "marginal",
+    "guess_weight": 1.0,
+    "class_offsets": None,
+}
+"""Values of all parameters that may be "auto": with them a fit is the closed form alone and chooses nothing."""
+AUTO = dict.fromkeys(FIXED, "auto")
+"""The defaults of these parameters."""
+
 
 def small(**parameters):
-    return FairerCLIP(**{"n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
+    return FairerCLIP(**{**FIXED, "n_features": 40, "dtype": "float64", "random_state": 0, **parameters})
 
 
 def tune(

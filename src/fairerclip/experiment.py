@@ -134,16 +134,14 @@ class Experiment:
             raise PromptError(
                 f"{self.task.name} has no text_target, so labels are needed: use 'target' or 'all'"
             )
+        columns = self.group_columns(rows) if labels == "all" else {}
         if labels == "all":
-            columns = {name: self._attribute(rows, name) for name in self.sensitive}
             missing = [name for name, column in columns.items() if column is None]
             if missing or not columns:
                 raise LabelError(
                     f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} in its {split} split; "
                     "use labels 'target' or 'none'"
                 )
-        else:
-            columns = {}
         texts = {name: self.task.sensitive[name].text for name in self.sensitive}
         without = [name for name, text in texts.items() if text is None]
         guessing = any((rows.s[name] < 0).any() for name in columns) if labels == "all" else guess
@@ -282,9 +280,8 @@ class Experiment:
         return {"train_groups": sizes if overlap else None, "positive": positive, "missing": UNKNOWN}
 
     def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
-        if "train" not in self.task.splits:
-            return None
-        y, groups = self.target(self.task.train), self.groups(self.task.train)
+        split = self.task.splits.get("train")
+        y, groups = (None, None) if split is None else (self.target(split), self.groups(split))
         if y is None or groups is None:
             return None
         cells, counts = np.unique(np.column_stack([y, groups]), axis=0, return_counts=True)
@@ -328,9 +325,7 @@ class Experiment:
     def _labelled_rows(self, name: str) -> int:
         """Return the number of rows with both a target and a sensitive label; 0 if the split does not exist."""
         split = self.task.splits.get(name)
-        if split is None:
-            return 0
-        y, groups = self.target(split), self.groups(split)
+        y, groups = (None, None) if split is None else (self.target(split), self.groups(split))
         if y is None or groups is None:
             return 0
         return int(((y != UNKNOWN) & (groups != UNKNOWN)).sum())

@@ -210,7 +210,7 @@ def test_spread_over_seeds_is_of_fits_with_other_seeds(birds):
     averages = []
     for seed in (0, 1):
         again = FairerCLIP(**{**model.get_params(), "random_state": seed})
-        experiment.fit(again, "target")
+        again = experiment.fit(again, "target").at(offsets=model.offsets_)
         averages.append(experiment.report(test, again.predict(test.X)).average)
     spread = results.groups.seeds
     assert spread.n == 2

@@ -25,7 +25,6 @@ from fairerclip.inputs.target import (
     indexes_prompts,
     mapping_to_write,
     resolve_target,
-    zero_shot_share,
 )
 from fairerclip.inputs.weights import _sizes
 
@@ -275,17 +274,6 @@ def test_known_labels_are_those_that_are_no_guesses():
     listed, class_of = guessed.listed_prompts()
     assert_array_equal(listed, AXES)
     assert_array_equal(class_of, [0, 0, 1, 2])
-
-
-def test_the_share_of_zero_shot_scores_follows_what_is_known():
-    codes, groups = np.array([0, 1]), [AXES[:1], AXES[1:2]]
-    some, everything = (Guess(np.array([True, last]), np.zeros(2)) for last in (False, True))
-    shares = [
-        zero_shot_share(None, ResolvedTarget(codes, codes, groups, g)) for g in (None, some, everything)
-    ]
-    assert shares == [0.5, 0.5, 0.75]
-    assert zero_shot_share(0.0, ResolvedTarget(codes, codes, groups, everything)) == 0.0
-    assert zero_shot_share(0.3, ResolvedTarget(codes, codes, groups, None, has_text=False)) == 0.0
 
 
 @pytest.mark.parametrize(("n_classes", "refused"), [(3000, False), (3001, True)])

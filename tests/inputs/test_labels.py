@@ -19,7 +19,7 @@ from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import (
     balancing_weights,
     draw_rows,
-    row_weights,
+    draw_weights,
     translate_shares,
     weigh_classes,
 )
@@ -274,9 +274,12 @@ def test_subsampling_keeps_what_it_is_told_to():
     assert_array_equal(np.bincount(codes[mask]), [5, 9, 9])
 
 
-def weights(y, classes, weight, **options):
-    options = {"class_weight": None, "subsample": None, **options}
-    return row_weights(y, None, np.array(classes), weight, random_state=np.random.RandomState(0), **options)
+def weights(y, classes, weight, class_weight=None, subsample=None):
+    """Rows are drawn, and then weighted by class."""
+    classes = np.array(classes)
+    given = (class_weight, subsample, np.random.RandomState(0))
+    class_weight, drawn = draw_weights(y, classes, weight, *given)
+    return weigh_classes(class_weight, y, None, classes, drawn)
 
 
 @pytest.mark.parametrize("subsample", ["balanced", "balanced:0.5", {"a": 0.5}, (0.5, 1.0)], ids=str)

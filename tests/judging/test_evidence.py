@@ -1,5 +1,7 @@
 """Labelled rows as evidence: a posterior of the accuracy of each class × group."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
+from conftest import Embeddings
+from fairerclip import FairerCLIP
 from fairerclip.judging import evidence as module
 from fairerclip.judging.evidence import DRAWS, PRIOR_ROWS, SOFTNESS, Evidence, row_keys
+from fairerclip.model.automatic import cells_of, limit_rows
+from fairerclip.model.automatic import evidence_of as fit_evidence
+from fairerclip.model.fit_data import read_inputs
 
 
 def evidence_of(seed=0, n=60, n_classes=3, n_groups=2, soft=True):
@@ -267,3 +274,52 @@ def test_the_numbers_of_classes_and_groups_do_not_matter_where_cells_have_equal_
     e = Evidence.of_codes(y, s, 2, 2, np.random.default_rng(0).normal(size=40))
     found = renamed(e, scores_of(e), np.array(classes), np.array(groups))
     assert_allclose(found, drawn(e, scores_of(e)), atol=1e-5)
+
+
+def cell_evidence(sizes, seed=0):
+    """Evidence with so many rows of each class × group (c, v)."""
+    cells = np.repeat(np.arange(np.size(sizes)), np.ravel(sizes))
+    v = np.shape(sizes)[1]
+    keys = np.random.default_rng(seed).normal(size=len(cells))
+    return Evidence.of_codes(cells // v, cells % v, len(sizes), v, keys)
+
+
+def test_too_many_rows_are_drawn_from_every_cell_alike_and_along_the_keys():
+    e = cell_evidence([[50, 3], [40, 0]])
+    assert_array_equal(limit_rows(e, 93), np.arange(93))
+    kept = limit_rows(e, 30)
+    assert np.all(np.diff(kept) > 0)
+    assert e.at(kept).counts.tolist() == [[10, 3], [10, 0]]
+    places = np.searchsorted(np.sort(e.keys[:50]), e.keys[kept[kept < 50]])
+    assert sorted(places.tolist()) == list(range(0, 50, 5))
+    order = np.random.default_rng(1).permutation(93)
+    assert_array_equal(np.sort(order[limit_rows(e.at(order), 30)]), kept)
+    assert e.at(limit_rows(e, 2)).counts.tolist() == [[1, 1], [1, 0]]
+
+
+def test_the_cell_of_a_row_is_its_class_and_its_most_likely_group():
+    e = Evidence(np.array([0, 1, 1]), np.array([[0.4, 0.6], [0.9, 0.1], [0.2, 0.8]]), 2, np.zeros(3))
+    assert cells_of(e).tolist() == [1, 2, 3]
+
+
+def test_labelled_rows_are_read_in_blocks(monkeypatch):
+    class Recorded:
+        """Rows on a disk, and the most of them that were read at a time."""
+
+        most = 0
+
+        def __init__(self, X):
+            self.X, self.shape, self.dtype = X, X.shape, X.dtype
+
+        def __getitem__(self, rows):
+            found = self.X[rows]
+            self.most = max(self.most, len(found))
+            return found
+
+    e = Embeddings(n=400)
+    monkeypatch.setattr(module, "READ_ROWS", 50)
+    data = read_inputs(FairerCLIP(n_features=20).get_params(), e.X, e.y, sensitive_features=e.s).data
+    stored = replace(data, X=Recorded(data.X))
+    found, places = fit_evidence(stored, np.arange(400), 1)
+    assert len(places) == len(found.y) == 400
+    assert stored.X.most <= 50

@@ -39,16 +39,21 @@ def test_offsets_undo_a_shift_of_the_scores(n_classes):
     assert np.abs(offsets[1]).max() < np.abs(offsets[0]).max()
 
 
-def test_the_smallest_of_equally_good_boundaries_is_taken():
-    # The classes are far apart: many boundaries between them are as good, and the nearest to zero is enough.
-    y = np.arange(100) % 2
-    difference = np.where(y == 1, 5.0, 3.0) + np.linspace(0, 0.5, 100)
-    scores = np.zeros((1, 100, 2))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_smallest_of_equally_good_boundaries_is_taken(sign):
+    # Any boundary from 1 to 3 is as good to this judge: the nearest to zero is enough.
+    difference = sign * np.linspace(0, 5, 101)
+    scores = np.zeros((1, 101, 2))
     scores[0, :, 1] = difference
-    _, offsets = learn_offsets(scores, np.zeros(1), worst_class(y))
-    step = offsets[0, 1] - offsets[0, 0]
-    assert -5 < step < -3.4
-    assert np.all((difference + step > 0) == (y == 1))
+
+    def judge(moved, tried):
+        steps = -sign * (tried[:, 1] - tried[:, 0])
+        return np.where((steps > 1) & (steps < 3), 0.9 + 1e-4 * steps, 0.1)
+
+    _, offsets = learn_offsets(scores, np.array([0.1]), judge)
+    step = -sign * (offsets[0, 1] - offsets[0, 0])
+    found = np.abs(boundaries(difference))
+    assert step == pytest.approx(found[found > 1].min())
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

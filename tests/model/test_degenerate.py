@@ -14,8 +14,10 @@ from fairerclip.errors import (
     ConstantSensitiveWarning,
     DroppedTermWarning,
     FairerClipError,
+    IdleParameterWarning,
     LabelCycleWarning,
     LabelError,
+    ManyCategoriesWarning,
     NonFiniteError,
     NoSensitiveWarning,
     NoSolutionError,
@@ -24,6 +26,7 @@ from fairerclip.errors import (
     ParameterError,
     PromptError,
     RankWarning,
+    RenamedWarning,
     ShapeError,
     TextCollapseError,
     TextCollapseWarning,
@@ -33,7 +36,7 @@ from fairerclip.errors import (
     ZeroRowWarning,
 )
 from paper import PAPER
-from small_models import small
+from small_models import AUTO, FIXED, small
 
 
 def fit(e, *, X=None, y=None, s=None, text=None, **parameters):
@@ -112,22 +115,33 @@ def test_no_sensitive_attribute_at_all(embeddings):
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize("choice", [FIXED, AUTO], ids=["fixed", "auto"])
 @pytest.mark.parametrize(
-    "kind", [ConstantSensitiveWarning, VanishedLabelWarning, ZeroRowWarning, RankWarning]
+    "kind",
+    [
+        *(ConstantSensitiveWarning, VanishedLabelWarning, ZeroRowWarning, RankWarning),
+        *(ManyCategoriesWarning, RenamedWarning, IdleParameterWarning),
+    ],
 )
-def test_warnings_point_at_the_line_that_called_fit(embeddings, kind):
+def test_warnings_point_at_the_line_that_called_fit(embeddings, kind, choice):
     e = embeddings(n_classes=3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if kind is ConstantSensitiveWarning:
-            small().fit(e.X, e.y, sensitive_features=np.zeros(240))
+            small(**choice).fit(e.X, e.y, sensitive_features=np.zeros(240))
         elif kind is VanishedLabelWarning:
-            small().fit(e.X, e.y % 2, sensitive_features=e.s, text=e.text)
+            small(**choice).fit(e.X, e.y % 2, sensitive_features=e.s, text=e.text)
         elif kind is ZeroRowWarning:
             e.X[0] = 0
-            small(normalize=False).fit(e.X, e.y, sensitive_features=e.s)
+            small(**choice, normalize=False).fit(e.X, e.y, sensitive_features=e.s)
+        elif kind is ManyCategoriesWarning:
+            small(**{**choice, "tau": 0.0}).fit(e.X, e.y, sensitive_features=np.arange(240) % 60)
+        elif kind is RenamedWarning:
+            small(**choice, class_weight="subsample").fit(e.X, e.y, sensitive_features=e.s)
+        elif kind is IdleParameterWarning:
+            small(**choice, decision_zero="mean").fit(e.X, e.y, sensitive_features=e.s)
         else:
-            small(n_components=9).fit(e.X, e.y, sensitive_features=e.s)
+            small(**choice, n_components=9).fit(e.X, e.y, sensitive_features=e.s)
     assert {w.filename for w in caught if w.category is kind} == {__file__}
 
 
@@ -367,7 +381,7 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
     [
         ({"kernel": "poly"}, "kernel must be one of 'rbf', .*got 'poly'"),
         ({"alignment": "cubic"}, "alignment must be one of 'linear', 'rbf'; got 'cubic'"),
-        ({"criterion": "equal"}, "criterion must be one of 'marginal', 'conditional'"),
+        ({"criterion": "equal"}, "criterion must be one of 'auto', 'marginal', 'conditional'; got 'equal'"),
         ({"scaling": "none"}, "scaling must be one of"),
         ({"solver": "lobpcg"}, "solver must be one of"),
         ({"dtype": "float16"}, "dtype must be one of"),
@@ -384,11 +398,17 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
         ({"bandwidth": -1.0}, "bandwidth must be"),
         ({"random_state": "lucky"}, "random_state: 'lucky'"),
         ({"decision": "coin"}, "decision must be one of 'target', 'prompts'; got 'coin'"),
-        ({"zero_shot": 1.5}, r"zero_shot must be a number in \[0, 1\] or None; got 1.5"),
+        ({"zero_shot": 1.5}, r"zero_shot must be a number in \[0, 1\], 'auto' or None; got 1.5"),
         ({"zero_shot": -0.1}, "zero_shot must be a number"),
         ({"zero_shot": np.nan}, "zero_shot must be a number"),
         ({"zero_shot": True}, "zero_shot must be a number"),
         ({"zero_shot": "half"}, "zero_shot must be a number"),
+        ({"guess_weight": 1.5}, r"guess_weight must be a number in \[0, 1\] or 'auto'; got 1.5"),
+        ({"guess_weight": None}, "guess_weight must be a number"),
+        ({"class_offsets": "learn"}, "class_offsets must be one of 'auto', None; got 'learn'"),
+        ({"class_offsets": [0.1, -0.1]}, "class_offsets must be one of"),
+        ({"gamma": None}, "gamma must be a number"),
+        ({"gamma_text": "auto"}, "gamma_text must be a number"),
         ({"refine": 1}, "refine must be one of True, False; got 1"),
         ({"refine": None}, "refine must be one of True, False; got None"),
     ],
@@ -563,6 +583,51 @@ def test_one_column(embeddings):
     assert small(tau=0.3, normalize=False).fit(X, y, sensitive_features=s).score(X, y) == 1
 
 
+def test_one_column_can_be_fitted_with_parameters_left_to_the_data():
+    X = np.r_[np.linspace(1, 2, 30), np.linspace(4, 5, 30)][:, None]  # all rows have one direction
+    y, s = np.repeat([0, 1], 30), np.arange(60) % 2
+    m = small(**AUTO, normalize=False).fit(X, y, sensitive_features=s)
+    assert m.diagnostics_["automatic"]["kept"] == "the rows of a class are all alike"
+    assert m.score(X, y) == 1
+
+
+@pytest.mark.parametrize("prompted", [True, False])
+def test_a_class_of_duplicates_cannot_be_cross_validated_but_fitted(embeddings, prompted):
+    e = embeddings()
+    e.X[e.y == 1] = e.X[e.y == 1][0]
+    given = {"sensitive_features": e.s, "text": e.text if prompted else None}
+    m = small(**AUTO).fit(e.X, e.y, **given)
+    assert m.diagnostics_["automatic"]["kept"] == "the rows of a class are all alike"
+    assert_array_equal(m.scores(e.X), small().fit(e.X, e.y, **given).scores(e.X))
+
+
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.FairerClipWarning")
+def test_a_fold_that_cannot_be_fitted_does_not_stop_a_fit_that_can(embeddings):
+    e = embeddings(n_classes=3)
+    # Rows of weight zero take no part, so that a fold without prompts has no mean of class 0.
+    auto, fixed = (
+        small(**choice, class_weight={0: 0}).fit(e.X, e.y, sensitive_features=e.s) for choice in (AUTO, FIXED)
+    )
+    assert auto.diagnostics_["automatic"]["kept"] == "no solution in every fold"
+    np.testing.assert_allclose(auto.scores(e.X), fixed.scores(e.X), atol=1e-8)
+
+
+@pytest.mark.parametrize("guess_weight", [0.0, 0.3])
+def test_the_weight_of_guesses_has_no_effect_where_all_labels_are_guesses(embeddings, guess_weight):
+    e = embeddings(correlation=0.3)
+    given = {"text": e.text, "sensitive_features": e.s}
+    a, b = (small(guess_weight=w).fit(e.X, **given) for w in (guess_weight, 1.0))
+    assert_array_equal(a.scores(e.X), b.scores(e.X))
+
+
+def test_the_weight_of_guesses_is_not_chosen_where_a_class_has_only_guesses(embeddings):
+    e = embeddings(n_classes=3, n=400, correlation=0.3)
+    y = np.where((e.y == 2) | (np.arange(400) % 4 > 0), np.nan, e.y)
+    m = small(guess_weight="auto").fit(e.X, y, text=e.text, sensitive_features=e.s)
+    assert m.guess_weight_ == 1
+    assert (m.predict(e.X) == 2).any()
+
+
 def test_a_large_offset_does_not_hurt(embeddings):
     e = embeddings()
     a = small(kernel="exact", normalize=False).fit(e.X, e.y, sensitive_features=e.s)
@@ -626,24 +691,26 @@ def test_anything_gives_finite_numbers_or_a_named_error(data):
     weight = pick(st.sampled_from([None, rng.choice([0, 1, 2.5], size=n)]))
     strength = st.sampled_from([0.0, 0.1, 0.5, 0.9, 0.999])
     m = FairerCLIP(
-        tau=pick(strength),
+        tau=pick(st.sampled_from([0.0, 0.5, 0.9, 0.999, "auto"])),
         tau_z=pick(strength),
         tau_text=pick(strength),
         tau_z_text=pick(strength),
-        gamma=pick(st.sampled_from([1e-12, 1e-4, 1.0])),
+        gamma=pick(st.sampled_from([1e-12, 1e-4, 1.0, "auto"])),
         gamma_text=pick(st.sampled_from([1e-12, 1e-4, 1.0])),
         n_features=pick(st.integers(1, 30)),
         kernel=pick(st.sampled_from(["rbf", "orthogonal", "nystroem", "exact", "linear"])),
         alignment=pick(st.sampled_from(["linear", "rbf"])),
         n_components=pick(st.sampled_from([None, 1, 2, 9])),
-        criterion=pick(st.sampled_from(["marginal", "conditional"])),
+        criterion=pick(st.sampled_from(["auto", "marginal", "conditional"])),
         scaling=pick(st.sampled_from(["spectral", "paper"])),
         class_weight=pick(st.sampled_from([None, "balanced", "group", {0: 0.5, 1: 2.0}, {0: 0}])),
         subsample=pick(st.sampled_from([None, None, "balanced", "balanced:0.5", {0: 0.5}])),
         solver=pick(st.sampled_from(["auto", "cholesky", "cg"])),
         max_iter=pick(st.integers(1, 4)),
         refine=pick(st.booleans()),
-        zero_shot=pick(st.sampled_from([None, 0.0, 0.5, 1.0])),
+        zero_shot=pick(st.sampled_from([None, 0.0, 0.5, 1.0, "auto"])),
+        guess_weight=pick(st.sampled_from([0.0, 0.5, 1.0, "auto"])),
+        class_offsets=pick(st.sampled_from([None, "auto"])),
         decision=pick(st.sampled_from(["target", "prompts"])),
         decision_zero=pick(st.sampled_from(["balanced", "mean", "none"])),
         normalize=pick(st.booleans()),

@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.errors import FairerClipWarning, ParameterError, TextCollapseError
+from fairerclip.model.automatic import AUTOMATIC
 from fairerclip.model.presets import PRESETS, preset_name
 
 # dataset: D, τ, τ_z of the paper's implementation table.
@@ -79,9 +80,12 @@ def test_every_preset_is_the_published_method_and_not_our_defaults(key):
     dataset, source, backbone = key
     m = FairerCLIP.preset(dataset, source=source, backbone=backbone or "ViT-L/14")
     assert (m.decision, m.zero_shot, m.refine, m.bandwidth) == ("prompts", 0.0, True, "median")
+    assert (m.criterion, m.guess_weight, m.class_offsets) == ("marginal", 1.0, None)
+    assert "auto" not in [getattr(m, name) for name in AUTOMATIC]
     ours = FairerCLIP()
-    assert (ours.decision, ours.zero_shot, ours.refine, ours.bandwidth) == ("target", None, False, "3*median")
-    assert (ours.tau, ours.gamma, ours.class_weight) == (0.8, 1e-3, "balanced")
+    assert (ours.decision, ours.refine, ours.bandwidth) == ("target", False, "3*median")
+    assert [getattr(ours, name) for name in AUTOMATIC] == ["auto"] * 6
+    assert ours.class_weight == "balanced"
 
 
 def test_rows_are_kept_as_published():

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.solver.lowrank import CholeskyFactor
+from small_models import small
 
 
 def test_another_process_writes_the_same_bytes(tmp_path):
@@ -66,14 +67,7 @@ def test_an_offset_of_linear_features_moves_the_unit_of_gamma_alone():
     X, y, s = task.train.X.astype(np.float64), task.train.y, task.train.sensitive()
 
     def fit(offset, gamma, gamma_text):
-        model = FairerCLIP(
-            kernel="linear",
-            normalize=False,
-            gamma=gamma,
-            gamma_text=gamma_text,
-            dtype="float64",
-            random_state=0,
-        )
+        model = small(kernel="linear", normalize=False, gamma=gamma, gamma_text=gamma_text)
         return model.fit(X + offset, y, sensitive_features=s)
 
     plain, moved = fit(0.0, 1e-3, 1e-4), fit(0.1, 1e-3, 1e-4)

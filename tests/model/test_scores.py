@@ -9,9 +9,11 @@ from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import FreeQueryError, IdleParameterWarning, RenamedWarning
 from paper import PAPER
+from small_models import AUTO, FIXED
 
 SETTINGS = {
-    "defaults": {},
+    "given": {},
+    "auto": AUTO,
     "no balance": {"class_weight": None, "zero_shot": 0.0},
     "offsets": {"offsets": "some"},
     "shifts": {"sensitive_shifts": "some", "offsets": "some"},
@@ -31,7 +33,7 @@ def fitted(e, dtype=np.float64, **parameters):
     learned = {
         name: rng.normal(scale=0.3, size=size) for name, size in sizes.items() if parameters.pop(name, None)
     }
-    m = FairerCLIP(**{"n_features": 60, "random_state": 0, **parameters})
+    m = FairerCLIP(**{**FIXED, "n_features": 60, "random_state": 0, **parameters})
     return m.fit(e.X.astype(dtype), e.y, sensitive_features=e.s, text=e.text).at(**learned)
 
 

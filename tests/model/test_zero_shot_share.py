@@ -147,15 +147,18 @@ def test_none_is_a_half_where_labels_are_known(embeddings):
     partly = [int(v) if i % 2 else None for i, v in enumerate(e.y)]
     default, half = (small(zero_shot=z).fit(e.X, partly, **given) for z in (None, 0.5))
     assert_array_equal(default.scores(e.X), half.scores(e.X))
+    assert default.zero_shot_ == 0.5
 
 
-@pytest.mark.parametrize("y", [None, [None] * 240], ids=["no labels", "all missing"])
-def test_none_is_three_quarters_where_every_label_is_a_guess(embeddings, y):
+@pytest.mark.parametrize("known", [None, 0, 80], ids=["no labels", "all missing", "a third"])
+def test_none_is_one_where_most_labels_are_guesses(embeddings, known):
     e = embeddings(n_classes=3)
     given = {"sensitive_features": e.s, "text": e.text}
-    default, three = (small(zero_shot=z).fit(e.X, y, **given) for z in (None, 0.75))
+    y = None if known is None else [int(v) if i < known else None for i, v in enumerate(e.y)]
+    default, one = (small(zero_shot=z).fit(e.X, y, **given) for z in (None, 1.0))
     assert default.zero_shot is None
-    assert_array_equal(default.scores(e.X), three.scores(e.X))
+    assert default.zero_shot_ == 1
+    assert_array_equal(default.scores(e.X), one.scores(e.X))
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 1.0])

@@ -251,6 +251,28 @@ def test_a_text_side_that_collapses_gives_none():
         prepared.solve(collapsed, refine=False)
 
 
+def test_a_text_side_that_collapses_with_the_strength_of_the_image_side_gives_none():
+    # The means of four groups span all classes of the text side; the image side has further directions.
+    e = Embeddings(n_classes=4, n_sensitive=4, correlation=0.6)
+    prepared, params = prepared_of(e, scaling="paper", tau_text=None, tau_z_text=None, tau_z=0.0)
+    grid = grid_of(prepared, params, taus=(0.0, 50.0, 0.1), shares=(0.0, 0.5), criteria="marginal")
+    solve = lambda setting: prepared.solve(setting, refine=False).last  # noqa: E731
+    found = at_once(prepared, grid, solve)
+    assert [scores is None for scores in found] == [False, True, False] * 2
+    assert_same(found, one_by_one(prepared, grid))
+
+
+@pytest.mark.parametrize("text", [True, None], ids=["text", "no text"])
+def test_directions_in_which_the_penalty_outweighs_the_target_are_left_out(text):
+    # The attribute is one of three classes: a large strength leaves the difference of the other two.
+    e = Embeddings(n_classes=3, n_sensitive=2)
+    e.s = (e.y == 0).astype(np.int64)
+    prepared, params = prepared_of(e, text=text, scaling="paper")
+    grid = grid_of(prepared, params, taus=(0.0, 50.0), shares=(0.0,), criteria="marginal")
+    assert len(prepared.solve(grid[1], refine=False).last.image.eigenvalues) == 1
+    assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
+
+
 def test_a_setting_that_only_the_alignment_term_solves_has_no_solution_as_in_algorithm_1():
     # Algorithm 1 starts without the alignment term, and S is the target here: at 1 − λ < 0 nothing is left to start at.
     e = Embeddings(n_classes=2)

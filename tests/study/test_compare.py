@@ -25,8 +25,6 @@ from fairerclip.study.comparison_page import document, verdict_sentence
 from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
 from fairerclip.study.run_method import checkpoints, choose_model, fit_arguments, run_method
 from fairerclip.study.workers import Failure
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, judge_scores
 
 BY_KEY = {method.key: method for method in METHODS}
 FAST = ("zero-shot", "orth-proj", "probe")
@@ -40,39 +38,6 @@ def experiment():
 @pytest.fixture(scope="module")
 def results(experiment):
     return compare(experiment, CompareOptions(methods=FAST, seeds=2, jobs=2))
-
-
-def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experiment):
-    for method in METHODS:
-        models = len(method.candidates) * (CHECKPOINTS if method.gradient else 1)
-        distinct = {json.dumps(c, sort_keys=True) for c in method.candidates}
-        assert len(distinct) == len(method.candidates), method.key
-        assert models in (1, CANDIDATES), method.key
-        assert (models == 1) == (method.is_own or method.key in ("zero-shot", "orth-proj", "leace"))
-    assert len({method.key for method in METHODS}) == len(METHODS)
-    assert checkpoints(50) == list(range(5, 51, 5))
-    # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.
-    run = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 0)
-    assert run.candidates == CANDIDATES
-    assert FairerCLIP().tau in SEARCH["taus"]
-    assert {0.5, 0.75} <= set(SEARCH["zero_shots"])  # the default shares with and without labels
-
-
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
-def test_every_method_sees_the_labels_it_may_and_no_more(method, experiment):
-    arguments = fit_arguments(method, experiment)
-    assert (arguments["y"] is None) == (method.labels == "none")
-    assert (arguments.get("sensitive_features") is not None) == (method.labels == "all")
-    if not method.needs_sensitive:
-        assert arguments.get("sensitive_text") is None
-    for parameters in method.candidates:
-        model = make(method, parameters, 5, 7)
-        given = model.get_params()
-        recipe = given.get("recipe") or {}
-        for name, value in {**method.fixed, **parameters}.items():
-            assert (recipe if name in recipe else given)[name] == value
-        if method.gradient:
-            assert (recipe or given)["max_steps"] == 7
 
 
 def test_rows_hold_what_the_models_do(results, experiment):
@@ -114,112 +79,6 @@ def report_of(experiment, predicted):
     return StageReport.model_validate(experiment.report(experiment.task.test, predicted).as_dict())
 
 
-def judge_of(experiment, classes):
-    val = experiment.task.val
-    y, s = experiment.labels(val)
-    groups = np.unique(s, return_inverse=True)[1]
-    return Judge(np.array([list(classes).index(c) for c in y]), groups, len(classes), int(groups.max()) + 1)
-
-
-def test_a_baseline_is_chosen_by_the_judge_and_with_the_offsets_of_fairerclip(experiment):
-    method = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
-    chosen = choose_model(method, experiment, 0)
-    val, scores = experiment.task.val, []
-    for parameters in method.candidates:
-        model = make(method, parameters, 0)
-        arguments = fit_arguments(method, experiment)
-        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
-        scores.append(model.scores(val.X))
-    judge = judge_of(experiment, chosen.model.classes_)
-    values = judge_scores(judge, Objective("worst_group"), np.array(scores))
-    moved = chosen.model.scores(val.X) + chosen.offsets
-    value = judge_scores(judge, Objective("worst_group"), moved[None])[0]
-    assert chosen.value == pytest.approx(value, abs=1e-6)
-    assert value >= values[0] - 1e-9  # at least what the default setting is worth
-    assert np.any(chosen.offsets)  # a plain probe on spurious data gains by them
-    assert value > values.max()
-    assert chosen.candidates == 4
-    predicted = chosen.predict(val.X)
-    np.testing.assert_array_equal(predicted, chosen.model.classes_[moved.argmax(axis=1)])
-
-
-def test_beside_it_stands_what_the_authors_would_have_taken(experiment):
-    val = experiment.task.val
-    probe = replace(BY_KEY["probe"], candidates=[{"C": C} for C in (1.0, 1e-4, 1e-2, 30.0)])
-    chosen = choose_model(probe, experiment, 0).as_published
-    worst = {}
-    for parameters in probe.candidates:
-        model = make(probe, parameters, 0)
-        arguments = fit_arguments(probe, experiment)
-        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
-        worst[parameters["C"]] = experiment.report(val, model.predict(val.X)).worst.accuracy
-    assert worst[chosen.parameters["C"]] == max(worst.values())
-    # What takes no labels was published with one setting.
-    assert choose_model(BY_KEY["orth-cali"], experiment, 0).as_published.parameters == {"lam": 1000.0}
-    own = replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50})
-    assert run_method(own, experiment, 0).as_published is None
-
-
-def test_what_learns_from_validation_rows_is_chosen_on_rows_it_did_not_learn_from(experiment):
-    method = replace(BY_KEY["dfr-validation"], candidates=[{"C": 1.0}, {"C": 100.0}])
-    chosen = choose_model(method, experiment, 0)
-    val = experiment.task.val
-    judge = judge_of(experiment, chosen.model.classes_)
-    seen = judge_scores(judge, Objective("worst_group"), (chosen.model.scores(val.X) + chosen.offsets)[None])[
-        0
-    ]
-    assert (
-        chosen.value < seen - 0.01
-    )  # the fit on all validation rows knows them; the choice did not see that
-    whole = make(method, chosen.parameters, 0)
-    arguments = fit_arguments(method, experiment)
-    whole.fit(
-        arguments.pop("X"), arguments.pop("y"), validation=(val.X, *experiment.labels(val)), **arguments
-    )
-    np.testing.assert_array_equal(whole.coef_, chosen.model.coef_)
-
-
-def test_test_rows_do_not_influence_the_choice(experiment):
-    task = experiment.task
-    other = Experiment.of(
-        replace(task, splits={**task.splits, "test": Split(-task.test.X, 1 - task.test.y, task.test.s)})
-    )
-    for key in ("probe-group", "fairerclip-target"):
-        method = replace(BY_KEY[key], candidates=BY_KEY[key].candidates[:3])
-        assert run_method(method, experiment, 0).chosen == run_method(method, other, 0).chosen
-
-
-def test_without_validation_the_first_setting_is_taken(experiment):
-    task = experiment.task
-    bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
-    run = run_method(BY_KEY["probe"], bare, 0)
-    assert run.candidates == 1
-    assert run.chosen == {"C": 1.0}
-    assert (run.validation_value, run.strategy, run.offsets) == (None, None, (0.0, 0.0))
-    assert "no validation rows" in BY_KEY["dfr-validation"].why_not(bare)
-
-
-@pytest.mark.parametrize("labels", ["none", "target", "all"])
-def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
-    method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
-    run = run_method(method, experiment, 3)
-    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search_space=SEARCH)
-    tuning, test = model.diagnostics_["tuning"], experiment.task.test
-    assert run.chosen == {"n_features": 100, **tuning["chosen"]["parameters"]}
-    assert run.report == report_of(experiment, model.predict(test.X))
-    assert run.candidates == tuning["candidates"] - 1  # the default is a point of the grid
-    assert run.seconds < run.seconds_in_all / 2  # of one fit, not of the search
-
-
-def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
-    task = experiment.task
-    bare = Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != "val"}))
-    run = run_method(BY_KEY["fairerclip-target"], bare, 0)
-    model = bare.fit(FairerCLIP(random_state=0), "target")
-    assert run.report == report_of(bare, model.predict(task.test.X))
-    assert (run.candidates, run.chosen) == (1, {})
-
-
 def test_a_kept_run_depends_on_what_was_searched(monkeypatch):
     methods = [BY_KEY[key] for key in ("fairerclip-target", "probe")]
     data = ComparedData(digest="d", classes=("a", "b"), sensitive=("s",))
@@ -237,38 +96,6 @@ def test_a_kept_run_by_gradient_depends_on_the_training_code(monkeypatch):
     monkeypatch.setattr(study, "TRAINING", study.TRAINING + 1)
     after = [study._key(method, 0, data, CompareOptions()) for method in methods]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
-
-
-def test_a_training_by_gradient_gives_the_models_of_its_epochs_within_a_cap_in_steps(experiment):
-    pytest.importorskip("torch")
-    method = replace(BY_KEY["adapter"], candidates=[{"lr": 1e-2, "epochs": 8}])
-    run = run_method(method, experiment, 0, max_steps=10)
-    steps = -(-len(experiment.task.train) // 128)
-    epochs = -(-10 // steps)
-    assert run.candidates == epochs < 8
-    assert run.notes == ("stopped: max_steps",)
-    assert 1 <= run.chosen["epoch"] <= epochs
-    alone = replace(method, candidates=[{"lr": 1e-2, "epochs": run.chosen["epoch"]}])
-    last = choose_model(alone, without(experiment, "val"), 0)
-    test = experiment.task.test
-    codes = (last.model.scores(test.X) + np.array(run.offsets)).argmax(axis=1)
-    assert tuple(codes) == run.predicted
-
-
-def test_a_setting_that_diverges_is_left_out(experiment):
-    pytest.importorskip("torch")
-    method = replace(BY_KEY["probe-sgd"], candidates=[{"lr": 1e30, "epochs": 3}, {"lr": 1e-2, "epochs": 3}])
-    run = run_method(method, experiment, 0)
-    assert run.chosen["lr"] == 1e-2
-    assert not run.strategy.startswith("given")  # the published setting is the one that diverged
-    assert any("training diverged" in note for note in run.notes)
-    with pytest.raises(NonFiniteError, match="training failed with every setting: training diverged"):
-        run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
-
-
-def without(experiment, split):
-    task = experiment.task
-    return Experiment.of(replace(task, splits={k: v for k, v in task.splits.items() if k != split}))
 
 
 def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment):

@@ -1,107 +1,118 @@
-"""The search: its candidates are the models their parameters fit, and what cannot be fitted is said."""
+"""The candidates of a search are the models that their parameters fit, and what cannot be fitted is said."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from tuning_inputs import SEARCH, prompts, small, task
+from tuning_inputs import SEARCH, START, figures, prompts, remember, searched, small, task
 
 from fairerclip.errors import NoSensitiveWarning, NoSolutionError, ParameterError
 from fairerclip.inputs.prompts import zero_shot
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective
 from fairerclip.tuning import candidates as module
-from fairerclip.tuning.candidates import FITS, gather, neighbours, search_space
+from fairerclip.tuning.candidates import FITS, Candidate, neighbours, search_space
 
 
-def pool_of(t, model=None, y="train", search=SEARCH, max_seconds=None, progress=None, **given):
-    """The candidates of a search, scored on the validation rows."""
-    arguments = {**prompts(t), **given}
-    labels = t.train.y if isinstance(y, str) else y
-    return gather(
-        model or small(),
-        lambda m: m.fit(t.train.X, labels, **arguments),
-        t.val.X,
-        search=search,
-        has_text=arguments.get("text") is not None,
-        max_seconds=max_seconds,
-        progress=progress,
-    )
+@pytest.fixture
+def pool_of(monkeypatch):
+    """A function: the candidates of a search, scored on the validation rows alone."""
+    seen = remember(monkeypatch)
+
+    def run(t, model=None, **given):
+        searched(t, model, **{"options": {"cv": None, **given.pop("options", {})}, **given})
+        return seen["pool"]
+
+    return run
 
 
 @pytest.mark.parametrize("name", ["waterbirds", "multiclass"])
 @pytest.mark.parametrize("parameters", [{}, {"decision": "prompts"}, {"tau": 0.0, "refine": True}], ids=str)
 @pytest.mark.parametrize("labels", ["train", None])
-def test_the_zero_shot_candidate_predicts_what_zero_shot_does(name, parameters, labels):
+def test_the_second_candidate_predicts_what_zero_shot_does(name, parameters, labels, pool_of):
     t = task(name)
-    pool = pool_of(t, small(**parameters), labels, {**SEARCH, "fits": [{}], "zero_shots": [0.0]})
+    search = {**SEARCH, "fits": [{}], "zero_shots": [0.0]}
+    pool = pool_of(t, small(**parameters), y=labels, search=search)
     codes, margins = zero_shot(t.val.X, [p[None] for p in t.text_target])
-    predicted = pool.candidates[pool.zero_shot].scores.argmax(axis=1)
+    first = pool.candidates[1]
+    assert (first.fit, first.parameters["tau"], first.parameters["zero_shot"]) == (1, 0.0, 1.0)
     clear = margins > 1e-3
     assert clear.mean() > 0.9
-    assert_array_equal(predicted[clear], codes[clear])
+    assert_array_equal(first.scores.argmax(axis=1)[clear], codes[clear])
+
+
+def test_prompts_that_are_orthogonal_to_the_sensitive_ones_are_a_candidate(pool_of):
+    t = task()
+    pool = pool_of(t)
+    first = next(c for c in pool.candidates if c.parameters.get("orthogonal"))
+    assert (first.fit, first.parameters["tau"], first.parameters["zero_shot"]) == (2, 0.0, 1.0)
+    basis = np.linalg.qr(t.sensitive_attribute().text.T)[0]
+    text = t.text_target - t.text_target @ basis @ basis.T
+    codes, margins = zero_shot(t.val.X, [p[None] for p in text])
+    clear = margins > 1e-3
+    assert clear.mean() > 0.9
+    assert_array_equal(first.scores.argmax(axis=1)[clear], codes[clear])
 
 
 @pytest.mark.parametrize("parameters", [{}, {"tau": 0.3, "gamma": 1e-2, "kernel": "linear"}], ids=str)
-def test_given_is_the_model_as_it_came(parameters):
+def test_given_is_the_model_as_it_came(parameters, pool_of):
     t = task()
     pool = pool_of(t, small(**parameters))
-    fitted = small(**parameters).fit(t.train.X, t.train.y, **prompts(t))
-    assert pool.candidates[pool.given].parameters == {}
-    assert_allclose(pool.candidates[pool.given].scores, fitted.scores(t.val.X), rtol=1e-6, atol=1e-7)
+    fitted = small(**{**START, **parameters}).fit(t.train.X, t.train.y, **prompts(t))
+    assert (pool.given, pool.reference) == (0, 0)
+    assert pool.candidates[0].parameters == {}
+    assert_allclose(pool.candidates[0].scores, fitted.scores(t.val.X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["waterbirds", "multiclass"])
-def test_points_of_the_grid_are_refits(name):
+def test_points_of_the_grid_are_refits(name, pool_of):
     t = task(name)
     pool = pool_of(t)
-    assert {c.fit for c in pool.candidates} == {0, 1, 2, 3}
+    assert {c.fit for c in pool.candidates} == {0, 1, 2, 3, 4}
     chosen = np.random.default_rng(61).choice(len(pool.candidates), 6, replace=False)
     for candidate in (pool.candidates[i] for i in chosen):
-        fitted = clone(small()).set_params(**candidate.parameters).fit(t.train.X, t.train.y, **prompts(t))
+        model = clone(small(**START)).set_params(**candidate.parameters)
+        fitted = model.fit(t.train.X, t.train.y, **prompts(t))
         scale = np.abs(candidate.scores).max()
         assert_allclose(candidate.scores, fitted.scores(t.val.X), atol=2e-4 * scale)
 
 
-def test_every_fit_brings_its_grid_and_idle_criteria_are_left_out():
+def test_every_fit_brings_its_grid_and_idle_criteria_are_left_out(pool_of):
     pool = pool_of(task())
     points = [
         (c.parameters["tau"], c.parameters["criterion"], c.parameters["zero_shot"])
         for c in pool.candidates
-        if c.fit == 2
+        if c.fit == 3
     ]
     expected = {(0.0, "marginal", z) for z in (0.0, 0.5)} | {
         (0.8, k, z) for k in ("marginal", "conditional") for z in (0.0, 0.5)
     }
     assert len(points) == len(expected)
     assert set(points) == expected
-    assert (pool.fits, pool.planned, pool.failures) == (4, 4, [])
+    assert (pool.fits, pool.planned, pool.failures) == (5, 5, [])
     assert pool.seconds > 0
-    assert pool.zero_shot == 1
-    assert pool.candidates[1].parameters["tau"] == 0
-    assert pool.candidates[1].parameters["zero_shot"] == 1
 
 
-def test_the_zero_shot_classifier_is_there_though_no_tau_is_zero():
+def test_the_zero_shot_classifier_is_there_though_no_tau_is_zero(pool_of):
     pool = pool_of(task(), search={**SEARCH, "taus": [0.5], "zero_shots": [0.25]})
-    first = pool.candidates[pool.zero_shot].parameters
+    first = pool.candidates[1].parameters
     assert (first["tau"], first["zero_shot"]) == (0.0, 1.0)
 
 
-def test_without_prompts_there_is_no_zero_shot():
+def test_without_prompts_there_is_no_zero_shot(pool_of):
     pool = pool_of(task(), text=None)
-    assert pool.zero_shot is None
     assert pool.grid["zero_shots"] == [0.0]
     assert {c.parameters["zero_shot"] for c in pool.candidates if c.parameters} == {0.0}
     assert pool.planned == 3
 
 
-def test_neighbours_differ_in_one_step():
-    pool = pool_of(
-        task(), search={**SEARCH, "fits": [{}], "taus": [0.0, 0.4, 0.8], "zero_shots": [0, 0.3, 0.6]}
-    )
+def test_neighbours_differ_in_one_step(pool_of):
+    grid = {"taus": [0.0, 0.4, 0.8], "zero_shots": [0, 0.3, 0.6]}
+    pool = pool_of(task(), search={**SEARCH, "fits": [{}], **grid})
     by = {
         (c.parameters["tau"], c.parameters["criterion"], c.parameters["zero_shot"]): c
         for c in pool.candidates
-        if c.fit == 2
+        if c.fit == 3
     }
     found = neighbours(pool, by[0.4, "marginal", 0.3])
     expected = [(0.0, "marginal", 0.3), (0.8, "marginal", 0.3), (0.4, "conditional", 0.3)]
@@ -110,10 +121,10 @@ def test_neighbours_differ_in_one_step():
     corner = neighbours(pool, by[0.8, "conditional", 0.6])
     expected = [(0.4, "conditional", 0.6), (0.8, "marginal", 0.6), (0.8, "conditional", 0.3)]
     assert {id(c) for c in corner} == {id(by[point]) for point in expected}
-    assert neighbours(pool, pool.candidates[pool.given]) == []
+    assert neighbours(pool, pool.candidates[0]) == []
 
 
-def test_a_budget_stops_early_but_not_before_one_own_fit(monkeypatch):
+def test_a_budget_stops_early_but_not_before_one_own_fit(pool_of, monkeypatch):
     class Clock:
         now = 0.0
 
@@ -123,64 +134,150 @@ def test_a_budget_stops_early_but_not_before_one_own_fit(monkeypatch):
 
     monkeypatch.setattr(module, "time", Clock())
     seen = []
-    pool = pool_of(task(), max_seconds=1.0, progress=lambda *done: seen.append(done))
-    assert (pool.fits, pool.planned) == (3, 4)
-    assert {c.fit for c in pool.candidates} == {0, 1, 2}
-    assert seen == [(1, 4), (2, 4), (3, 4)]
-    # Four readings are 40 s: a budget of all but the last fit stops before it, and a larger one does not.
-    assert pool_of(task(), max_seconds=39.0).fits == 3
-    assert pool_of(task(), max_seconds=1000.0).fits == 4
+
+    def within(seconds):
+        return pool_of(task(), options={"max_seconds": seconds}, progress=lambda *done: seen.append(done))
+
+    pool = within(1.0)
+    assert (pool.fits, pool.planned) == (4, 5)
+    assert {c.fit for c in pool.candidates} == {0, 1, 2, 3}
+    assert seen == [(done, 5) for done in (1, 2, 3, 4)]
+    # Five readings are 50 s: a budget of all but the last fit stops before it, and a larger one does not.
+    assert within(49.0).fits == 4
+    assert within(1000.0).fits == 5
 
 
-def test_settings_without_a_solution_are_collected():
+# What has no solution -------------------------------------------------------------------------------
+
+
+def test_settings_without_a_solution_are_collected(pool_of):
     """S is the target itself: the penalty outweighs it from τ = 1/2 on."""
     t = task()
     given = {"text": None, "sensitive_text": None, "sensitive_features": t.train.y}
     search = {"fits": [{"tau": 0.0}, {"tau": 0.9}], "taus": [0.0, 0.9], "criteria": ["marginal"]}
     pool = pool_of(t, small(tau=0.9), search=search, **given)
-    assert pool.given is None
-    assert pool.zero_shot is None
-    assert [c.parameters["tau"] for c in pool.candidates] == [0.0]
-    assert len(pool.failures) == 2
-    assert all("no direction has a positive objective at tau=0.9" in failure for failure in pool.failures)
-    with pytest.raises(NoSolutionError, match="no setting of the search has a solution: no direction"):
-        pool_of(t, small(tau=0.9), search={**search, "fits": [{"gamma": 1e-2}]}, **given)
+    assert (pool.given, pool.reference) == (None, 0)
+    assert [c.parameters["tau"] for c in pool.candidates] == [0.0, 0.0]
+    assert pool.failures == ["no point of the grid has a solution on all rows"]
+    search |= {"taus": [0.9], "fits": [{"gamma": 1e-2}]}
+    with pytest.raises(NoSolutionError, match="no setting of the search has a solution: no point"):
+        pool_of(t, small(tau=0.9), search=search, **given)
 
 
-def test_a_fit_whose_whole_grid_has_no_solution_is_collected():
+def test_without_a_solution_for_the_given_parameters_the_choice_is_not_called_given():
     t = task()
     given = {"text": None, "sensitive_text": None, "sensitive_features": t.train.y}
-    search = {"fits": [{"gamma": 1e-2}], "taus": [0.9, 0.95], "criteria": ["marginal"]}
-    pool = pool_of(t, small(tau=0.0), search=search, **given)
-    assert [c.fit for c in pool.candidates] == [0]
-    (failure,) = pool.failures
-    assert failure.startswith("no point of the grid has a solution: no direction")
+    search = {"fits": [{}], "taus": [0.0], "criteria": ["marginal"]}
+    for objective in ("worst_group", lambda y, predicted, groups: np.mean(y == predicted)):
+        options = {"objective": objective}
+        found = searched(t, small(tau=0.9), search=search, options=options, **given)
+        assert found.strategy_.startswith("search")
+        assert found.best_params_["tau"] == 0.0
+
+
+def test_a_setting_has_to_have_a_solution_in_every_fold(pool_of):
+    """One fold has no row whose S differs from the target, so that nothing is left there from τ = 1/2 on."""
+    t = task()
+    s = t.train.y.copy()
+    s[:9] = 1 - s[:9]
+    n = len(s)
+    pairs = [(np.arange(9, n), np.arange(9)), (np.r_[:9, 200:n], np.arange(9, 200))]
+    given = {"text": None, "sensitive_text": None, "sensitive_features": s, "validation": None}
+    search = {"fits": [{}], "taus": [0.0, 0.9], "criteria": ["marginal"]}
+    pool = pool_of(t, small(tau=0.0), search=search, options={"cv": pairs}, **given)
+    assert [c.parameters.get("tau") for c in pool.candidates] == [None, 0.0]
 
 
 @pytest.mark.parametrize("sensitive", ["none", "continuous"])
-def test_default_weights_by_group_need_groups_and_are_left_out_without(sensitive):
+def test_default_weights_by_group_need_groups_and_are_left_out_without(sensitive, pool_of):
     t = task()
-    given = {"sensitive_text": None}
-    grid = {"taus": [0.0], "zero_shots": [0.5]}
+    X, y, _ = t.val.X, t.val.y, None
+    given = {"sensitive_text": None, "search": {"taus": [0.0], "zero_shots": [0.5]}, "validation": (X, y)}
     if sensitive == "continuous":
         given["sensitive_features"] = t.train.X[:, 0].astype(np.float64)
-        pool = pool_of(t, search=grid, **given)
+        pool = pool_of(t, **given)
     else:
         with pytest.warns(NoSensitiveWarning, match="nothing is mitigated"):
-            pool = pool_of(t, search=grid, **given)
+            pool = pool_of(t, **given)
     by_group = [i for i, f in enumerate(FITS) if f["class_weight"] == "group"]
-    assert {c.fit for c in pool.candidates} == set(range(2 + len(FITS))) - {2 + i for i in by_group}
+    own = {c.fit for c in pool.candidates if c.fit < 2 + len(FITS)}
+    assert own == set(range(2 + len(FITS))) - {2 + i for i in by_group}
     assert len(pool.failures) == len(by_group)
     assert all("class_weight='group' needs a categorical sensitive attribute" in f for f in pool.failures)
 
 
-def test_weights_by_group_that_were_asked_for_need_groups():
+def test_weights_by_group_that_were_asked_for_need_groups(pool_of):
     t = task()
     given = {"sensitive_text": None, "sensitive_features": t.train.X[:, 0].astype(np.float64)}
     with pytest.raises(ParameterError, match="class_weight='group' needs"):
         pool_of(t, search=SEARCH, **given)
     with pytest.raises(ParameterError, match="class_weight='group' needs"):
         pool_of(t, small(class_weight="group"), search={"taus": [0.0]}, **given)
+
+
+# The next ridge -------------------------------------------------------------------------------------
+
+
+def ridge_pool(best, ridges=(1e-3, 1e-4, 1e-2), weight="balanced", extra=()):
+    """Candidates with ridges, of which one is far better than the given one."""
+    y = np.arange(200) % 2
+    rng = np.random.default_rng(0)
+    evidence = Evidence.of_codes(y, (np.arange(200) // 2) % 2, 2, 2, rng.normal(size=200))
+
+    def scored(strength):
+        return (rng.normal(size=(200, 2)) + strength * np.eye(2)[y]).astype(np.float32)
+
+    settings = [{}, *({"class_weight": weight, "gamma": gamma} for gamma in ridges), *extra]
+    made = [Candidate(own, k, scored(4.0 if k == best else 0.5)) for k, own in enumerate(settings)]
+    return made, evidence
+
+
+WORST = Objective("worst_group")
+
+
+def next_ridge(made, evidence, objective=WORST):
+    planned = module._wider(made, evidence, objective, 0, {"taus": [0.0]})
+    assert all(not fit.required and fit.grid == {"taus": [0.0]} for fit in planned)
+    return [dict(fit.parameters) for fit in planned]
+
+
+def test_the_next_ridge_is_three_times_further_if_the_best_one_is_at_the_edge():
+    assert next_ridge(*ridge_pool(best=2)) == [{"class_weight": "balanced", "gamma": 1e-4 / 3}]
+    assert next_ridge(*ridge_pool(best=3, weight="group")) == [{"class_weight": "group", "gamma": 3e-2}]
+    assert next_ridge(*ridge_pool(best=1)) == []  # it has neighbours on both sides
+    assert next_ridge(*ridge_pool(best=0)) == []  # the parameters that were given
+    prompts_alone = {"class_weight": None, "gamma": 1e-6, "kernel": "linear"}
+    assert next_ridge(*ridge_pool(best=4, extra=[prompts_alone])) == []
+    assert next_ridge(*ridge_pool(best=3, extra=[{"class_weight": "group", "gamma": 1.0}])) == [
+        {"class_weight": "balanced", "gamma": 3e-2}  # the edge is that of the same row weights
+    ]
+    assert next_ridge(*ridge_pool(best=2), objective=None) == []  # a function of the user
+
+
+def ridges(found):
+    """Ridges of the fits of a search, the given one first."""
+    return list(dict.fromkeys(row["gamma"] for row in found.results_))
+
+
+def test_a_default_search_tries_further_ridges_and_one_with_fits_of_the_user_does_not(monkeypatch):
+    fits = [{"class_weight": "group", "gamma": gamma} for gamma in (3e-1, 1e-1)]
+    monkeypatch.setattr(module, "FITS", fits)  # too large: the best one is the smallest
+    t, seen = task(), []
+    given = {"text": None, "sensitive_text": None, "sensitive_features": t.train.sensitive()}
+    grid, model = {"taus": [0.0, 0.8], "criteria": ["marginal"]}, small(gamma=1.0)
+    found = searched(t, model, search=grid, progress=lambda *done: seen.append(done), **given)
+    assert_allclose(ridges(found), [1.0, 3e-1, 1e-1, 1e-1 / 3, 1e-1 / 9, 1e-1 / 27])
+    assert seen == [(1, 3), (2, 3), (3, 3), (4, 4), (5, 5), (6, 6)]
+    record = figures(found.best_estimator_)
+    assert (record["fits"], record["fits_planned"]) == (6, 6)
+    assert found.best_params_["gamma"] < 1e-1
+    own = searched(t, model, search={**grid, "fits": fits}, **given)
+    assert ridges(own) == [1.0, 3e-1, 1e-1]
+    few = searched(t, model, search=grid, options={"max_seconds": 1e-9}, **given)
+    assert ridges(few) == [1.0, 3e-1]
+
+
+# What a search cannot be ----------------------------------------------------------------------------
 
 
 def test_what_a_search_does_not_say_is_the_default():
@@ -224,20 +321,14 @@ def test_a_search_that_cannot_be_is_named(search, message):
         ([{"offsets": [0.0, 1.0]}], r"names \['offsets'\]; .* parameters of FairerCLIP to values"),
         ([{"gamma": -1.0}], r"gamma must be a number in \[1e-30.*got -1.0"),
         ([{"kernel": "cubic"}], "kernel must be one of"),
+        ([{"gamma": "auto"}], r"search_space\['fits'\] must give gamma a value; got 'auto'"),
+        ([{"class_offsets": "auto"}], "must give class_offsets a value"),
     ],
     ids=str,
 )
 def test_parameters_that_cannot_be_are_named_before_the_first_fit(fits, message):
     with pytest.raises(ParameterError, match=message):
-        gather(
-            small(),
-            lambda m: pytest.fail("a model was fitted"),
-            np.zeros((2, 2)),
-            search={"fits": fits},
-            has_text=True,
-            max_seconds=None,
-            progress=None,
-        )
+        searched(task(), search={"fits": fits}, progress=lambda *done: pytest.fail("a model was fitted"))
 
 
 @pytest.mark.parametrize(
@@ -252,4 +343,4 @@ def test_parameters_that_cannot_be_are_named_before_the_first_fit(fits, message)
 )
 def test_a_grid_out_of_range_is_named(entry, message):
     with pytest.raises(ParameterError, match=message):
-        pool_of(task(), search={**SEARCH, **entry})
+        searched(task(), search={**SEARCH, **entry})

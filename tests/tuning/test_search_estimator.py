@@ -1,5 +1,7 @@
 """`FairerCLIPSearch` as an estimator: scikit-learn's checks, pipelines, cross-validation, and what it leaves alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn
@@ -10,7 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from tuning_inputs import held, prompts, task
+from tuning_inputs import held, prompts, searched, task
 
 import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch
@@ -22,10 +24,7 @@ from fairerclip.errors import (
     ShapeError,
     ZeroRowError,
 )
-from fairerclip.tuning.choose import strategies
-from fairerclip.tuning.cross_validation import MOST_ROWS, deal_folds, limit_rows
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.judged_rows import judged_rows
+from fairerclip.judging.choose import choose
 from small_models import small
 
 SPACE = {
@@ -45,14 +44,9 @@ EXPECTED = {
 }
 
 
-def accuracy(y, predicted, groups):
-    return np.mean(y == predicted)
-
-
 def checks():
-    # A function as the objective: strategies on held-out halves take most of the time of a small search.
     model = FairerCLIP(n_features=50, dtype="float64")
-    model = FairerCLIPSearch(model, objective=accuracy, search_space=TINY, cv=2)
+    model = FairerCLIPSearch(model, search_space=TINY, cv=2)
     for estimator, check in estimator_checks_generator(model):
         name = check.func.__name__ if hasattr(check, "func") else check.__name__
         details = "-".join(f"{k}={v}" for k, v in getattr(check, "keywords", {}).items())
@@ -81,19 +75,23 @@ def test_a_search_leaves_the_estimator_alone_and_a_clone_finds_the_same_model():
 
 
 @pytest.mark.parametrize("validated", [True, False])
-def test_the_best_parameters_refit_to_the_scores_before_offsets(validated, monkeypatch):
-    # Offsets, whatever the strategies are worth on held-out halves.
-    monkeypatch.setattr(
-        "fairerclip.tuning.choose._held_out",
-        lambda *given: {name: float(name == "search, offsets") for name in strategies(*given)},
-    )
+@pytest.mark.parametrize("automatic", [True, False])
+def test_the_best_parameters_refit_to_the_scores_before_offsets(validated, automatic, monkeypatch):
+    # Offsets, whatever they gain.
+    monkeypatch.setattr("fairerclip.tuning.search.choose", with_offsets)
     t = task()
-    validation = held(t) if validated else None
-    found = search().fit(t.train.X, t.train.y, validation=validation, **prompts(t))
-    assert np.any(found.best_estimator_.offsets_)
+    model = FairerCLIP(n_features=40, dtype="float64", random_state=0) if automatic else small()
+    found = search(model).fit(t.train.X, t.train.y, validation=held(t) if validated else None, **prompts(t))
+    assert_array_equal(found.best_estimator_.offsets_, [0.1, -0.1])
+    assert found.strategy_.endswith(", offsets")
     refitted = clone(found.estimator).set_params(**found.best_params_).fit(t.train.X, t.train.y, **prompts(t))
     expected = refitted.scores(t.test.X) + found.best_estimator_.offsets_
     assert_allclose(found.scores(t.test.X), expected, atol=1e-6)
+    assert found.best_estimator_.get_params() == refitted.get_params()
+
+
+def with_offsets(*args):
+    return replace(choose(*args), offsets=np.array([0.1, -0.1]))
 
 
 def test_a_search_answers_as_its_best_estimator_does():
@@ -109,7 +107,7 @@ def test_a_search_answers_as_its_best_estimator_does():
 
 def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_path):
     t = task()
-    found = search().fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    found = search(cv=None).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
     record = found.best_estimator_.diagnostics_["tuning"]
     assert len(found.results_) == record["candidates"]
     assert found.strategy_ == record["strategy"]
@@ -123,7 +121,7 @@ def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_pat
     assert row["average"] == np.mean(predicted == y)
     cells = {(a, b) for a in (0, 1) for b in (0, 1)}
     assert row["worst_group"] == min(np.mean(predicted[(y == a) & (s == b)] == a) for a, b in cells)
-    assert (row["fit"], row["tau"], row["zero_shot"]) == (0, 0.8, None)
+    assert (row["fit"], row["tau"], row["zero_shot"], row["lower_gain"]) == (0, 0.8, 0.5, 0.0)
     assert row["score"] == row["worst_group"]
     back = fairerclip.load(found.best_estimator_.save(tmp_path / "m"))
     assert back.diagnostics_["tuning"]["strategy"] == found.strategy_
@@ -134,13 +132,22 @@ def test_the_table_shows_every_parameter_that_the_fits_vary():
     space = {**TINY, "fits": [{"n_features": 20}, {"n_features": 40}]}
     found = search(search_space=space).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
     assert [row["n_features"] for row in found.results_][-2:] == [20, 40]
+    assert len({tuple(row) for row in found.results_}) == 1
+
+
+def test_a_function_has_no_posterior():
+    found = searched(task(), search=TINY, options={"objective": lambda y, predicted, groups: 0.5})
+    assert (found.strategy_, found.best_score_) == ("given", 0.5)
+    for row in found.results_:
+        assert (row["score"], row["value"], row["lower_gain"]) == (None, None, None)
+        assert 0 <= row["worst_group"] <= row["average"] <= 1
 
 
 @pytest.mark.parametrize("objective", ["worst_group", "worst_class", "average", "eod", "equalized_odds"])
 def test_the_best_score_is_the_objective_as_it_is_counted(objective):
     t = task()
     X, y, s = held(t)
-    found = search(search_space=TINY, objective=objective).fit(
+    found = search(search_space=TINY, objective=objective, cv=None).fit(
         t.train.X, t.train.y, validation=(X, y, s), **prompts(t)
     )
     right = found.predict(X) == y
@@ -201,84 +208,7 @@ def test_set_output_gives_a_data_frame():
     )
 
 
-# Cross-validation -----------------------------------------------------------------------------------
-
-
-def naive_scores(t, parameters, splits):
-    """Scores of every training row by a model that was fitted on the other folds."""
-    out = np.full((len(t.train.y), 2), np.nan)
-    for train, test in splits:
-        model = small(**parameters).fit(t.train.X[train], t.train.y[train], **prompts(t))
-        out[test] = model.scores(t.train.X[test])
-    return out
-
-
-def test_without_validation_rows_every_training_row_is_judged_by_a_model_that_did_not_see_it():
-    t = task()
-    n = len(t.train.y)
-    splits = [(np.arange(n)[np.arange(n) % 3 != k], np.arange(n)[np.arange(n) % 3 == k]) for k in range(3)]
-    found = search(small(tau=0.3), cv=splits).fit(t.train.X, t.train.y, **prompts(t))
-    record = found.best_estimator_.diagnostics_["tuning"]
-    assert (record["rows"], record["folds"], record["groups"]) == (n, 3, "read from prompts")
-    predicted = naive_scores(t, {"tau": 0.3}, splits).argmax(axis=1)
-    assert found.results_[0]["average"] == pytest.approx(np.mean(predicted == t.train.y))
-    groups = (t.train.X @ prompts(t)["sensitive_text"].T).argmax(axis=1)
-    cells = {*zip(t.train.y.tolist(), groups.tolist(), strict=True)}
-    worst = min(np.mean(predicted[(t.train.y == a) & (groups == b)] == a) for a, b in cells)
-    assert found.results_[0]["worst_group"] == pytest.approx(worst)
-
-
-def test_rows_without_a_label_are_fitted_on_and_not_judged():
-    t = task()
-    y = t.train.y.astype(object)
-    y[::3] = None
-    found = search(search_space=TINY, cv=2).fit(t.train.X, y, **prompts(t))
-    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == sum(label is not None for label in y)
-    assert found.best_estimator_.pseudo_labels_ is not None
-
-
-def test_a_row_of_weight_zero_is_not_judged():
-    t = task()
-    weight = (np.arange(len(t.train.y)) % 4 > 0).astype(float)
-    found = search(search_space=TINY, cv=2).fit(t.train.X, t.train.y, sample_weight=weight, **prompts(t))
-    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == int(weight.sum())
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("n_folds", [2, 3, 5])
-def test_folds_spread_every_cell_evenly_and_keep_groups_together(seed, n_folds):
-    rng = np.random.default_rng(seed)
-    y, s = rng.integers(3, size=200), rng.integers(2, size=200)
-    y[:2], s[:2] = [0, 0], [1, 1]
-    judge = Judge(y, s, 3, 2)
-    folds = deal_folds(judge, None, n_folds, seed)
-    assert_array_equal(deal_folds(judge, None, n_folds, seed), folds)
-    for a in range(3):
-        for b in range(2):
-            counts = np.bincount(folds[(y == a) & (s == b)], minlength=n_folds)
-            assert counts.max() - counts.min() <= 1
-    people = rng.integers(60, size=200)
-    folds = deal_folds(judge, people, n_folds, seed)
-    assert all(len(np.unique(folds[people == person])) == 1 for person in np.unique(people))
-    assert set(folds) == set(range(n_folds))
-
-
-def test_more_rows_than_can_be_held_are_drawn_from_every_cell():
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1], [500, 20])
-    judged = judged_rows(
-        *(rng.normal(size=(520, 4)), y, None),
-        y=y,
-        shape=(520, 4),
-        fit_arguments={},
-        kind="auto",
-        missing_label=None,
-    )
-    few = limit_rows(judged, 0, most=100)
-    assert np.bincount(few.judge.y).tolist() == [50, 20]
-    assert_array_equal(few.X, judged.X[few.rows])
-    assert limit_rows(judged, 0) is judged
-    assert MOST_ROWS > 520
+# Rankings -------------------------------------------------------------------------------------------
 
 
 def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
@@ -311,6 +241,7 @@ def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
         ({"cv": "many"}, {}, ParameterError, "a splitter of scikit-learn"),
         ({"cv": [([0], [1]), ([2], [1])]}, {}, ParameterError, "at most one test fold"),
         ({"cv": [(range(2, 40), range(1000, 1001))]}, {}, ParameterError, "pairs of row numbers"),
+        ({"cv": [(range(480), range(9))]}, {}, ParameterError, "must not fit on rows that it tests on"),
         ({"max_seconds": 0}, {}, ParameterError, "max_seconds must be a number above 0"),
         ({}, {"groups": [1, 2]}, ShapeError, r"one entry per row of X, shape \(\d+,\); got \(2,\)"),
         ({}, {"y": None}, LabelError, "requires y to be passed, but the target y is None"),
@@ -329,7 +260,7 @@ def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
 )
 def test_what_a_search_cannot_do_is_named(options, given, error, message):
     t = task()
-    given = {"y": t.train.y, "text": t.text_target, **given}
+    given = {"y": t.train.y, **prompts(t), **given}
     model = FairerCLIPSearch(**{"estimator": small(), "search_space": TINY, **options})
     y = given.pop("y")
     with pytest.raises(error, match=message):
@@ -356,9 +287,9 @@ def test_a_bad_row_is_named_by_its_number_in_x():
 
 def test_groups_are_for_folds_and_a_class_needs_rows_in_two_of_them():
     t = task()
-    with pytest.raises(ParameterError, match="with validation= there are no folds"):
-        search().fit(t.train.X, t.train.y, validation=held(t), groups=t.train.y, **prompts(t))
-    with pytest.raises(LabelError, match="no labelled row of class 0 to fit on"):
+    with pytest.raises(ParameterError, match="with validation= and cv=None there are no folds"):
+        search(cv=None).fit(t.train.X, t.train.y, validation=held(t), groups=t.train.y, **prompts(t))
+    with pytest.raises(LabelError, match="no labelled row of class [01] to fit on"):
         search(cv=2).fit(t.train.X, t.train.y, groups=t.train.y, **prompts(t))
 
 

@@ -1,148 +1,114 @@
-"""Numbers that a search goes by, with the constants written out."""
+"""Numbers of a search with the constants written out: of its record, of its table, and of rankings."""
+
+import json
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
+from tuning_inputs import START, TINY, all_rows, figures, remember, searched, small, task
 
 from fairerclip.errors import LabelError
+from fairerclip.judging.evidence import Evidence
+from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.metrics import max_skew
-from fairerclip.tuning import choose, offsets
-from fairerclip.tuning.candidates import Candidate, Pool
-from fairerclip.tuning.choose import halves
-from fairerclip.tuning.judge import Judge
-from fairerclip.tuning.objectives import Objective, first_best, judge_scores
+from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS, Candidate, Pool
 from fairerclip.tuning.ranking import STRENGTHS, _equal_top, _judge, _known_groups
+from fairerclip.tuning.record import candidate_table
+
+WORST = Objective("worst_group")
 
 
-def judge_of(counts):
-    """A judge with so many rows (c, |S|) in each cell."""
-    counts = np.asarray(counts)
-    cells = np.repeat(np.arange(counts.size), counts.ravel())
-    return Judge(cells // counts.shape[1], cells % counts.shape[1], *counts.shape)
+# The record -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("worst_group", 0.9 * 0.8 * 0.7 * 0.5 + 0.5 * 0.66),
-        ("average", 0.5 * 0.66),
-        ("eod", -0.2 + 0.01 * 0.66),
-        ("equalized_odds", -0.2 + 0.01 * 0.66),
-    ],
-)
-def test_objectives_weigh_the_average_by_a_half_and_beside_differences_by_a_hundredth(name, expected):
-    accuracies = np.array([[0.9, 0.8], [0.7, 0.5]])  # certain: the same at every level
-    counts = np.array([[10, 20], [30, 40]])  # average (9 + 16 + 21 + 20) / 100
-    survival = np.repeat(accuracies[None, None, :, :, None], 64, axis=4)
-    found = Objective(name).values(survival, counts)
-    assert_allclose(found, [[expected]])
+def known(t):
+    return {"sensitive_text": None, "sensitive_features": t.train.sensitive()}
 
 
-def test_a_model_that_misses_the_floor_is_below_all_others_by_its_accuracy():
-    judge = judge_of([[2, 2], [2, 2]])
-    right = np.eye(2)[judge.y][None]
-    values = judge_scores(judge, Objective("average", 0.9), np.concatenate([right, -right]))
-    assert values[0] > 0
-    assert values[1] == -10.0
+def test_gain_and_doubt_are_those_of_the_posterior_over_the_given_parameters(monkeypatch):
+    seen = remember(monkeypatch)
+    found = searched(task(), search=TINY)
+    record, pool, evidence = figures(found.best_estimator_), seen["pool"], seen["found"].judged.evidence
+    draws = judge_scores(evidence, WORST, pool.scores)
+    moved = [c.scores + found.best_estimator_.offsets_ for c in pool.candidates]
+    gains = judge_scores(evidence, WORST, np.array(moved)) - draws[0]
+    place = int(np.argmin(np.abs(gains.mean(axis=1) - record["gain"])))
+    assert record["gain"] == pytest.approx(gains[place].mean(), abs=1e-6)
+    assert record["doubt"] == pytest.approx(gains[place].std(), abs=1e-6)
+    assert record["value"] == pytest.approx((gains + draws[0])[place].mean(), abs=1e-6)
+    lower = gains.mean(axis=1) - 1.5 * gains.std(axis=1)
+    assert lower[place] > 0
+    for row, own in zip(found.results_, draws, strict=True):
+        assert row["value"] == pytest.approx(own.mean())
+        assert row["lower_gain"] == pytest.approx((own - draws[0]).mean() - 1.5 * (own - draws[0]).std())
+    assert found.results_[0]["lower_gain"] == 0
 
 
-def test_values_within_a_millionth_are_equal():
-    assert first_best([1.0, 1.0 + 0.9e-6]) == 0
-    assert first_best([1.0, 1.0 + 1.1e-6]) == 1
-    assert first_best([0.0, 2.0, 2.0]) == 1
+def test_a_record_is_plain_numbers_and_words_and_has_no_others():
+    record = searched(task(), search=TINY, options={"cv": 3}).best_estimator_.diagnostics_["tuning"]
+    assert json.loads(json.dumps(record)) == record
+    assert list(record) == [
+        *(
+            "objective",
+            "accuracy_floor",
+            "floor_met",
+            "rows",
+            "validation_rows",
+            "groups",
+            "strategy",
+            "gain",
+        ),
+        *("doubt", "fits", "fits_planned", "candidates", "seconds", "failures", "folds", "value", "average"),
+        *("chosen", "neighbours"),
+    ]
 
 
-def test_the_mean_margin_of_a_cell_counts_with_four_rows_of_its_class():
-    judge = judge_of([[4, 12], [5, 0]])
-    means = np.array([[[2.0, 0.0], [3.0, np.nan]]])
-    shift, doubt = judge._shifts(means, np.array([[2.0, 6.0]]))
-    assert_allclose(shift[0], [[(4 * 2 + 4 * 1) / 8, (0 + 4 * 1) / 16], [3.0, np.nan]])
-    assert_allclose(doubt[0], [[2 / np.sqrt(8), 2 / 4], [6 / 3, 6 / 2]])
-    assert judge._shifts(means, np.zeros((1, 2)))[1].min() > 0
+def test_the_average_of_the_record_counts_all_rows_that_judge_and_the_figures_the_validation_rows(
+    monkeypatch,
+):
+    seen = remember(monkeypatch)
+    t = task()
+    found = searched(t, small(**START), search=TINY, **known(t))
+    record = figures(found.best_estimator_)
+    _, y, s = all_rows(t)
+    offsets = found.best_estimator_.offsets_
+    right = [(c.scores + offsets).argmax(axis=1) == y for c in seen["pool"].candidates]
+    matching = [r for r in right if np.mean(r) == record["average"]]
+    assert matching
+    n = len(t.train.y)
+    assert any(record["chosen"]["average"] == pytest.approx(np.mean(r[n:])) for r in matching)
+    cells = [[np.mean(r[(y == a) & (s == b)]) for a in (0, 1) for b in (0, 1)] for r in matching]
+    assert any(found.best_score_ == pytest.approx(min(cell)) for cell in cells)
+    # Without validation rows the figures are those of the training rows, out of fold.
+    alone = searched(t, small(**START), search=TINY, validation=None, **known(t))
+    record = figures(alone.best_estimator_)
+    assert record["chosen"]["average"] == record["average"]
+    assert record["chosen"]["worst_group"] == pytest.approx(alone.best_score_)
 
 
-@pytest.mark.parametrize(("rows", "own"), [([2, 1], False), ([2, 2], True), ([1, 3], True)])
-def test_a_class_shows_its_spread_with_two_rows_more_than_cells(rows, own):
-    judge = judge_of([rows, [9, 9]])
-    n = len(judge.y)
-    residuals, margins = np.where(judge.y == 0, 0.5, 1.0)[None], np.linspace(-30, 30, n)[None]
-    assert judge._spread(residuals, margins)[0, 0] == pytest.approx(0.5 if own else margins.std())
-    assert judge._spread(residuals, margins)[0, 1] == 1.0
+def test_a_cell_that_no_row_is_expected_in_is_not_the_worst_group():
+    """Groups that are read from prompts have a little of every row in every cell."""
+    y = np.repeat([0, 1], 50)
+    P = np.column_stack([np.full(100, 0.999), np.full(100, 0.001)])
+    P[y == 0] = 0.5
+    evidence = Evidence(y, P, 2, np.linspace(-1, 1, 100))
+    scores = np.eye(2)[y].astype(np.float32)
+    scores[50] = [1, 0]  # one wrong row of the second class
+    P[50], P[51] = [0.96, 0.04], [0.999, 0.001]
+    pool = Pool([Candidate({}, 0, scores)], 0, {}, 1, 1, 0.0, [])
+    params = small(**START).get_params()
+    (row,) = candidate_table(pool, evidence, WORST, params)
+    assert evidence.counts[1, 1] < 0.5
+    assert row["worst_group"] == pytest.approx(1 - 0.96 / evidence.counts[1, 0])
 
 
-def test_rows_are_halved_twenty_times():
-    judge = judge_of([[4, 5], [6, 1]])
-    masks = halves(judge, np.arange(16))
-    assert len(masks) == 20
-    for mask in masks:
-        sizes = np.bincount(judge._cell[mask], minlength=4)
-        assert sizes[0] == 2
-        assert sizes[1] in (2, 3)
-        assert sizes[2] == 3
-        assert sizes[3] in (0, 1)
-
-
-# Offsets --------------------------------------------------------------------------------------------------
-
-
-def test_boundaries_leave_two_to_ninety_eight_percent_of_the_rows_below():
-    found = offsets._boundaries(np.arange(100.0)[None, ::-1])
-    assert_allclose(found, [np.arange(2, 99, 2) - 0.5])
-    assert_array_equal(offsets._boundaries(np.zeros((1, 10))), 0.0)
-
-
-@pytest.mark.parametrize(("gain", "moved"), [(0.0009, False), (0.0011, True)])
-def test_an_offset_has_to_gain_a_thousandth(monkeypatch, gain, moved):
-    scores = np.stack([np.zeros(100), np.arange(100.0)], axis=1)[None]
-
-    def values(judge, objective, scores, steps):
-        return np.where(np.isclose(steps, -3.5) | np.isclose(steps, -7.5), gain, 0.0)
-
-    monkeypatch.setattr(offsets, "judge_boundaries", values)
-    found, learned = offsets.learn_offsets(None, None, scores)
-    assert_allclose(found, [gain * moved])
-    assert_allclose(learned, [[1.75 * moved, -1.75 * moved]])  # of two equals the smaller step
-
-
-def test_offsets_of_several_classes_are_tried_in_three_steps_from_the_lowest_mean(monkeypatch):
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(1, 50, 3)) + np.array([0.0, 2.0, -2.0])
-    top = np.sort(scores[0], axis=1)
-    unit = (top[:, 2] - top[:, 1]).std()
-    tried = []
-
-    def value(judge, objective, given):
-        tried.append((given - scores)[0, 0] / unit)
-        return np.array([0.0])
-
-    monkeypatch.setattr(offsets, "judge_scores", value)
-    _, learned = offsets.learn_offsets(None, None, scores)
-    assert_array_equal(learned, 0.0)
-    expected = [s * step * np.eye(3)[k] for step in (0.5, 0.3, 0.18) for k in (2, 0, 1) for s in (-1, 1)]
-    assert_allclose(tried, [np.zeros(3), *expected], atol=1e-12)
-
-
-@pytest.mark.parametrize(("n_classes", "many"), [(2, 64), (3, 8)])
-def test_offsets_are_learned_for_the_best_candidates(monkeypatch, n_classes, many):
-    rng = np.random.default_rng(0)
-    judge = judge_of(np.full((n_classes, 2), 5))
-    scores = rng.normal(size=(90, len(judge.y), n_classes))
-    candidates = [Candidate({}, 0, values.astype(np.float32)) for values in scores]
-    pool = Pool(candidates, 3, None, np.arange(n_classes), {}, 1, 1, 0.0, [])
-    learned = []
-
-    def learn(judge, objective, given):
-        learned.append(given)
-        return np.zeros(len(given)), np.zeros((len(given), n_classes))
-
-    monkeypatch.setattr(choose, "learn_offsets", learn)
-    found = choose.strategies(pool, scores, judge, Objective("average"))
-    assert list(found) == ["given", "given, offsets", "search", "search, offsets"]
-    plain = judge_scores(judge, Objective("average"), scores)
-    best = np.sort(np.argsort(-plain, kind="stable")[:many])
-    assert_array_equal(learned[0], scores[[3, *best]])
-    assert found["search"].candidate == plain.argmax()
+def test_the_default_search_has_these_fits_and_points():
+    assert TAUS == (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
+    assert ZERO_SHOTS == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert [(fit["gamma"], fit["class_weight"]) for fit in FITS] == [
+        (gamma, weight) for gamma in (1e-3, 3e-4, 1e-4, 4e-3) for weight in ("balanced", "group")
+    ]
 
 
 # Rankings -------------------------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
-"""Small tasks and made-up scores for the tests of the search."""
+"""Small tasks and searches for the tests of the search."""
 
 from functools import cache
 
 import numpy as np
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import simulate
 from fairerclip.data.simulate import multiclass
-from fairerclip.tuning.candidates import Candidate, Pool
-from fairerclip.tuning.objectives import judge_scores
-from small_models import tune
+from fairerclip.tuning import search as module
 
 SEARCH = {
     "fits": [{"class_weight": "balanced"}, {"class_weight": "group"}],
@@ -18,6 +16,21 @@ SEARCH = {
     "criteria": ["marginal", "conditional"],
 }
 """A search of few points."""
+TINY = {
+    "fits": [{"class_weight": "balanced"}],
+    "taus": [0.0, 0.8],
+    "zero_shots": [0.5],
+    "criteria": ["marginal"],
+}
+START = {
+    "tau": 0.8,
+    "zero_shot": 0.5,
+    "gamma": 1e-3,
+    "criterion": "marginal",
+    "guess_weight": 1.0,
+    "class_offsets": None,
+}
+"""Values that a search puts in the place of "auto" where rows have labels."""
 
 
 @cache
@@ -40,39 +53,45 @@ def held(t, split="val"):
     return rows.X, rows.y, rows.sensitive()
 
 
-def tuned(t, model=None, y=None, validation=None, search=SEARCH, **options):
-    """A tuned model; with target labels and both kinds of prompts unless told otherwise."""
-    arguments = {**prompts(t), **options}
-    labels = t.train.y if y is None else y
-    return tune(
-        model or small(), t.train.X, labels, validation=validation or held(t), search=search, **arguments
-    )
+def searched(t, model=None, y="train", validation="val", search=SEARCH, options=None, **fit_arguments):
+    """A fitted search on labels, validation rows and both kinds of prompts, unless told otherwise."""
+    labels = t.train.y if isinstance(y, str) else y
+    rows = held(t) if isinstance(validation, str) else validation
+    found = FairerCLIPSearch(model or small(), search_space=search, **(options or {}))
+    return found.fit(t.train.X, labels, validation=rows, **{**prompts(t), **fit_arguments})
 
 
-def labelled(seed, n, n_classes=2, n_groups=2):
-    """Class and group codes, every cell with rows."""
-    rng = np.random.default_rng(seed)
-    cells = np.concatenate(
-        [np.arange(n_classes * n_groups), rng.integers(n_classes * n_groups, size=n - n_classes * n_groups)]
-    )
-    return cells // n_groups, cells % n_groups
+def tuned(t, model=None, *, objective="worst_group", accuracy_floor=None, max_seconds=None, **given):
+    """The model that `searched` finds."""
+    options = {"objective": objective, "accuracy_floor": accuracy_floor, "max_seconds": max_seconds}
+    return searched(t, model, options={**options, **given.pop("options", {})}, **given).best_estimator_
 
 
-def noisy_scores(seed, y, n_classes, strength=1.0):
-    """Scores (n, c) that are larger for the true class on average."""
-    return np.random.default_rng(seed).normal(size=(len(y), n_classes)) + strength * np.eye(n_classes)[y]
+def figures(model):
+    """The record of a search, without its time."""
+    return {name: v for name, v in model.diagnostics_["tuning"].items() if name != "seconds"}
 
 
-def pool_of(scores, *, given=1, zero_shot=0):
-    """A pool of candidates with scores (g, n, c); the first is the zero-shot classifier, the second the given model."""
-    candidates = [Candidate({"tau": float(i)}, i, s.astype(np.float32)) for i, s in enumerate(scores)]
-    n = len(candidates)
-    return Pool(candidates, given, zero_shot, np.arange(scores[0].shape[1]), {}, n, n, 0.0, [])
+def all_rows(t):
+    """X, y and s of the rows that judge: training rows, then validation rows."""
+    train = (t.train.X, t.train.y, t.train.sensitive())
+    return tuple(np.concatenate(parts) for parts in zip(train, held(t), strict=True))
 
 
-def value_of(judge, objective, scores):
-    """The objective's value for one model's scores (n, c)."""
-    return float(judge_scores(judge, objective, scores[None])[0])
+def remember(monkeypatch):
+    """Keep what the latest search found: its rows (`FoundRows`) and its candidates (`Pool`)."""
+    kept = {}
+
+    def keep(name, function):
+        def call(*args, **options):
+            kept[name] = function(*args, **options)
+            return kept[name]
+
+        return call
+
+    monkeypatch.setattr(module, "find_rows", keep("found", module.find_rows))
+    monkeypatch.setattr(module, "gather", keep("pool", module.gather))
+    return kept
 
 
 def worst_accuracy(y, s, predicted):

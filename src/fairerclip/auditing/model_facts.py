@@ -238,7 +238,9 @@ def automatic_sentence(record: Mapping[str, Any] | None) -> str | None:
     if not record["gain"]:
         change = "no candidate was better than the values to start from"
     else:
-        change = f"expected gain over the values to start from {gain:.1f} ± {doubt:.1f} points of the objective"
+        change = (
+            f"expected gain over the values to start from {gain:.1f} ± {doubt:.1f} points of the objective"
+        )
     return (
         f"Automatic parameters were chosen on {record['rows']} training rows in {record['folds']} folds among "
         f"{record['candidates']} candidates: {change}."

@@ -163,15 +163,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
-        target, sensitive = _resolve(
-            *(X, y, weight),
-            sensitive_features=sensitive_features,
-            text=text,
-            sensitive_text=sensitive_text,
-            classes=classes,
-            missing_label=missing_label,
-            learns=learns,
-        )
+        given = (sensitive_features, sensitive_text)
+        target, sensitive = _resolve(X, y, text, given, weight, classes, missing_label, learns=learns)
         self.classes_ = target.classes
         data = _training(X, weight, target, sensitive, only_labelled=learns)
         self._learn(
@@ -290,24 +283,20 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
 def _resolve(
     X: F64,
     y: Any,
-    weight: F64,
-    *,
-    sensitive_features: Any,
     text: Any,
-    sensitive_text: Any,
+    given: tuple[Any, Any],
+    weight: F64,
     classes: Iterable[Any] | None,
     missing_label: Any,
+    *,
     learns: bool,
 ) -> tuple[ResolvedTarget, ResolvedSensitive | None]:
-    """Return target and sensitive attributes of all rows; None if neither sensitive values nor prompts are given."""
+    """Return target and sensitive attributes of all rows; no attributes if neither values nor prompts are ``given``."""
     target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns)
-    if sensitive_features is None and sensitive_text is None:
+    if all(values is None for values in given):
         return target, None
     sensitive = resolve_sensitive(
-        *(X, sensitive_features, sensitive_text, target),
-        kind="categorical",
-        terms="each",
-        missing_label=missing_label,
+        *(X, *given, target), kind="categorical", terms="each", missing_label=missing_label
     )
     return target, sensitive
 

@@ -39,6 +39,8 @@ class ResolvedSensitive:
     """Attribute → (m, p) prompts of each value."""
     guesses: Mapping[str, Guess] = field(default_factory=dict)
     """Attribute → rows whose value was predicted; the categories are in the order of the prompts then."""
+    attributes: Sequence[SensitiveColumn] = ()
+    """Columns of the attributes one by one; ``columns`` may hold their combinations instead."""
 
     @property
     def all_prompts(self) -> list[NDArray[np.floating]]:
@@ -90,9 +92,10 @@ def resolve_sensitive(
     }
     values = {name: categories[codes] for name, (codes, categories) in known.items()}
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
-    if terms == "intersection" and len(complete) > 1:
-        complete = [intersect(complete)]
-    return ResolvedSensitive(_without_constant(complete), values if guesses else {}, trust, prompts, guesses)
+    joined = [intersect(complete)] if terms == "intersection" and len(complete) > 1 else complete
+    kept = _without_constant(joined)
+    separate = kept if joined is complete else complete
+    return ResolvedSensitive(kept, values if guesses else {}, trust, prompts, guesses, separate)
 
 
 def known_values(

@@ -57,7 +57,7 @@ def choose(
     The result does not depend on the order of rows, classes or groups.
     """
     if objective.compares_groups:
-        return _smallest_difference(scores, evidence, objective, reference)
+        return _smallest_difference(scores, evidence, objective, reference, learns_offsets=learns_offsets)
     margins = evidence.margins(scores)
     draws, right = judge_margins(evidence, objective, margins), _right(margins)
     allowed = objective.is_met(right)
@@ -69,7 +69,8 @@ def choose(
     best = first_best(lower)
     if allowed[reference] and lower[best] <= EQUAL:
         best = reference
-    if not learns_offsets:
+    # No row would show what offsets do to a class without rows.
+    if not learns_offsets or not evidence.present.any(axis=1).all():
         return _chosen(best, none, draws[best], draws[reference], best == reference)
 
     def judge(moved: F64, tried: F64) -> F64:
@@ -88,7 +89,9 @@ def choose(
     return _chosen(place, offsets[top], moved, draws[reference], place == reference)
 
 
-def _smallest_difference(scores: Floats, evidence: Evidence, objective: Objective, reference: int) -> Choice:
+def _smallest_difference(
+    scores: Floats, evidence: Evidence, objective: Objective, reference: int, *, learns_offsets: bool
+) -> Choice:
     """Choose the model, and for two classes its boundary, with the smallest difference that reaches the floor.
 
     Differences are of expected accuracies. All models are tried with all boundaries: one that misses the floor may
@@ -96,9 +99,10 @@ def _smallest_difference(scores: Floats, evidence: Evidence, objective: Objectiv
     """
     best, place, offsets = -np.inf, reference, np.zeros(scores.shape[2])
     most_right = -np.inf
-    for g, own in enumerate(scores):
-        tried = np.zeros((1, scores.shape[2]))
-        if scores.shape[2] == 2 and objective.accuracy_floor is not None:
+    # The reference first: it is kept among equals.
+    for g in [reference, *(g for g in range(len(scores)) if g != reference)]:
+        own, tried = scores[g], np.zeros((1, scores.shape[2]))
+        if learns_offsets and scores.shape[2] == 2 and objective.accuracy_floor is not None:
             own = np.asarray(own, dtype=np.float64)
             steps = -boundaries(own[:, 1] - own[:, 0])
             tried = np.concatenate([tried, steps[:, None] * np.array([-0.5, 0.5])])

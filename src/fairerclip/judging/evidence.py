@@ -31,17 +31,20 @@ AT_ONCE = 1 << 24
 """Largest number of margins in memory at once."""
 
 
-def row_keys(X: Any) -> F64:
+def row_keys(X: Any, rows: Ints | None = None) -> F64:
     """Return a key (n,) of each row that depends on its direction alone, not on its position or its length.
 
-    Keys order rows where random numbers are dealt to them, so that the order of the rows does not matter.
+    Keys order rows where random numbers are dealt to them, so that the order of the rows does not matter. ``rows`` are
+    the numbers of the rows to read; None for all. Rows are read in blocks.
     """
     direction = np.random.default_rng(0).normal(size=int(X.shape[1]))
-    keys = np.empty(int(X.shape[0]))
+    keys = np.empty(int(X.shape[0]) if rows is None else len(rows))
     for start in range(0, len(keys), READ_ROWS):
-        block = np.asarray(X[start : start + READ_ROWS], dtype=np.float64)
-        lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-        keys[start : start + READ_ROWS] = (block @ direction) / np.where(lengths > 0, lengths, 1.0)
+        block = slice(start, start + READ_ROWS)
+        read = np.asarray(X[block] if rows is None else X[rows[block]], dtype=np.float64)
+        lengths = np.sqrt(np.einsum("ij,ij->i", read, read))
+        # A matrix product would round equal rows differently, by their place in the block.
+        keys[block] = np.einsum("ij,j->i", read, direction) / np.where(lengths > 0, lengths, 1.0)
     return keys
 
 
@@ -115,8 +118,11 @@ class Evidence:
         weights = np.empty((len(self.y), DRAWS), dtype=np.float32)
         weights[self._order] = rng.exponential(size=weights.shape).astype(np.float32)
         prior = np.empty((*self.counts.shape, DRAWS))
-        # In the order of the sizes of the cells, which other names of classes and groups do not change.
-        smallest_first = np.argsort(self.counts, axis=None, kind="stable")
+        # In the order of the sizes of the cells and of their keys, which other names of classes and groups do not
+        # change; rounded, because sums depend on the order of the rows in their last digits.
+        sums = np.zeros_like(self.counts)
+        np.add.at(sums, self.y, self.groups * self.keys[:, None])
+        smallest_first = np.lexsort((sums.ravel().round(9), self.counts.ravel().round(9)))
         prior.reshape(-1, DRAWS)[smallest_first] = rng.gamma(PRIOR_ROWS, size=(self.counts.size, DRAWS))
         return weights, prior
 

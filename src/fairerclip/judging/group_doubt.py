@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import READ_ROWS
 from fairerclip.inputs.prompts import cosine_blocks, prototypes
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
@@ -18,9 +19,17 @@ PENALTY = 10.0
 """Inverse penalty of the calibration on labelled rows."""
 
 
-def prompt_cosines(X: Any, prompts: Sequence[Floats]) -> F64:
-    """Return the cosines (n, v) of rows X (n, p) with the prompts of each value."""
-    return np.concatenate([found for _, found in cosine_blocks(X, prototypes(prompts))]).astype(np.float64)
+def prompt_cosines(X: Any, prompts: Sequence[Floats], rows: Ints | None = None) -> F64:
+    """Return the cosines (n, v) of rows X (n, p), or of some ``rows`` by number, with the prompts of each value.
+
+    Rows are read in blocks.
+    """
+    T = prototypes(prompts)
+    if rows is None:
+        return np.concatenate([found for _, found in cosine_blocks(X, T)]).astype(np.float64)
+    blocks = [rows[start : start + READ_ROWS] for start in range(0, len(rows), READ_ROWS)]
+    found = [cosines for block in blocks for _, cosines in cosine_blocks(X[block], T)]
+    return np.concatenate(found).astype(np.float64)
 
 
 def group_probabilities(X: Any, rows: Ints, sensitive: ResolvedSensitive) -> F64:
@@ -30,7 +39,7 @@ def group_probabilities(X: Any, rows: Ints, sensitive: ResolvedSensitive) -> F64
     prompts the mixture of all rows tells how sure they are. One column of ones without categories.
     """
     out = np.ones((len(rows), 1))
-    for column in sensitive.columns:
+    for column in sensitive.attributes:
         if column.codes is None or column.categories is None:
             continue
         P = _probabilities(X, rows, column, sensitive)
@@ -48,7 +57,7 @@ def _probabilities(X: Any, rows: Ints, column: SensitiveColumn, sensitive: Resol
     guess = sensitive.guesses.get(column.name)
     if guess is None or not guess.rows[rows].any():
         return known
-    P = mixture_probabilities(prompt_cosines(X[rows], sensitive.prompts[column.name].groups))
+    P = mixture_probabilities(prompt_cosines(X, sensitive.prompts[column.name].groups, rows))
     return np.where(guess.rows[rows][:, None], P, known)
 
 
@@ -61,12 +70,14 @@ def mixture_probabilities(cosines: Floats) -> F64:
     X = np.asarray(cosines, dtype=np.float64)
     X = X - X.mean(axis=1, keepdims=True)
     v = X.shape[1]
+    lengths = (X**2).sum(axis=1)[:, None]
     P = np.eye(v)[X.argmax(axis=1)]
     for _ in range(ROUNDS):
         total = P.sum(axis=0)
         there = total > 0
         centres = np.divide(P.T @ X, total[:, None], out=np.zeros((v, v)), where=there[:, None])
-        squared = ((X[:, None] - centres) ** 2).sum(axis=2)
+        # (n, v) squared distances, without an array (n, v, v)
+        squared = np.maximum(lengths - 2 * X @ centres.T + (centres**2).sum(axis=1), 0.0)
         variance = float((P * squared).sum()) / (len(X) * max(v - 1, 1))  # rows are centred: v − 1 dimensions
         if not variance > 0:
             break

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.errors import FairerClipError
 from fairerclip.judging.choose import Choice, choose
 from fairerclip.judging.evidence import Evidence, row_keys
 from fairerclip.judging.group_doubt import group_probabilities
@@ -45,6 +46,13 @@ GRID: Mapping[str, Sequence[Any]] = {
     "guess_weight": (1.0, 0.1, 0.0),
 }
 """Values to try."""
+SLOW_GRID: Mapping[str, Sequence[Any]] = {
+    "tau": (0.5, 0.9),
+    "zero_shot": (0.0, 0.5),
+    "gamma": (1e-4, 1e-3),
+    "guess_weight": (1.0, 0.1),
+}
+"""Values to try where every point takes Algorithm 1."""
 COSTLY = ("gamma", "guess_weight")
 """Parameters that need a new factorisation."""
 FOLDS = 4
@@ -98,8 +106,12 @@ def resolve_automatic(data: FitData) -> Automatic:
     free = [name for name in AUTOMATIC if is_auto(params[name])]
     known = data.known
     start = start_values(params, data.known_share)
+    if not data.target.has_text:
+        start["zero_shot"] = 0.0
     varied = _varied(free, start, data)
-    if not varied and "class_offsets" not in free:
+    # Weights by class say how likely each class is to be predicted: offsets would undo them.
+    learns_offsets = "class_offsets" in free and not isinstance(params["class_weight"], Mapping)
+    if not varied and not learns_offsets:
         return Automatic(start)
     if not known.any():
         return Automatic(start, record={"kept": "no labels"})
@@ -107,20 +119,26 @@ def resolve_automatic(data: FitData) -> Automatic:
         data, np.flatnonzero(known), 1 + int(np.prod([len(v) for v in varied.values()]))
     )
     counts = evidence.counts
-    smallest = float(counts[counts.sum(axis=1) > 0].min())
+    smallest = float(counts.min())
     record: dict[str, Any] = {"rows": len(places), "smallest_cell": smallest}
-    if smallest < LEAST_ROWS or (counts.sum(axis=1) > 0).sum() < 2:
+    if not (counts.sum(axis=1) > 0).all():  # no row would show what a choice does to that class
+        return Automatic(start, record={**record, "kept": "a class has no labelled row"})
+    if smallest < LEAST_ROWS:
         return Automatic(
             start, record={**record, "kept": f"a class × group has fewer than {LEAST_ROWS} rows"}
         )
     folds = deal_folds(evidence.keys, cells_of(evidence), FOLDS)
-    fits = FoldedFits(
-        data, splits_of(folds, data.chosen[places], data.chosen), by_group=_by_group(params["class_weight"])
-    )
-    candidates, scores = _candidates(fits, start, varied, np.argsort(folds, kind="stable"))
+    splits = splits_of(folds, data.chosen[places], data.chosen)
+    if not _keep_classes(splits, data):
+        return Automatic(start, record={**record, "kept": "the rows of a class are all alike"})
+    fits = FoldedFits(data, splits, by_group=_by_group(params["class_weight"]))
+    try:
+        candidates, scores = _candidates(fits, start, varied, np.argsort(folds, kind="stable"))
+    except FairerClipError:  # some rows may fail where all do not; if all do, the fit says why
+        candidates = []
     if not candidates:
         return Automatic(start, record={**record, "kept": "no solution in every fold"}, fits=fits)
-    choice = choose(scores, evidence, Objective("worst_group"), 0, learns_offsets="class_offsets" in free)
+    choice = choose(scores, evidence, Objective("worst_group"), 0, learns_offsets=learns_offsets)
     chosen = {**start, **candidates[choice.candidate]}
     return Automatic(
         chosen,
@@ -143,6 +161,25 @@ def _record(
     }
 
 
+def _keep_classes(splits: Sequence[FoldSplit], data: FitData) -> bool:
+    """Return whether every class with labelled rows has some in each fit; duplicates are all in one fold."""
+    known = data.target.known
+    classes = np.unique(data.y[data.known])
+    return all(np.isin(classes, known[split.fitted_on]).all() for split in splits)
+
+
+def _is_fast(start: Mapping[str, Any], data: FitData) -> bool:
+    """Return whether all points of a grid can be solved together (`solver.grid`), and not one by one."""
+    c = len(np.unique(data.y))
+    return (
+        start["alignment"] == "linear"
+        and start["decision"] == "target"
+        and start["n_components"] in (None, c - 1)
+        and not isinstance(start["class_weight"], Mapping)
+        and not (start["refine"] and data.guessed is not None)
+    )
+
+
 def _by_group(class_weight: Any) -> bool:
     return isinstance(class_weight, str) and class_weight == "group"
 
@@ -154,10 +191,11 @@ def _varied(free: Sequence[str], start: Mapping[str, Any], data: FitData) -> dic
         idle |= {"tau", "criterion"}
     if data.guessed is None or data.guessed.all():
         idle.add("guess_weight")
+    grid = GRID if _is_fast(start, data) else SLOW_GRID
     return {
-        name: [start[name], *(value for value in GRID[name] if value != start[name])]
+        name: [start[name], *(value for value in grid[name] if value != start[name])]
         for name in free
-        if name in GRID and name not in idle
+        if name in grid and name not in idle
     }
 
 
@@ -172,7 +210,7 @@ def evidence_of(data: FitData, places: Ints, candidates: int) -> tuple[Evidence,
         data.y[places],
         group_probabilities(data.X, rows, data.sensitive),
         c,
-        row_keys(data.X[rows]),
+        row_keys(data.X, rows),
     )
     most = max(1, min(MOST_ROWS, MOST_SCORES // (max(1, candidates) * c)))
     kept = limit_rows(evidence, most)

@@ -52,7 +52,9 @@ def deal_folds(keys: F64, cell: Ints, n_folds: int, groups: Ints | None = None, 
     """
     unit = np.unique(keys if groups is None else groups, return_inverse=True)[1].reshape(-1)
     sizes, sums = np.bincount(cell), np.bincount(cell, weights=keys)
-    rarest_first = np.lexsort((keys, sums[cell], sizes[cell]))
+    # Equal rows in different units are told apart by the other rows of their units.
+    unit_sums = np.bincount(unit, weights=keys)
+    rarest_first = np.lexsort((unit_sums[unit], keys, sums[cell], sizes[cell]))
     row_of_unit = rarest_first[np.unique(unit[rarest_first], return_index=True)[1]]
     place = np.empty(len(keys), dtype=np.int64)
     place[rarest_first] = np.arange(len(keys))
@@ -124,9 +126,9 @@ class FoldedFits:
             np.flatnonzero(np.isin(self.data.chosen, split.fitted_on)) for split in self.splits
         ]
         moments = self._moments(class_weight, guess_weight, places)
-        for gamma in gammas:
+        for turn, gamma in enumerate(gammas, 1):
             for number, (kept, found) in enumerate(zip(places, moments, strict=True)):
-                if found is not None and found.covariance is not None and gamma != gammas[-1]:
+                if found is not None and found.covariance is not None and turn < len(gammas):
                     # The factor overwrites its covariance, and the next γ needs it again.
                     found = replace(found, covariance=found.covariance.copy())
                 prepared = self.data.prepare(

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.errors import ParameterError, StateError
-from fairerclip.model import prepare as fitting
+from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.fit_data import read_inputs
-from fairerclip.model.fitted import USED
+from fairerclip.model.kept_fit import KeptFit
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
-from fairerclip.solver.decision import Adjustment
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
@@ -58,7 +54,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         Dependence on S, or on S inside each class (equal opportunity, equalized odds).
     class_offsets : {"auto", None}
         Learn offsets of the class scores from the out-of-fold scores of the training rows, or use the boundaries of
-        the closed form.
+        the closed form. With a mapping as ``class_weight``, which moves the boundaries itself, none are learned.
     random_state : int, RandomState or None
         Seed of features, sub-sampling and samples.
 
@@ -361,3 +357,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
     def load(cls, path: str | Path) -> FairerCLIP:
         """Read a model that `save` wrote; everything is checked before it is used."""
         return read_model(Path(path), cls)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_state", None)  # the training data is not part of the model
+        return state

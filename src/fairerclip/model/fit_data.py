@@ -191,17 +191,21 @@ class FitData:
         """Share of the rows whose label was given."""
         return float(self.known.mean())
 
-    def weigh(self, class_weight: Any, places: Ints | slice, guess_weight: float = 1.0) -> F64:
+    def weigh(
+        self, class_weight: Any, places: Ints | slice, guess_weight: float = 1.0, y: Ints | None = None
+    ) -> F64:
         """Return the weights of some of these rows, by their places, in a fit on them alone.
 
-        ``guess_weight`` multiplies the weights of rows whose label is a guess, before classes are balanced.
+        ``guess_weight`` multiplies the weights of rows whose label is a guess, before classes are balanced; it has no
+        effect if all labels are guesses. ``y`` are the classes of these rows, if the fit on them guesses other labels
+        than the fit on all rows.
         """
         groups, weight = self.groups, self.weight[self.chosen][places]
-        if guess_weight != 1 and self.guessed is not None:
+        if guess_weight != 1 and self.guessed is not None and not self.guessed.all():
             weight = np.where(self.guessed[places], guess_weight * weight, weight)
         return weigh_classes(
             class_weight,
-            self.y[places],
+            self.y[places] if y is None else y,
             None if groups is None else groups[places],
             self.target.classes,
             weight,
@@ -251,8 +255,9 @@ class FitData:
         """
         params, everything = self.params, places is None
         at = slice(None) if places is None else places
-        chosen, weight = self.chosen[at], self.weigh(class_weight, at, guess_weight)
+        chosen = self.chosen[at]
         target = self.target if everything else self.target.of_rows(self.X, chosen, self.weight)
+        weight = self.weigh(class_weight, at, guess_weight, target.codes[chosen])
         rows = self.rows
         if not everything:
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"])

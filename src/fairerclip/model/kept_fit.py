@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
-from typing_extensions import Self
 
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import StateError
@@ -39,11 +38,6 @@ class KeptFit:
         check_is_fitted(self)
         used = {name: getattr(self, f"{name}_") for name in USED}
         return {**used, "class_offsets": None}
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_state", None)  # the training data is not part of the model
-        return state
 
     def _solve(
         self,

@@ -273,13 +273,11 @@ def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: Faire
 
 
 def _used(learned: Manifest) -> dict[str, Any]:
-    """Return the values of parameters that a fit used, checked."""
+    """Return the values of parameters that a fit used, checked, in the order in which they are written."""
     check_choice("criterion", learned["criterion"], CRITERIA)
-    numbers = {name: learned[name] for name in USED if name != "criterion"}
     # Files of versions 2 to 4 do not have the share of zero-shot scores that was the default.
-    absent = {"zero_shot": None} if numbers["zero_shot"] is None else {}
-    checked = {name: _number(name, value) for name, value in numbers.items() if name not in absent}
-    return {"criterion": learned["criterion"], **checked, **absent}
+    unchecked = {"criterion"} | ({"zero_shot"} if learned["zero_shot"] is None else set())
+    return {name: learned[name] if name in unchecked else _number(name, learned[name]) for name in USED}
 
 
 def _adjustment(learned: Manifest, n_classes: int) -> Adjustment:

@@ -102,9 +102,9 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         if (params[name] is None and name in FOLLOWING) or (name == "tau" and _is_auto(params[name])):
             continue
         check_strength(name, params[name], params["scaling"])
-    for name in ("zero_shot", "guess_weight"):
+    for name, others in (("zero_shot", ", 'auto' or None"), ("guess_weight", " or 'auto'")):
         if not _is_auto(params[name]) and not (params[name] is None and name == "zero_shot"):
-            check_interval(name, params[name], 0, 1, "[]", " or 'auto'")
+            check_interval(name, params[name], 0, 1, "[]", others)
     for name in ("refine", "orthogonal", "normalize"):
         check_choice(name, params[name], (True, False))
     for name in ("gamma", "gamma_text"):

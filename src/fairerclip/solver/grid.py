@@ -97,27 +97,43 @@ def _solve_together(
     """Solve Eq. (7) for every setting with its text vectors (c, r), and return the scores of the rows P (m, q)."""
     image = sides.image
     q = image.reduced.coordinates.shape[0]
-    T = np.zeros((len(settings), q, q))
+    first, T = (
+        np.zeros((len(settings), q, q)),
+        np.zeros((len(settings), q, q)),
+    )  # without alignment, and with it
     aligned: dict[tuple[float, int], Term] = {}
     for g, (setting, z) in enumerate(zip(settings, vectors, strict=True)):
         target, weights = image.target_term(setting.zero_shot), setting.weights("image")
         key = (setting.zero_shot, id(z))
         if weights.alignment and z is not None and key not in aligned:
             aligned[key] = image.term("z", alignment_map(target.A, z))
-        signed = [(1.0, target), *((-weights.sensitive, s) for s in image.sensitive_terms(setting.criterion))]
-        if key in aligned:
-            signed.append((weights.alignment, aligned[key]))
-        for sigma, term in signed:
-            if sigma != 0 and not term.vanished:
-                T[g] += (sigma / term.norm if setting.scaling == "spectral" else sigma) * term.B
+        penalties = [(-weights.sensitive, term) for term in image.sensitive_terms(setting.criterion)]
+        first[g] = _weighted([(1.0, target), *penalties], setting.scaling, q)
+        T[g] = first[g] + _weighted(
+            [(weights.alignment, aligned[key])] if key in aligned else [], setting.scaling, q
+        )
     values, a = np.linalg.eigh((T + T.transpose(0, 2, 1)) / 2)  # rising eigenvalues
+    largest = np.abs(values).max(axis=1, initial=0.0)[:, None]
     r = settings[0].n_components
     values, a = values[:, ::-1][:, :r], a[:, :, ::-1][:, :, :r]
-    largest = np.abs(np.linalg.eigvalsh(T)).max(axis=1, initial=0.0)[:, None]
     positive = values > RANK_TOLERANCE * largest  # (g, r)
+    # Algorithm 1 begins without alignment, and ends there if no direction has a positive objective.
+    start = np.linalg.eigvalsh((first + first.transpose(0, 2, 1)) / 2)
+    begins = start.max(axis=1, initial=0.0) > RANK_TOLERANCE * np.abs(start).max(axis=1, initial=0.0)
+    solved = positive.any(axis=1) & begins
     class_weights, constants = _decisions(sides, settings, a * positive[:, None, :])
     scores = P @ class_weights + constants[:, None, :]  # (g, m, c)
-    return [found if solved else None for found, solved in zip(scores, positive.any(axis=1), strict=True)]
+    return [found if is_solved else None for found, is_solved in zip(scores, solved.tolist(), strict=True)]
+
+
+def _weighted(signed: Sequence[tuple[float, Term]], scaling: str, q: int) -> F64:
+    """Return the sum Σ σ M Mᵀ of terms in reduced coordinates (q, q); terms that vanish are left out."""
+    parts = [
+        (sigma / term.norm if scaling == "spectral" else sigma) * term.B
+        for sigma, term in signed
+        if sigma != 0 and not term.vanished
+    ]
+    return np.sum(parts, axis=0) if parts else np.zeros((q, q))
 
 
 def _decisions(sides: Sides, settings: Sequence[Setting], a: F64) -> tuple[F64, F64]:

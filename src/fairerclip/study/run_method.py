@@ -43,7 +43,7 @@ CHOICE_REFITS: Mapping[str, Any] = {"n_refits": 1}
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """One candidate: its settings, the model, the seconds of its fit, its setting's index, its validation scores."""
+    """One candidate: its settings, the model, the seconds of its fit, its setting's index, its scores to judge."""
 
     parameters: Mapping[str, Any]
     model: Any
@@ -64,7 +64,7 @@ class ChosenModel:
     """Time of its fit only."""
     strategy: str | None = None
     value: float | None = None
-    """Objective on the validation rows: expected worst group, plus a small part of the average."""
+    """Objective on the judged rows: expected worst group, plus half of the average."""
     as_published: Tried | None = None
     """Choice of the method's authors; None for FairerCLIP, whose presets are published."""
     failures: tuple[str, ...] = ()
@@ -78,10 +78,9 @@ class ChosenModel:
 def run_method(
     method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
 ) -> MethodRun:
-    """Choose among the candidates of a method on the validation split and report on the test split.
+    """Choose among the candidates of a method on labelled rows (`choose_model`) and report on the test split.
 
-    Without labelled validation rows the first setting is used, and FairerCLIP with its defaults. ``max_steps`` limits
-    the training of one setting of a method that is trained by gradient.
+    ``max_steps`` limits the training of one setting of a method that is trained by gradient.
     """
     reason = method.why_not(experiment)
     if reason is not None:
@@ -133,7 +132,8 @@ def choose_model(
     """Fit the candidates of a method and return the one that is best on the labelled rows.
 
     These are the validation rows, unless ``use_validation`` is False, and the training rows, scored out of fold, of a
-    method that learns from their labels.
+    method that learns from their labels. Without any, the first setting is used; without validation rows FairerCLIP
+    has its defaults, which its fit chooses from the training rows.
     """
     if method.is_own:
         return _own(method, experiment, seed, use_validation)
@@ -150,7 +150,9 @@ def choose_model(
             tried, failures = _fitted(method, experiment, seed, found, max_steps)
     evidence, reference = found.judged.evidence, _given(tried)
     scores = np.array([t.scores for t in tried], dtype=np.float32)
-    chosen = choose(scores, evidence, Objective("worst_group"), 0 if reference is None else reference)
+    chosen = choose(scores, evidence, Objective("worst_group"), reference or 0)
+    if reference is None:  # the first of the others was compared with: it was not given
+        chosen = replace(chosen, is_reference=False)
     best = tried[chosen.candidate]
     published = _as_published(method, tried, evidence)
     if not method.gradient:

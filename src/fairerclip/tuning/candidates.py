@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.judging.choose import first_best, lower_gain
+from fairerclip.judging.choose import Choice, first_best, lower_gain
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.model.automatic import AUTOMATIC
@@ -55,8 +55,10 @@ AS_GIVEN: Mapping[str, Any] = {}
 FIXED = (AS_GIVEN, AS_ZERO_SHOT, AS_ORTHOGONAL)
 """Models that every search includes, as far as there are prompts for them."""
 GRID_NAMES = ("taus", "zero_shots", "criteria")
-SHARED = (*FREE, "gamma", "class_weight", "guess_weight", "class_offsets")
+SHARED = (*FREE, "gamma", "guess_weight", "class_offsets")
 """Parameters in which fits may differ that share their features."""
+WEIGHTS = ("balanced", "group")
+"""Row weights that do not change the features either; weights of single classes do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +76,8 @@ class Pool:
     """The candidates of a search, and the course of the search."""
 
     candidates: list[Candidate]
-    given: int
-    """Index of the candidate with the given parameters, or of the first one if they have no solution."""
+    given: int | None
+    """Index of the candidate with the given parameters; None if they have no solution."""
     grid: Mapping[str, Sequence[Any]]
     fits: int
     planned: int
@@ -86,6 +88,15 @@ class Pool:
     def scores(self) -> F32:
         """(g, n, c) scores of all candidates."""
         return np.array([candidate.scores for candidate in self.candidates])
+
+    @property
+    def reference(self) -> int:
+        """Index of the candidate that others are compared with: the given one, or the first one without it."""
+        return 0 if self.given is None else self.given
+
+    def named(self, choice: Choice) -> Choice:
+        """Return a choice that is called given only if the given parameters have a solution."""
+        return choice if self.given is not None else replace(choice, is_reference=False)
 
 
 def search_space(
@@ -169,6 +180,8 @@ class CandidateFits:
         params = {**self.params, **planned.parameters}
         fits = self._fits(params)
         class_weight, gamma = params["class_weight"], float(params["gamma"])
+        if not _is_shared(class_weight):
+            class_weight = fits.data.params["class_weight"]  # earlier forms are translated
         guess_weight, refine = params["guess_weight"], params["refine"]
         parts: list[list[F64 | None]] = []
         points: list[dict[str, Any]] = []
@@ -209,12 +222,29 @@ class CandidateFits:
         if key not in self._data:
             # Two tables of moments at most: that of the given features, which most fits have, and the latest.
             self._data = {name: fits for name, fits in self._data.items() if name == own}
-            self._data[key] = FoldedFits(self._read(params), self._splits)
+            data = self._read(self.params if key == own else params)
+            self._check_drawn(data)
+            self._data[key] = FoldedFits(data, self._splits)
         return self._data[key]
+
+    def _check_drawn(self, data: FitData) -> None:
+        """Raise if sub-sampling has left a split without any row of a class."""
+        for split in self._splits:
+            gone = np.setdiff1d(data.y[data.known], data.y[np.isin(data.chosen, split.fitted_on)])
+            if len(gone):
+                label = data.target.classes[gone[0]]
+                raise NoSolutionError(f"a fold has no row of class {label!r} to fit on after sub-sampling")
 
 
 def _features_key(params: Mapping[str, Any]) -> str:
-    return repr(sorted((name, repr(value)) for name, value in params.items() if name not in SHARED))
+    own = {name: value for name, value in params.items() if name not in SHARED}
+    if _is_shared(params["class_weight"]):
+        del own["class_weight"]
+    return repr(sorted((name, repr(value)) for name, value in own.items()))
+
+
+def _is_shared(class_weight: Any) -> bool:
+    return class_weight is None or (isinstance(class_weight, str) and class_weight in WEIGHTS)
 
 
 def _points(
@@ -286,7 +316,7 @@ def gather(
     if not candidates:
         raise NoSolutionError(f"no setting of the search has a solution: {failures[0] if failures else ''}")
     seconds = time.perf_counter() - started
-    return Pool(candidates, given or 0, grid, number, len(plan), seconds, failures)
+    return Pool(candidates, given, grid, number, len(plan), seconds, failures)
 
 
 def _wider(

@@ -15,7 +15,7 @@ from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, ShapeError, UnusedRowsWarning
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.judging.evidence import Evidence, row_keys
-from fairerclip.model.automatic import MOST_ROWS, MOST_SCORES, cells_of, limit_rows, splits_of
+from fairerclip.model.automatic import FOLDS, MOST_ROWS, MOST_SCORES, cells_of, limit_rows, splits_of
 from fairerclip.model.cross_validation import FoldSplit, deal_folds
 from fairerclip.model.fit_data import FitData
 from fairerclip.tuning.judged_rows import GroupAxis, JudgedRows, training_groups, validation_rows
@@ -69,12 +69,18 @@ def find_rows(
     held = axis = None
     known: list[Ints | None] = []
     if validation is not None:
-        held, axis, known = validation_rows(validation, data.target.classes, data.sensitive, missing_label)
+        held, axis, known = validation_rows(
+            *(validation, data.target.classes, data.sensitive),
+            kind=data.params["sensitive_kind"],
+            missing_label=missing_label,
+        )
     trained, splits = None, list[FoldSplit]()
     if y is not None and not (held is not None and cv is None):
         trained = _training_rows(data, axis, held, known)
     if trained is not None and y is not None:
         try:
+            if held is not None and _is_count(cv) and len(trained.rows) < cv:
+                raise LabelError(f"{len(trained.rows)} training rows have a label, fewer than the {cv} folds")
             splits = make_splits(cv, trained, data.chosen, X, y, groups, seed)
             scored = np.sort(np.concatenate([split.scored for split in splits]))
             trained = trained.at(np.searchsorted(trained.rows, scored))
@@ -149,8 +155,8 @@ def make_splits(
 
     Parameters
     ----------
-    cv : int, splitter or iterable of (train, test)
-        As `FairerCLIPSearch` takes it.
+    cv : int, splitter, iterable of (train, test), or None
+        As `FairerCLIPSearch` takes it; None means `FOLDS`.
     judged : JudgedRows
         Rows that may be scored.
     rows : int array
@@ -167,7 +173,8 @@ def make_splits(
         raise LabelError(
             f"y has one class only ({np.unique(judged.y).tolist()}): there is nothing to tell apart"
         )
-    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+    cv = FOLDS if cv is None else cv
+    if _is_count(cv):
         if not 2 <= cv <= len(judged.rows):
             raise ParameterError(
                 f"cv must be 2 to {len(judged.rows)} folds, the number of rows with both labels; got {cv}"
@@ -184,6 +191,10 @@ def make_splits(
         splits = _given_splits(cv, judged, rows, X, y, groups)
     _check_splits(splits, judged)
     return splits
+
+
+def _is_count(cv: Any) -> bool:
+    return isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)
 
 
 def _given_splits(
@@ -208,7 +219,7 @@ def _given_splits(
 
 
 def _check_splits(splits: Sequence[FoldSplit], judged: JudgedRows) -> None:
-    """Raise if no row would be judged, or a row twice, or if a fold has a class without rows to fit on."""
+    """Raise if no row would be judged, or one twice or by a fit on it, or if a fold has a class without rows."""
     codes = judged.evidence.y
     scored = np.concatenate([split.scored for split in splits]) if splits else np.zeros(0, dtype=np.int64)
     if not len(scored) or len(np.unique(scored)) < len(scored):
@@ -217,6 +228,11 @@ def _check_splits(splits: Sequence[FoldSplit], judged: JudgedRows) -> None:
             f"{len(scored)} into test folds, {len(np.unique(scored))} of them different"
         )
     for split in splits:
+        seen = np.intersect1d(split.fitted_on, split.scored)
+        if len(seen):
+            raise ParameterError(
+                f"cv must not fit on rows that it tests on; row {seen[0]} is in both parts of a pair"
+            )
         gone = np.setdiff1d(codes, codes[np.isin(judged.rows, split.fitted_on)])
         if len(gone):
             label = judged.y[codes == gone[0]].tolist()[0]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import column_or_1d
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows
-from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
+from fairerclip.inputs.prompts import PromptValues
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, sensitive_columns
 from fairerclip.judging.evidence import Evidence, row_keys
@@ -120,11 +119,6 @@ def label_column(y: Any) -> NDArray[Any]:
     return column_or_1d(labels, warn=True) if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
-def take_rows(values: Any, rows: Ints) -> Any:
-    """Return some rows of an array, list, data frame or store."""
-    return values[rows] if isinstance(values, EmbeddingStore) else _safe_indexing(values, rows)
-
-
 @dataclass(frozen=True)
 class GroupAxis:
     """The groups of all judged rows: combinations of the values of each attribute."""
@@ -162,6 +156,8 @@ def validation_rows(
     validation: tuple[NDArray[Any], Any, Any],
     classes: NDArray[Any],
     sensitive: ResolvedSensitive,
+    *,
+    kind: str,
     missing_label: Any,
 ) -> tuple[JudgedRows, GroupAxis, list[Ints | None]]:
     """Return the validation rows that have both labels, the axis of their groups, and the codes of each attribute.
@@ -174,6 +170,8 @@ def validation_rows(
         Classes of the fit.
     sensitive : ResolvedSensitive
         Sensitive attributes of the fit, with their prompts.
+    kind : str
+        "categorical" if fractions are categories, too; the fit may have quantities, but groups need categories.
     missing_label : object
         Value that means unknown.
     """
@@ -184,7 +182,12 @@ def validation_rows(
         )
     target = encode(labels, missing_label=missing_label, classes=classes)
     read = dict(sensitive.prompts) if groups is None else {}
-    columns = [] if groups is None else _categories(sensitive_columns(groups, missing_label=missing_label))
+    kind = "categorical" if kind == "categorical" else "auto"
+    columns = (
+        []
+        if groups is None
+        else _categories(sensitive_columns(groups, kind=kind, missing_label=missing_label))
+    )
     sizes = [len(rows), len(target.codes), *(len(c.codes) for c in columns if c.codes is not None)]
     if len(set(sizes)) > 1:
         raise ShapeError(
@@ -197,7 +200,7 @@ def validation_rows(
             "no validation row has both a target and a sensitive label, so that candidates cannot be compared"
         )
     if groups is None:
-        axis = GroupAxis(tuple(read), tuple(_value_names(p, sensitive, name) for name, p in read.items()))
+        axis = GroupAxis(tuple(read), tuple(_value_names(prompts) for prompts in read.values()))
         parts = [mixture_probabilities(prompt_cosines(rows[labelled], p.groups)) for p in read.values()]
         known: list[Ints | None] = [None] * len(parts)
     else:
@@ -223,25 +226,28 @@ def _categories(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:
     return list(columns)
 
 
-def _value_names(prompts: Any, sensitive: ResolvedSensitive, name: str) -> tuple[Any, ...]:
-    """Return the names of the values of an attribute in the order of its prompts."""
-    column = next((c for c in sensitive.columns if c.name == name), None)
-    if prompts.values is None and column is not None and column.categories is not None:
-        return tuple(column.categories.tolist())
+def _value_names(prompts: PromptValues) -> tuple[Any, ...]:
+    """Return the values of an attribute in the order of its prompts; without names they are numbers."""
     return tuple(range(len(prompts.groups))) if prompts.values is None else tuple(prompts.values)
 
 
 def _shared_axis(
     columns: Sequence[SensitiveColumn], sensitive: ResolvedSensitive
 ) -> tuple[GroupAxis, list[Ints]]:
-    """Return the groups of validation rows, in the order of the training's values, and the codes of each attribute."""
+    """Return the groups of validation rows, in the order of the training's values, and the codes of each attribute.
+
+    Prompts without names have numbers as their values. Where all training values were predicted from such prompts and
+    the validation rows have as many other values, these are the groups; the prompts are calibrated on them.
+    """
     values, codes = [], []
     for column in columns:
         own = [] if column.categories is None else column.categories.tolist()
-        trained = next((c for c in sensitive.columns if c.name == column.name), None)
-        if trained is None and len(columns) == len(sensitive.columns) == 1:
-            trained = sensitive.columns[0]  # one attribute each: the name of an array does not matter
+        trained = next((c for c in sensitive.attributes if c.name == column.name), None)
+        if trained is None and len(columns) == len(sensitive.attributes) == 1:
+            trained = sensitive.attributes[0]  # one attribute each: the name of an array does not matter
         first = [] if trained is None or trained.categories is None else trained.categories.tolist()
+        if trained is not None and _is_renamed(trained, own, sensitive):
+            first = []
         names = [*first, *(value for value in own if value not in first)]
         places = np.array([names.index(value) for value in own], dtype=np.int64)
         values.append(tuple(names))
@@ -249,6 +255,14 @@ def _shared_axis(
             raise AssertionError("categories have codes")
         codes.append(np.where(column.codes < 0, -1, places[column.codes]))
     return GroupAxis(tuple(c.name for c in columns), tuple(values)), codes
+
+
+def _is_renamed(trained: SensitiveColumn, values: Sequence[Any], sensitive: ResolvedSensitive) -> bool:
+    """Return whether all training values were predicted from prompts without names, and ``values`` are other names."""
+    guess, prompts = sensitive.guesses.get(trained.name), sensitive.prompts.get(trained.name)
+    if guess is None or prompts is None or prompts.values is not None or not guess.rows.all():
+        return False
+    return len(values) == len(prompts.groups) and set(values).isdisjoint(range(len(values)))
 
 
 def training_groups(
@@ -264,7 +278,7 @@ def training_groups(
     With validation rows ``held``, the groups are those of their ``axis``, and values that the fit predicted from
     prompts are calibrated on the ``known`` values of the held rows. None if the fit has other attributes.
     """
-    columns = [c for c in sensitive.columns if c.codes is not None and c.categories is not None]
+    columns = [c for c in sensitive.attributes if c.codes is not None and c.categories is not None]
     source = "none" if not columns else "read from prompts" if sensitive.guesses else "given"
     if axis is None:
         names = GroupAxis(
@@ -293,15 +307,17 @@ def _on_axis(
     held: Floats | None,
     known: Ints | None,
 ) -> F64:
-    """Return the probability of each value of one attribute for training rows; ``values`` begin with the column's."""
-    own = () if column.categories is None else column.categories
-    one = ResolvedSensitive([column], {}, {}, sensitive.prompts, sensitive.guesses)
-    P = group_probabilities(X, rows, one)
+    """Return the probability of each of the ``values`` of one attribute for training rows."""
+    own = [] if column.categories is None else column.categories.tolist()
+    P = np.zeros((len(rows), len(values)))
+    if set(own) <= set(values):
+        one = replace(sensitive, attributes=[column])
+        P[:, [values.index(value) for value in own]] = group_probabilities(X, rows, one)
     guess = sensitive.guesses.get(column.name)
     if guess is not None and held is not None and known is not None and len(values) == len(own):
         prompts = sensitive.prompts[column.name].groups
         read = calibrated_probabilities(
-            prompt_cosines(X[rows], prompts), prompt_cosines(held, prompts), known
+            prompt_cosines(X, prompts, rows), prompt_cosines(held, prompts), known
         )
         P = np.where(guess.rows[rows][:, None], read, P)
-    return np.pad(P, ((0, 0), (0, len(values) - P.shape[1])))
+    return P

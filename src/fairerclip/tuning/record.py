@@ -40,7 +40,7 @@ def with_floor(goal: Objective, pool: Pool, judged: JudgedRows, prompts: list[Fl
     if prompts is not None:
         right = zero_shot(judged.X, prompts)[0] == judged.evidence.y
     else:
-        right = pool.candidates[pool.given].scores.argmax(axis=1) == judged.evidence.y
+        right = pool.candidates[pool.reference].scores.argmax(axis=1) == judged.evidence.y
     return replace(goal, accuracy_floor=float(np.mean(right)))
 
 
@@ -132,7 +132,7 @@ def candidate_table(
     is a function.
     """
     draws = None if objective is None else judge_scores(evidence, objective, pool.scores)
-    lower = None if draws is None else lower_gain(draws, draws[pool.given])
+    lower = None if draws is None else lower_gain(draws, draws[pool.reference])
     varied = dict.fromkeys(
         [*VARIED, *(name for candidate in pool.candidates for name in candidate.parameters)]
     )
@@ -140,7 +140,7 @@ def candidate_table(
     for g, candidate in enumerate(pool.candidates):
         scores = candidate.scores.astype(np.float64)
         hits, counts = evidence.hits(scores)
-        accuracy = hits[counts > 0] / counts[counts > 0]
+        accuracy = hits[evidence.present] / counts[evidence.present]
         table.append(
             {
                 "fit": candidate.fit,

@@ -20,7 +20,7 @@ from fairerclip.model.fit_data import FitData, read_inputs
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed
-from fairerclip.tuning.candidates import CandidateFits, Pool, gather
+from fairerclip.tuning.candidates import CandidateFits, Pool, gather, search_space
 from fairerclip.tuning.found_rows import FoundRows, check_groups, find_rows
 from fairerclip.tuning.judged_rows import check_columns, label_column, shape_of, split_validation
 from fairerclip.tuning.ranking import RANKING, tune_ranking
@@ -32,10 +32,11 @@ Progress = Callable[[int, int], None]
 class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
     """Choose the parameters of `FairerCLIP` on labelled rows, and learn class offsets.
 
-    Fits the candidates of a search, estimates the objective of each by a posterior over the accuracies of the groups
-    (raw shares of a handful of rows are noisy), and decides on held-out halves how far to trust the search;
-    docs/choosing.md. The estimator that was given is never changed. After `fit` the search predicts, scores and ranks
-    as ``best_estimator_`` does.
+    Candidates are judged on validation rows and on training rows with a label, each scored by models that were fitted
+    without it. The objective is estimated by a posterior over the accuracies of the groups (raw shares of a handful of
+    rows are noisy), and a candidate replaces the given parameters only if the rows show a gain; docs/choosing.md. The
+    estimator that was given is never changed. After `fit` the search predicts, scores and ranks as
+    ``best_estimator_`` does.
 
     Parameters
     ----------
@@ -55,9 +56,10 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
     max_seconds : float or None
         Stop before a fit that would end later; the first fit of the search, in every fold, is always done. Not for
         "max_skew", which is one fit.
-    cv : int, splitter or iterable of (train, test)
-        Cross-validation where `fit` gets no validation rows: a number of folds, which are stratified by class × group,
-        or as scikit-learn takes it. A row is judged once at most.
+    cv : int, splitter, iterable of (train, test), or None
+        Cross-validation on the training rows: a number of folds, which are stratified by class × group, or as
+        scikit-learn takes it. A row is judged once at most. With None validation rows judge alone; without these it
+        means four folds.
     random_state : int, RandomState or None
         Seed of the folds, and of the features where ``estimator`` has ``random_state=None``: all candidates share one
         draw of features. With an int, a clone of the search finds the same model.
@@ -77,8 +79,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
     results_ : list of dict
         A table with one row per candidate: its parameters and its figures on the judged rows.
     strategy_ : str
-        How far the search was trusted: "zero-shot", "given", "search" or the like, with or without offsets; "shifts"
-        for rankings.
+        What was chosen: "given" (the given parameters), "given, offsets", "search" (another candidate) or "search,
+        offsets"; "shifts" for rankings.
     classes_ : array of shape (c,)
         Class labels.
 
@@ -148,10 +150,10 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         X, y, sensitive_features, text, sensitive_text, sample_weight, classes, missing_label
             As `FairerCLIP.fit` takes them; with validation rows y may be None.
         validation : (X, y, s) or None
-            Labelled rows to judge candidates on. (X, y), or s=None, predicts the groups from ``sensitive_text``;
-            (X, None, s) is for ``objective="max_skew"``. None cross-validates on the training rows with a label, each
-            judged by models that were fitted without it; groups are ``sensitive_features``, or predicted. For
-            "max_skew", None uses the training rows with their ``sensitive_features``.
+            Labelled rows to judge candidates on, besides the training rows with a label (`UnusedRowsWarning` where
+            these cannot judge). (X, y), or s=None, predicts the groups from ``sensitive_text``; (X, None, s) is for
+            ``objective="max_skew"``. With None the training rows judge alone; groups are ``sensitive_features``, or
+            predicted. For "max_skew", None uses the training rows with their ``sensitive_features``.
         groups : array of shape (n,), optional
             Rows with equal entries (one person, near-duplicates) stay in one fold of the cross-validation.
         progress : callable, optional
@@ -164,9 +166,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             isinstance(self.max_seconds, numbers.Real) and self.max_seconds > 0
         ):
             raise ParameterError(f"max_seconds must be a number above 0 or None; got {self.max_seconds!r}")
-        if validation is not None and groups is not None:
+        if validation is not None and groups is not None and self.cv is None:
             raise ParameterError(
-                "groups keeps rows together in cross-validation; with validation= there are no folds"
+                "groups keeps rows together in cross-validation; with validation= and cv=None there are no folds"
             )
         # An iterator of classes would be empty by the second fit.
         given = {
@@ -192,12 +194,11 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         base._earlier = {}  # offsets under their earlier name are learned anew
         check_parameters(base.get_params(deep=False))
         warn_of_idle(base.get_params(deep=False))
-        if base.random_state is None:
-            base.set_params(random_state=draw_seed(self.random_state))
+        # A generator would draw other features for every candidate.
+        base.set_params(
+            random_state=draw_seed(self.random_state if base.random_state is None else base.random_state)
+        )
         return base
-
-    def _missing(self, base: FairerCLIP, given: Mapping[str, Any]) -> Any:
-        return base.missing_label if given["missing_label"] is None else given["missing_label"]
 
     def _search_rankings(
         self,
@@ -259,15 +260,18 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             check_columns(X, validation[0], held[0])
             validation = held
         y = None if y is None else label_column(y)
+        together = check_groups(groups, shape_of(X)[0])
+        fits, grid = search_space(self.search_space)  # an invalid one is refused before rows are read
+        own_fits = {"fits": fits} if self.search_space is not None and "fits" in self.search_space else {}
         params = base.get_params(deep=False)
         rows = self._validated(X, reset=True)
         data = read_inputs(params, rows, y, **given).data
-        params = start_values({**params, "class_weight": data.params["class_weight"]}, data.known_share)
+        params = start_values(params, data.known_share)
         missing = params["missing_label"] if given["missing_label"] is None else given["missing_label"]
         found = find_rows(
             *(data, rows, y, validation),
             cv=self.cv,
-            groups=check_groups(groups, shape_of(X)[0]),
+            groups=together,
             seed=draw_seed(self.random_state),
             missing_label=missing,
         )
@@ -276,10 +280,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         def read(other: Mapping[str, Any]) -> FitData:
             return data if other is params else read_inputs(other, rows, y, **given).data
 
-        fits = CandidateFits(params, read, found.splits, found.held)
         pool = gather(
-            *(fits, found.judged.evidence, goal),
-            search=self.search_space,
+            *(CandidateFits(params, read, found.splits, found.held), found.judged.evidence, goal),
+            search={**grid, **own_fits},
             has_text=given["text"] is not None,
             has_sensitive_text=given["sensitive_text"] is not None,
             max_seconds=self.max_seconds,
@@ -313,7 +316,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         judged = found.judged
         if goal is not None:
             goal = with_floor(goal, pool, judged, found.prompts)
-            return choose(pool.scores, judged.evidence, goal, pool.given), goal
+            return pool.named(choose(pool.scores, judged.evidence, goal, pool.reference)), goal
 
         def score(scores: F64) -> float:
             value = self.objective(judged.y, judged.classes[scores.argmax(axis=1)], judged.groups)
@@ -321,7 +324,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
                 raise ParameterError(f"the objective function must return a number; got {value!r:.200}")
             return float(value)
 
-        return choose_by_scorer(pool.scores, score, pool.given), None
+        return pool.named(choose_by_scorer(pool.scores, score, pool.reference)), None
 
 
 def _refuse(objective: str, **options: Any) -> None:

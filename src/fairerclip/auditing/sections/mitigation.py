@@ -160,8 +160,7 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         tau_z=float(model.tau_z),
         criterion=model.criterion_,
         n_iter=int(model.n_iter_),
-        parameters={name: _plain(value) for name, value in sorted(parameters.items())}
-        | _learned(model),
+        parameters={name: _plain(value) for name, value in sorted(parameters.items())} | _learned(model),
         command=None
         if mitigation.labels is None
         else fit_command(experiment, source, model, mitigation.labels, strengths),

@@ -35,8 +35,8 @@ def implementation(context: Context) -> Outcome:
         "A preset of the paper has one τ for both sides: tau_text and tau_z_text None are as strong as on the image "
         "side. The paper gives no γ and no seed; its presets have 1e-4 and 0. Shares in subsample are those of "
         "rows kept of the negative and of the positive class. n_components None is the number of classes minus one, "
-        "the paper's r. What is auto is chosen from the labelled training rows; our defaults are those of a fit, and on a task "
-        "with labelled validation rows the command `fit` chooses most of them there.",
+        "the paper's r. What is auto is chosen from the labelled training rows; our defaults are those of a fit, and "
+        "on a task with labelled validation rows the command `fit` chooses most of them there.",
     )
     names = {"n_features": "RFF", "r": "r", "tau": "τ", "tau_z": "τ_z", "training_rows": "training rows"}
     results: dict[str, Found] = {
