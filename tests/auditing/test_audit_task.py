@@ -79,7 +79,7 @@ def test_the_plane_counts_every_group_at_every_point(which, request):
     plane, val = results.plane, experiment.task.val
     y, s = experiment.labels(val)
     assert len(plane.points) == len(plane.taus) * len(plane.tau_zs) * len(plane.criteria)
-    model = experiment.fit(FairerCLIP(**chosen.get_params()), "target")
+    model = experiment.fit(FairerCLIP(**chosen.get_params()), "target").at(offsets=chosen.offsets_)
     for place in (0, len(plane.points) // 2, plane.chosen):
         point = plane.points[place]
         path = model.path(point.tau, point.tau_z, criterion=point.criterion)

@@ -51,13 +51,13 @@ def unit(rows):
 
 
 def mislabelled(leak):
-    """A task whose prompts are right but for a ``leak`` of S, and whose training labels are noise."""
+    """A task whose prompts are right but for a ``leak`` of S, and whose training labels are few, and noise."""
     rng = np.random.default_rng(0)
     classes, values = np.eye(16)[:2], np.eye(16)[2:4]
     splits = {}
-    for name, n in (("train", 400), ("val", 400), ("test", 600)):
+    for name, n in (("train", 24), ("val", 400), ("test", 600)):
         y, s = rng.integers(2, size=n), rng.integers(2, size=n)
-        X = unit(classes[y] + values[s] + 0.1 * rng.normal(size=(n, 16)))
+        X = unit(classes[y] + values[s] + 0.4 * rng.normal(size=(n, 16)))
         splits[name] = Split(X, rng.permutation(y) if name == "train" else y, {"s": s})
     text = unit(classes + leak * values)
     place = Sensitive("s", ("land", "water"), ("land", "water"), values)
@@ -208,7 +208,6 @@ def test_a_kept_zero_shot_classifier_is_called_that(leak, name, run, tmp_path):
     }
     said = {key: f"{words} on the rows used for choosing" for key, words in told.items()}
     assert said[name] in out
-    assert "the search 1." in out
     assert name in out
     assert "FairerCLIP" not in out
     audit = ("audit", task, "--mitigate", *QUICK, "--seeds", 1, "-o", tmp_path / "r.json")
@@ -245,7 +244,8 @@ def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
             text = file.read_text().replace("\\", "")
             assert known in text
             assert "sensitive values were predicted from the prompts (480 rows)" in text
-            assert "validation rows by the objective worst" in text
+            assert "120 validation rows" in text
+            assert "by the objective worst" in text
             assert "does not say which task it was fitted on" in text
             assert "how it was fitted is not known" not in text
 

@@ -192,7 +192,7 @@ def test_the_search_is_told_on_a_narrow_terminal(run, task, tmp_path, monkeypatc
     code, out, err = run("fit", task, "-o", tmp_path / "m")
     assert (code, err) == (0, "")
     assert "Searched by worst_group on 120 validation rows" in out
-    assert "Chosen strategy: " in out
+    assert "Chosen: the " in out
     assert max(len(line) for line in out.splitlines() if "written to" not in line) <= 80
     assert "…" not in out
 

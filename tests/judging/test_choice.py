@@ -273,3 +273,14 @@ def test_a_choice_has_a_name():
     none, some = np.zeros(2), np.array([-1.0, 1.0])
     names = [Choice(0, o, 0.0, 0.0, 0.0, ref).strategy for ref in (True, False) for o in (none, some)]
     assert names == ["given", "given, offsets", "search", "search, offsets"]
+
+
+@pytest.mark.parametrize("objective", [WORST, Objective("eod", 0.0)], ids=lambda o: o.name)
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_a_handful_of_rows_keeps_the_reference(objective, n):
+    y = np.arange(n) % 2
+    evidence = Evidence(y, np.eye(2)[np.arange(n) // 2 % 2], 2, np.linspace(-1, 1, n))
+    right = np.eye(2)[y]
+    chosen = choose(np.stack([1 - right, right]).astype(np.float32), evidence, objective, 0)
+    assert (chosen.candidate, chosen.is_reference, chosen.gain) == (0, True, 0.0)
+    assert not chosen.offsets.any()

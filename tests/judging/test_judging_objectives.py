@@ -187,3 +187,14 @@ def test_a_floor_that_is_no_share_is_an_error(floor):
 def test_an_unknown_objective_is_an_error_that_names_the_others():
     with pytest.raises(ParameterError, match=r"worst_group, worst_class, eod.*got 'accuracy'"):
         Objective("accuracy")
+
+
+@pytest.mark.parametrize(("name", "least"), [("worst_group", 0.97), ("eod", -0.01)])
+def test_a_cell_of_less_than_half_an_expected_row_has_no_figure(name, least):
+    y = np.repeat([0, 1], 50)
+    P = np.column_stack([np.full(100, 0.999), np.full(100, 0.001)])
+    P[y == 0], P[50] = 0.5, [0.96, 0.04]
+    scores = np.eye(2)[y]
+    scores[50] = [1, 0]  # nearly all that the almost empty cell has
+    evidence = Evidence(y, P, 2, np.linspace(-1, 1, 100))
+    assert Objective(name).figure(evidence, scores) >= least

@@ -22,7 +22,7 @@ from fairerclip.model.automatic import (
     GRID,
     GUESSED,
     LABELLED,
-    LEAST_ROWS,
+    LEAST_CELL,
     cells_of,
     resolve_automatic,
     splits_of,
@@ -132,7 +132,7 @@ def cell_rows(e, sizes):
     return np.sort(np.concatenate(cells))
 
 
-@pytest.mark.parametrize("thin", [LEAST_ROWS - 1, 1, 0])
+@pytest.mark.parametrize("thin", [LEAST_CELL - 1, 1, 0])
 @pytest.mark.parametrize("guessed", [False, True])
 def test_a_thin_cell_keeps_the_start_values_and_says_why(thin, guessed):
     e = Embeddings(n=300, correlation=0.3)
@@ -152,7 +152,7 @@ def test_a_thin_cell_keeps_the_start_values_and_says_why(thin, guessed):
 
 def test_cells_that_are_large_enough_are_judged():
     e = Embeddings(n=300, correlation=0.3)
-    rows = cell_rows(e, {(k, g): LEAST_ROWS for k in range(2) for g in range(2)})
+    rows = cell_rows(e, {(k, g): LEAST_CELL for k in range(2) for g in range(2)})
     e.X, e.y, e.s = e.X[rows], e.y[rows], e.s[rows]
     record = fitted(e).diagnostics_["automatic"]
     assert (record["rows"], record["smallest_cell"]) == (20, 5)

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip import FairerCLIP
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.data import Split, simulate
-from fairerclip.errors import KeptRunWarning, LabelError, NonFiniteError, ParameterError, ResultsFileError
+from fairerclip.errors import KeptRunWarning, LabelError, ParameterError, ResultsFileError
 from fairerclip.experiment import Experiment
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
@@ -22,8 +21,8 @@ from fairerclip.study.comparison import (
     write_comparison,
 )
 from fairerclip.study.comparison_page import document, verdict_sentence
-from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, chosen_methods, make
-from fairerclip.study.run_method import checkpoints, choose_model, fit_arguments, run_method
+from fairerclip.study.methods import METHODS, SEARCH, chosen_methods
+from fairerclip.study.run_method import choose_model, run_method
 from fairerclip.study.workers import Failure
 
 BY_KEY = {method.key: method for method in METHODS}

@@ -62,15 +62,18 @@ def test_a_check_of_scikit_learn_on_the_search(estimator, check):
     check(estimator)
 
 
-def test_a_search_leaves_the_estimator_alone_and_a_clone_finds_the_same_model():
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_search_leaves_the_estimator_alone_and_a_clone_finds_the_same_model(validated):
     t = task()
     model = FairerCLIP(n_features=60)  # no seed: the search brings one
-    first = search(model).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    given = {"validation": held(t) if validated else None, **prompts(t)}
+    first = search(model).fit(t.train.X, t.train.y, **given)
     assert model.get_params() == FairerCLIP(n_features=60).get_params()
     assert not hasattr(model, "classes_")
-    again = clone(first).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
+    again = clone(first).fit(t.train.X, t.train.y, **given)
     assert_array_equal(again.scores(t.test.X), first.scores(t.test.X))
     assert again.best_params_ == first.best_params_
+    assert again.results_ == first.results_
     assert first.best_estimator_ is not model
 
 
@@ -283,6 +286,17 @@ def test_a_bad_row_is_named_by_its_number_in_x():
     people = [None if i == 7 else i for i in range(len(X))]
     with pytest.raises(LabelError, match="groups has no entry for row 7"):
         search(search_space=TINY).fit(t.train.X, t.train.y, groups=people, **prompts(t))
+
+
+def test_labels_of_one_class_are_refused():
+    t = task()
+    one = np.zeros(len(t.train.y), dtype=int)
+    for given in ({"sensitive_features": t.train.sensitive()}, prompts(t)):
+        with pytest.raises(LabelError, match=r"one class only|got 1 class: \[0\]"):
+            search(search_space=TINY).fit(t.train.X, one, **given)
+    some = np.where(t.train.y == 0, 0.0, np.nan)  # the other class has prompts and guessed labels
+    with pytest.raises(LabelError, match=r"one class only \(\[0.*\]\): there is nothing to tell apart"):
+        search(search_space=TINY).fit(t.train.X, some, **prompts(t))
 
 
 def test_groups_are_for_folds_and_a_class_needs_rows_in_two_of_them():

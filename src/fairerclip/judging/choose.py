@@ -20,6 +20,8 @@ from fairerclip.judging.offsets import boundaries, learn_offsets
 
 DOUBT = 1.5
 """Standard deviations of the posterior of a gain that are subtracted from its mean."""
+LEAST_ROWS = 10
+"""Rows below which nothing is chosen: a few rows that are all right, or all wrong, would seem certain."""
 EQUAL = 1e-6
 """Values that differ by less count as equal, so that rounding does not decide."""
 LINE_CANDIDATES, OFFSET_BUDGET = 16, 64
@@ -54,8 +56,12 @@ def choose(
     """Choose among models with scores (g, n, c) on labelled rows.
 
     Models that miss the accuracy floor of the objective are left out; if all miss it, the most accurate one is taken.
+    With fewer than `LEAST_ROWS` rows the reference is kept.
     The result does not depend on the order of rows, classes or groups.
     """
+    if len(evidence.y) < LEAST_ROWS:
+        own = judge_scores(evidence, objective, scores[reference][None])[0]
+        return _chosen(reference, np.zeros(scores.shape[2]), own, own, True)
     if objective.compares_groups:
         return _smallest_difference(scores, evidence, objective, reference, learns_offsets=learns_offsets)
     margins = evidence.margins(scores)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairerclip._util.types import F64, Floats
 from fairerclip.errors import ParameterError
-from fairerclip.judging.evidence import AT_ONCE, Evidence
+from fairerclip.judging.evidence import AT_ONCE, PRESENT, Evidence
 from fairerclip.metrics.groups.group_figures import positive_classes
 
 Scorer = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], float]
@@ -96,7 +96,7 @@ class Objective:
             return float(hits.sum() / counts.sum())
         if self.name == "worst_class":
             hits, counts = hits.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
-        accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
+        accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=counts >= PRESENT)
         if self.compares_groups:
             return -float(self._difference(accuracy[None])[0])
         return float(np.nanmin(accuracy))

@@ -56,7 +56,7 @@ SLOW_GRID: Mapping[str, Sequence[Any]] = {
 COSTLY = ("gamma", "guess_weight")
 """Parameters that need a new factorisation."""
 FOLDS = 4
-LEAST_ROWS = 5
+LEAST_CELL = 5
 """Labelled rows of every class × group below which the choice keeps the values to start from."""
 MOST_ROWS = 20_000
 """Rows that are judged, at most."""
@@ -123,9 +123,9 @@ def resolve_automatic(data: FitData) -> Automatic:
     record: dict[str, Any] = {"rows": len(places), "smallest_cell": smallest}
     if not (counts.sum(axis=1) > 0).all():  # no row would show what a choice does to that class
         return Automatic(start, record={**record, "kept": "a class has no labelled row"})
-    if smallest < LEAST_ROWS:
+    if smallest < LEAST_CELL:
         return Automatic(
-            start, record={**record, "kept": f"a class × group has fewer than {LEAST_ROWS} rows"}
+            start, record={**record, "kept": f"a class × group has fewer than {LEAST_CELL} rows"}
         )
     folds = deal_folds(evidence.keys, cells_of(evidence), FOLDS)
     splits = splits_of(folds, data.chosen[places], data.chosen)

@@ -222,8 +222,8 @@ def _own(method: Method, experiment: Experiment, seed: int, use_validation: bool
         tuning = model.diagnostics_["tuning"]
         parameters = tuning["chosen"]["parameters"]
         strategy, value = tuning["strategy"], tuning["value"]
-        # A search also tries the defaults, which are a point of `SEARCH` already.
-        candidates = tuning["candidates"] - 1
+        # A search also tries the start values; those with labels are a point of `SEARCH` already.
+        candidates = tuning["candidates"] - (method.labels != "none")
     # Fitted again after a search, too: the seconds are those of one fit, as for every method.
     start = time.perf_counter()
     fitted = experiment.fit(clone(model), method.labels)

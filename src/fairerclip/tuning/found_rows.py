@@ -125,10 +125,10 @@ def _training_rows(
         )
         return None
     P, names, source = found
-    classes, rows_X = data.target.classes, np.asarray(data.X[rows])
-    evidence = Evidence(data.y[labelled], P, len(classes), row_keys(rows_X))
+    classes = data.target.classes
+    evidence = Evidence(data.y[labelled], P, len(classes), row_keys(data.X, rows))
     kept = limit_rows(evidence, max(1, min(MOST_ROWS, MOST_SCORES // (SEARCH_SIZE * len(classes)))))
-    return JudgedRows(rows[kept], rows_X[kept], evidence.at(kept), classes, names, source)
+    return JudgedRows(rows[kept], np.asarray(data.X[rows[kept]]), evidence.at(kept), classes, names, source)
 
 
 def check_groups(groups: Any, n: int) -> Ints | None:

@@ -314,7 +314,9 @@ def _on_axis(
         one = replace(sensitive, attributes=[column])
         P[:, [values.index(value) for value in own]] = group_probabilities(X, rows, one)
     guess = sensitive.guesses.get(column.name)
-    if guess is not None and held is not None and known is not None and len(values) == len(own):
+    # A value that no held row has could not be calibrated.
+    seen = known is not None and len(np.unique(known)) == len(values) == len(own)
+    if guess is not None and held is not None and known is not None and seen:
         prompts = sensitive.prompts[column.name].groups
         read = calibrated_probabilities(
             prompt_cosines(X, prompts, rows), prompt_cosines(held, prompts), known
