@@ -3,8 +3,8 @@
     python benchmarks/choice.py run SUITE -o OUT [--splits 20] [--tasks NAME,NAME] [--jobs 2]
     python benchmarks/choice.py table OUT
 
-SUITE is a folder with the tasks of the comparison and fairface.npz, of which `label_rich.py` makes tasks with thousands of
-labels. Every method has the same information in a setting, the same judge and the same offsets:
+SUITE is a folder with the tasks of the comparison and fairface.npz, of which `label_rich.py` makes tasks with
+thousands of labels. Every method has the same information in a setting, the same judge and the same offsets:
 
 - "labels": labels of the training rows, and no validation rows. `FairerCLIP()` as it comes; other methods choose among
   their candidates on out-of-fold training rows, with groups read from the prompts, or take their default.

@@ -25,6 +25,7 @@ from fairerclip import FairerCLIP
 from fairerclip.baselines import OrthProj
 from fairerclip.data import Sensitive, Split, Task, load_task, resplit
 from fairerclip.experiment import Experiment
+from fairerclip.model.automatic import GUESSED, LABELLED
 
 SHARES = (0.45, 0.2)
 """Shares of each cell in training and in validation; the rest is held out."""
@@ -171,8 +172,10 @@ def features(tasks: list[Task], splits: int) -> None:
             for task in tasks:
                 for split in range(splits):
                     experiment = Experiment.of(resplit(task, split))
+                    values = LABELLED if labels == "target" else GUESSED
+                    model = FairerCLIP(**values, n_features=size, random_state=split)
                     start = time.perf_counter()
-                    model = experiment.fit(FairerCLIP(n_features=size, random_state=split), labels)
+                    experiment.fit(model, labels)
                     seconds = time.perf_counter() - start
                     trials.append((worst_gain(experiment, model.predict(experiment.task.test.X)), seconds))
             gain, seconds = np.mean(trials, axis=0)
@@ -189,7 +192,9 @@ def defaults(tasks: list[Task], splits: int) -> None:
                 experiment = Experiment.of(resplit(task, split))
                 for weight in ("balanced", "group"):
                     for gamma in (3e-4, 1e-3, 4e-3):
-                        model = FairerCLIP(class_weight=weight, gamma=gamma, random_state=split)
+                        model = FairerCLIP(
+                            **{**LABELLED, "class_weight": weight, "gamma": gamma}, random_state=split
+                        )
                         path = experiment.fit(model, labels).path(
                             TAUS, zero_shots=ZERO_SHOTS, criterion=["marginal", "conditional"]
                         )

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from fairerclip._util.numbers import number, setting, worded
+from fairerclip._util.numbers import bare, number, setting, worded
 from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.metrics.names import FIGURES
@@ -234,13 +234,11 @@ def automatic_sentence(record: Mapping[str, Any] | None) -> str | None:
         return None
     if "kept" in record:
         return f"Automatic parameters have the values that they start from: {record['kept']}."
-    gain, doubt = (100 * record[name] for name in ("gain", "doubt"))
     if not record["gain"]:
         change = "no candidate was better than the values to start from"
     else:
-        change = (
-            f"expected gain over the values to start from {gain:.1f} ± {doubt:.1f} points of the objective"
-        )
+        gain = f"{bare(record['gain'])} ± {bare(record['doubt'])}"
+        change = f"expected gain over the values to start from {gain} points of the objective"
     return (
         f"Automatic parameters were chosen on {record['rows']} training rows in {record['folds']} folds among "
         f"{record['candidates']} candidates: {change}."
