@@ -14,7 +14,14 @@ from fairerclip import FairerCLIP
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
 from fairerclip.baselines.baseline import Needs
 from fairerclip.data import simulate
-from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
+from fairerclip.errors import (
+    ConstantSensitiveWarning,
+    NonFiniteError,
+    ParameterError,
+    PromptOrderWarning,
+    ShapeError,
+    VanishedLabelWarning,
+)
 from fairerclip.experiment import Experiment
 
 MODELS = [
@@ -57,6 +64,31 @@ def test_several_prompts_per_class_are_averaged_at_length_one(embeddings):
     for k, group in enumerate(prompts):
         mean = np.mean([g / np.linalg.norm(g) for g in group], axis=0)
         assert_allclose(model.text_[k], mean / np.linalg.norm(mean), atol=1e-12)
+
+
+def reversed_prompts(prompts):
+    return {k: prompts[-1 - k] for k in range(len(prompts))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (PromptOrderWarning, lambda e: {"text": reversed_prompts(e.text)}),
+        (VanishedLabelWarning, lambda e: {"y": np.where(e.y == 2, 0, e.y)}),
+        (ConstantSensitiveWarning, lambda e: {"sensitive_features": np.zeros(240), "sensitive_text": None}),
+        (
+            PromptOrderWarning,
+            lambda e: {"sensitive_features": e.s, "sensitive_text": reversed_prompts(e.sensitive_text)},
+        ),
+    ],
+)
+def test_warnings_point_at_the_line_that_called_fit(embeddings, kind, changes):
+    e = embeddings(n_classes=3, correlation=0.3)
+    with pytest.warns(kind) as caught:
+        # A probe cannot do without rows of a class.
+        model = OrthProj() if kind is VanishedLabelWarning else LinearProbe()
+        model.fit(e.X, **everything(e, **changes(e)))
+    assert {w.filename for w in caught if w.category is kind} == {__file__}
 
 
 @every

@@ -35,12 +35,12 @@ NAMES = np.array(["cat", "dog", "bird"])
 class World:
     """Rows that depend on a class and a group, with prompts of both; everything from one seed."""
 
-    def __init__(self, n_classes: int, seed: int = 0) -> None:
+    def __init__(self, n_classes: int, seed: int = 0, n: int = 60) -> None:
         rng = np.random.default_rng(seed)
         self.text, self.sensitive_text = rng.normal(size=(n_classes, WIDTH)), rng.normal(size=(2, WIDTH))
-        self.y = np.arange(60) % n_classes
-        self.s = np.where(rng.random(60) < 0.7, self.y % 2, rng.integers(2, size=60))
-        noise = 0.6 * rng.normal(size=(60, WIDTH))
+        self.y = np.arange(n) % n_classes
+        self.s = np.where(rng.random(n) < 0.7, self.y % 2, rng.integers(2, size=n))
+        noise = 0.6 * rng.normal(size=(n, WIDTH))
         self.X = unit(self.text[self.y] + self.sensitive_text[self.s] + noise)
         self.text, self.sensitive_text = unit(self.text), unit(self.sensitive_text)
 
@@ -62,6 +62,8 @@ def models() -> dict[str, object]:
         out[name] = model.fit(world.X, y, **{**world.prompts(), **given})
 
     add("defaults", FairerCLIP(**small), two, two.y)
+    large = World(2, n=300)  # enough rows of each group to choose by
+    add("automatic", FairerCLIP(**small), large, large.y)
     add("no-labels", FairerCLIP(**small, refine=True), three)
     add("cosines", FairerCLIP(**small, decision="prompts", decision_zero="mean"), three, three.y)
     add("named", FairerCLIP(**small), three, NAMES[three.y], text=dict(zip(NAMES, three.text, strict=True)))
@@ -70,6 +72,8 @@ def models() -> dict[str, object]:
     add("offsets", FairerCLIP(**small), two, two.y)
     out["offsets"] = out["offsets"].at(offsets=[0.1, -0.1])
     add("shares-kept", FairerCLIP(**small, class_weight=None, subsample={0: 0.5, 1: 1.0}), two, two.y)
+    partly = np.where(np.arange(60) % 3 > 0, three.y, np.nan)
+    add("partly-labelled", FairerCLIP(**small, tau=0.5, guess_weight=0.1), three, partly)
     add("class-weights", FairerCLIP(**small, class_weight={0: 0.5, 1: 2.0}), two, two.y)
     search = FairerCLIPSearch(FairerCLIP(**small))
     search.fit(two.X, two.y, validation=(two.X, two.y, two.s), **two.prompts())

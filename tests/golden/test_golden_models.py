@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 from fairerclip import FairerCLIP, load
 from fairerclip.baselines import load_baseline
 from fairerclip.baselines.file import ARCHIVE as BASELINE
+from fairerclip.model.automatic import AUTOMATIC
 from fairerclip.model.model_file import ARCHIVE as MODEL
 
 HERE = Path(__file__).parent
@@ -21,6 +22,32 @@ def test_every_format_version_is_recorded():
     assert {f"model-{v}" for v in range(2, MODEL.version + 1)} <= recorded
     assert {f"baseline-{v}" for v in range(1, BASELINE.version + 1)} <= recorded
     assert len(SAVED) >= 22 * 2
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [folder for folder in SAVED if folder.parent.name in ("model-2", "model-3", "model-4", "model-5")],
+    ids=lambda folder: f"{folder.parent.name}/{folder.name}",
+)
+def test_a_model_of_an_earlier_version_left_nothing_to_the_data(folder):
+    model = FairerCLIP.load(folder)
+    assert (model.class_offsets, model.guess_weight, model.guess_weight_) == (None, 1.0, 1.0)
+    assert "auto" not in [getattr(model, name) for name in AUTOMATIC]
+    assert (model.tau_, model.gamma_, model.criterion_) == (model.tau, model.gamma, model.criterion)
+    assert "automatic" not in model.diagnostics_
+
+
+def test_a_model_of_this_version_has_its_parameters_and_the_values_that_were_used():
+    home = HERE / f"model-{MODEL.version}"
+    auto, given = (FairerCLIP.load(home / name) for name in ("automatic", "partly-labelled"))
+    assert [getattr(auto, name) for name in AUTOMATIC] == ["auto"] * 6
+    assert auto.used_parameters().keys() == set(AUTOMATIC)
+    assert "auto" not in auto.used_parameters().values()
+    record = auto.diagnostics_["automatic"]
+    assert record["candidates"] > 100
+    values = {**auto.used_parameters(), "offsets": auto.offsets_.tolist()}
+    assert {**record["chosen"], "class_offsets": None} == values
+    assert (given.tau, given.tau_, given.guess_weight_) == (0.5, 0.5, 0.1)
 
 
 @pytest.mark.parametrize("folder", SAVED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")

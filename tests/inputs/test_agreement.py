@@ -99,6 +99,10 @@ def test_a_mapping_that_contradicts_the_labels_is_a_named_warning(embeddings):
     with pytest.warns(PromptOrderWarning, match="contradict its labels") as caught:
         small().fit(e.X, e.y, sensitive_features=e.s, text={0: e.text[1], 1: e.text[0]})
     assert {w.filename for w in caught} == {__file__}
+    named = {0: e.sensitive_text[1], 1: e.sensitive_text[0]}
+    with pytest.warns(PromptOrderWarning, match="'s' contradict its labels") as caught:
+        small().fit(e.X, e.y, sensitive_features=e.s, text=e.text, sensitive_text=named)
+    assert {w.filename for w in caught} == {__file__}
 
 
 def test_a_task_with_reversed_prompts_is_a_named_warning(run, tmp_path):

@@ -429,6 +429,34 @@ def test_a_forged_manifest_is_refused_although_its_digests_fit(folder, changes):
         FairerCLIP.load(forge(folder, **changes))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"tau": value} for value in ("auto", None, True, [0.5])),
+        *({"gamma": value} for value in ("1e-3", None)),
+        *({"zero_shot": value} for value in ("auto", {})),
+        *({"guess_weight": value} for value in (None, "auto")),
+        *({"criterion": value} for value in ("auto", "equal", None, 1)),
+        *({"offsets": value} for value in ([0.0], "none", [None] * 3)),
+        {"sensitive_shifts": [[1.0]]},
+        {"surprise": 1},
+    ],
+    ids=str,
+)
+def test_forged_learned_values_are_refused(folder, changes):
+    learned = json.loads((folder / MANIFEST).read_bytes())["learned"]
+    with pytest.raises(ModelFileError):
+        FairerCLIP.load(forge(folder, learned={**learned, **changes}))
+
+
+@pytest.mark.parametrize("name", ["tau", "zero_shot", "gamma", "criterion", "guess_weight", "offsets"])
+def test_a_learned_value_that_is_missing_is_refused(folder, name):
+    learned = json.loads((folder / MANIFEST).read_bytes())["learned"]
+    del learned[name]
+    with pytest.raises(ModelFileError, match="learned"):
+        FairerCLIP.load(forge(folder, learned=learned))
+
+
 @pytest.mark.parametrize("value", [[1], [[1, 2, 3]], ["ab", [1, 2]], [[[1], 2]]], ids=str)
 def test_a_forged_class_weight_is_refused(folder, value):
     parameters = json.loads((folder / MANIFEST).read_bytes())["parameters"]

@@ -98,13 +98,17 @@ def find_rows(
         return FoundRows(held, [], held_X, 0, len(held.rows), prompts)
     if held is None:
         return FoundRows(trained, splits, None, len(trained.rows), 0, prompts)
-    joined = replace(
+    return FoundRows(_joined(trained, held), splits, held_X, len(trained.rows), len(held.rows), prompts)
+
+
+def _joined(trained: JudgedRows, held: JudgedRows) -> JudgedRows:
+    """Return training rows followed by validation rows."""
+    return replace(
         held,
         X=np.concatenate([trained.X, held.X]),
         rows=np.concatenate([trained.rows, held.rows]),
         evidence=trained.evidence.joined(held.evidence),
     )
-    return FoundRows(joined, splits, held_X, len(trained.rows), len(held.rows), prompts)
 
 
 def _training_rows(

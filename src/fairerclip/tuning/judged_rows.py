@@ -181,7 +181,6 @@ def validation_rows(
             "validation y is needed to choose a model; without any labels the defaults are the best guess: call fit"
         )
     target = encode(labels, missing_label=missing_label, classes=classes)
-    read = dict(sensitive.prompts) if groups is None else {}
     kind = "categorical" if kind == "categorical" else "auto"
     columns = (
         []
@@ -199,24 +198,33 @@ def validation_rows(
         raise LabelError(
             "no validation row has both a target and a sensitive label, so that candidates cannot be compared"
         )
-    if groups is None:
-        axis = GroupAxis(tuple(read), tuple(_value_names(prompts) for prompts in read.values()))
-        parts = [mixture_probabilities(prompt_cosines(rows[labelled], p.groups)) for p in read.values()]
-        known: list[Ints | None] = [None] * len(parts)
-    else:
-        axis, places = _shared_axis(columns, sensitive)
-        known = [place[labelled] for place in places]
-        parts = [
-            np.eye(len(v))[place] for v, place in zip(axis.values, known, strict=True) if place is not None
-        ]
+    read = groups is None
+    axis, parts, known = _validation_groups(rows, labelled, None if read else columns, sensitive)
     P = axis.joint(parts) if parts else np.ones((len(labelled), 1))
     evidence = Evidence(target.codes[labelled], P, len(classes), row_keys(rows[labelled]))
-    source = "given" if groups is not None else "read from prompts" if read else "none"
-    return (
-        JudgedRows(labelled, rows[labelled], evidence, classes, axis.labels, source),
-        axis,
-        known,
-    )
+    source = "given" if not read else "read from prompts" if sensitive.prompts else "none"
+    return JudgedRows(labelled, rows[labelled], evidence, classes, axis.labels, source), axis, known
+
+
+def _validation_groups(
+    rows: NDArray[Any],
+    labelled: Ints,
+    columns: Sequence[SensitiveColumn] | None,
+    sensitive: ResolvedSensitive,
+) -> tuple[GroupAxis, list[F64], list[Ints | None]]:
+    """Return the axis of the groups, and probabilities and codes of each attribute on the labelled rows.
+
+    Without ``columns`` the groups are predicted from the sensitive prompts, and have no codes.
+    """
+    if columns is None:
+        read = sensitive.prompts
+        axis = GroupAxis(tuple(read), tuple(_value_names(prompts) for prompts in read.values()))
+        parts = [mixture_probabilities(prompt_cosines(rows[labelled], p.groups)) for p in read.values()]
+        return axis, parts, [None] * len(parts)
+    axis, places = _shared_axis(columns, sensitive)
+    codes = [place[labelled] for place in places]
+    parts = [np.eye(len(values))[place] for values, place in zip(axis.values, codes, strict=True)]
+    return axis, parts, [*codes]
 
 
 def _categories(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:

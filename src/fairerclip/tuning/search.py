@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from fairerclip._util.types import F64
@@ -250,16 +251,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         if callable(self.objective):
             _refuse("a function", accuracy_floor=self.accuracy_floor)
         goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
-        if validation is None and y is None:
-            raise LabelError(
-                "FairerCLIPSearch requires y to be passed, but the target y is None: give y, or validation=(X, y, s) "
-                "with labels to choose by"
-            )
-        if validation is not None:
-            held = split_validation(validation)
-            check_columns(X, validation[0], held[0])
-            validation = held
-        y = None if y is None else label_column(y)
+        y, validation = _checked(X, y, validation)
         together = check_groups(groups, shape_of(X)[0])
         fits, grid = search_space(self.search_space)  # an invalid one is refused before rows are read
         own_fits = {"fits": fits} if self.search_space is not None and "fits" in self.search_space else {}
@@ -297,17 +289,25 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         )
         if np.any(chosen.offsets):
             model = model.at(offsets=chosen.offsets)
+        record = self._take(model, pool, chosen, found, goal)
+        self.results_ = candidate_table(pool, found.judged.evidence, goal, params)
+        warn_of_floor(record, given=self.accuracy_floor is not None)
+
+    def _take(
+        self, model: FairerCLIP, pool: Pool, chosen: Choice, found: FoundRows, goal: Objective | None
+    ) -> dict[str, Any]:
+        """Take over the model that was chosen and its figures, and return the record of the search."""
         name = self.objective if goal is not None else getattr(self.objective, "__name__", "scorer")
         floor = None if goal is None else goal.accuracy_floor
         record = search_record(pool, chosen, found, model, objective=name, floor=floor)
-        warn_of_floor(record, given=self.accuracy_floor is not None)
         model.diagnostics_["tuning"] = record
+        best = pool.candidates[chosen.candidate]
         self.best_estimator_ = model
         self.best_params_ = _chosen_params(model, (*VARIED, *AUTOMATIC, *best.parameters))
         scores = best.scores.astype(np.float64) + chosen.offsets
         self.best_score_ = chosen.value if goal is None else goal.figure(found.judged.evidence, scores)
         self.strategy_ = chosen.strategy
-        self.results_ = candidate_table(pool, found.judged.evidence, goal, params)
+        return record
 
     def _choose(
         self, pool: Pool, found: FoundRows, goal: Objective | None
@@ -325,6 +325,20 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             return float(value)
 
         return pool.named(choose_by_scorer(pool.scores, score, pool.reference)), None
+
+
+def _checked(X: Any, y: Any, validation: Any) -> tuple[NDArray[Any] | None, Any]:
+    """Return labels and validation rows, checked; raise if there is nothing to choose by."""
+    if validation is None and y is None:
+        raise LabelError(
+            "FairerCLIPSearch requires y to be passed, but the target y is None: give y, or validation=(X, y, s) "
+            "with labels to choose by"
+        )
+    if validation is not None:
+        held = split_validation(validation)
+        check_columns(X, validation[0], held[0])
+        validation = held
+    return None if y is None else label_column(y), validation
 
 
 def _refuse(objective: str, **options: Any) -> None:
