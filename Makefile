@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
+.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
 	real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -114,6 +114,13 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/resampled.py rank $(REAL_DATA)/fairface.npz -o $(RESAMPLED) --splits $(SPLITS)
 	$(BIN)/python benchmarks/resampled_table.py $(RESAMPLED) $(TASKS)
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
+
+# FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
+# the first tables of docs/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.
+CHOICE ?= choice
+choice: $(VENV)/dev.done
+	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
+	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
 
 # The paper's tables and figures on real embeddings, the pages of docs/reproduction: about 20 minutes on two cores.
 # Runs are kept in REPRODUCTION and taken up again.

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from conftest import Embeddings
 from fairerclip import FairerCLIP
 from fairerclip.judging import evidence as module
 from fairerclip.judging.evidence import DRAWS, PRIOR_ROWS, SOFTNESS, Evidence, row_keys
 from fairerclip.model.automatic import cells_of, limit_rows
 from fairerclip.model.automatic import evidence_of as fit_evidence
 from fairerclip.model.fit_data import read_inputs
+from sample_rows import Embeddings
 
 
 def evidence_of(seed=0, n=60, n_classes=3, n_groups=2, soft=True):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from conftest import Embeddings
 from fairerclip.inputs.sensitive import resolve_sensitive
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.inputs.target import resolve_target
@@ -14,6 +13,7 @@ from fairerclip.judging.group_doubt import (
     mixture_probabilities,
     prompt_cosines,
 )
+from sample_rows import Embeddings
 
 
 def clusters(seed=0, sizes=(300, 200), distance=0.2, noise=0.02):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from conftest import Embeddings
 from fairerclip import FairerCLIP
 from fairerclip.errors import LabelError
 from fairerclip.features import make_features
@@ -18,6 +17,7 @@ from fairerclip.model.automatic import splits_of, start_values
 from fairerclip.model.cross_validation import FoldedFits, FoldSplit, deal_folds
 from fairerclip.model.fit_data import read_inputs
 from fairerclip.solver.rows import FeatureRows
+from sample_rows import Embeddings
 
 POINTS = [
     {"tau": 0.0, "zero_shot": 0.5, "criterion": "marginal"},

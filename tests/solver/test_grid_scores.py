@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from conftest import Embeddings
 from fairerclip import FairerCLIP
 from fairerclip.errors import NoSolutionError, TextCollapseError, VanishedLabelWarning
 from fairerclip.inputs.sensitive_columns import SoftValues
@@ -18,6 +17,7 @@ from fairerclip.model.automatic import start_values
 from fairerclip.model.fit_data import read_inputs
 from fairerclip.model.path import path_grid
 from fairerclip.solver.grid import grid_scores
+from sample_rows import Embeddings
 
 TAUS, SHARES = (0.0, 0.5, 0.98), (0.0, 0.3, 1.0)
 CRITERIA = ("marginal", "conditional")
