@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from fairerclip._util.types import F64
-from fairerclip.errors import LabelError, ParameterError
+from fairerclip.errors import FairerClipWarning, LabelError, ParameterError
 from fairerclip.judging.choose import Choice, choose, choose_by_scorer
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
@@ -257,7 +258,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         own_fits = {"fits": fits} if self.search_space is not None and "fits" in self.search_space else {}
         params = base.get_params(deep=False)
         rows = self._validated(X, reset=True)
-        data = read_inputs(params, rows, y, **given).data
+        data = _read_quietly(params, rows, y, given)
         params = start_values(params, data.known_share)
         missing = params["missing_label"] if given["missing_label"] is None else given["missing_label"]
         found = find_rows(
@@ -270,7 +271,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         found.judged.check_defined(goal)
 
         def read(other: Mapping[str, Any]) -> FitData:
-            return data if other is params else read_inputs(other, rows, y, **given).data
+            return data if other is params else _read_quietly(other, rows, y, given)
 
         pool = gather(
             *(CandidateFits(params, read, found.splits, found.held), found.judged.evidence, goal),
@@ -339,6 +340,13 @@ def _checked(X: Any, y: Any, validation: Any) -> tuple[NDArray[Any] | None, Any]
         check_columns(X, validation[0], held[0])
         validation = held
     return None if y is None else label_column(y), validation
+
+
+def _read_quietly(params: Mapping[str, Any], X: Any, y: Any, given: Mapping[str, Any]) -> FitData:
+    """Read the rows of a fit without its warnings, which the fit of the chosen model gives once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FairerClipWarning)
+        return read_inputs(params, X, y, **given).data
 
 
 def _refuse(objective: str, **options: Any) -> None:
