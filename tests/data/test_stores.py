@@ -11,6 +11,7 @@ from fairerclip import FairerCLIP
 from fairerclip.data.provenance import Provenance, check_same_model
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.errors import FairerClipError, ProvenanceError, ShapeError, StoreError
+from small_models import FIXED
 
 MADE = Provenance("ViT-B-32", "openai", "resize 224", "open_clip 3.3.0", True, 8)
 
@@ -316,7 +317,7 @@ def test_a_fit_on_a_store_equals_a_fit_on_the_array(tmp_path, embeddings):
         one.predict(EmbeddingStore.from_array(X[:, :5]))
 
 
-def fit_peak(folder, n, p):
+def fit_peak(folder, n, p, parameters):
     """Bytes that a fit and a transform of a store of n float16 rows take at most."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=n)
@@ -328,19 +329,23 @@ def fit_peak(folder, n, p):
     store = open_store(folder / f"{n}.npy")
     tracemalloc.start()
     try:
-        model = FairerCLIP(n_features=32, random_state=0, max_iter=2)
+        model = FairerCLIP(**parameters, n_features=32, random_state=0, max_iter=2)
         model.fit(store, y, sensitive_features=rng.integers(2, size=n)).transform(store)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(tmp_path, monkeypatch):
+# Labels and weights only; a choice of parameters also keeps probabilities, keys and the rows of each fold.
+@pytest.mark.parametrize(("parameters", "share"), [(FIXED, 0.2), ({}, 0.5)], ids=["fixed", "automatic"])
+def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(
+    tmp_path, monkeypatch, parameters, share
+):
     monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda: 0)
     monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
     p = 256
-    growth = fit_peak(tmp_path, 60_000, p) - fit_peak(tmp_path, 30_000, p)
-    assert growth < 0.2 * 30_000 * p * 4  # labels and weights only
+    growth = fit_peak(tmp_path, 60_000, p, parameters) - fit_peak(tmp_path, 30_000, p, parameters)
+    assert growth < share * 30_000 * p * 4
 
 
 def test_provenance_round_trips_and_refuses_what_it_does_not_know():

@@ -128,8 +128,8 @@ def test_images_become_a_model_that_applies_to_new_images(done, folder, tmp_path
         "test": 12,
     }
     fitted = json.loads(done("fit", task, "-o", tmp_path / "m", "--labels", "all", "--json"))
-    # Even a random encoder tells red from blue; its prompts say nothing, which the validation rows find out.
-    assert fitted["tuning"]["rows"] == 12
+    # Even a random encoder tells red from blue; its prompts say nothing, which the labelled rows find out.
+    assert (fitted["tuning"]["rows"], fitted["tuning"]["validation_rows"]) == (24 + 12, 12)
     assert fitted["reports"]["FairerCLIP"]["average"] >= 0.75
     applied = json.loads(done("apply", tmp_path / "m", emb, "-o", tmp_path / "p.csv", "--json"))
     assert applied["rows"] == 48

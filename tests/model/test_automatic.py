@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import conftest
 from fairerclip import FairerCLIP
 from fairerclip.data.simulate import multiclass, waterbirds
 from fairerclip.errors import NoSensitiveWarning
@@ -30,11 +29,12 @@ from fairerclip.model.automatic import (
 )
 from fairerclip.model.cross_validation import deal_folds
 from fairerclip.model.fit_data import read_inputs
+from sample_rows import Embeddings as SampleRows
 
 USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")
 
 
-class Embeddings(conftest.Embeddings):
+class Embeddings(SampleRows):
     """Rows that overlap, so that there is something to choose."""
 
     def __init__(self, *, noise=0.3, seed=3, correlation=0.5, **arguments):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import NoSolutionError, TextCollapseError
@@ -71,6 +72,12 @@ def deal_folds(keys: F64, cell: Ints, n_folds: int, groups: Ints | None = None, 
     return np.asarray(fold_of_unit[unit])
 
 
+def _crossed(part: Ints, values: NDArray[Any]) -> Ints:
+    """Return numbers (m,), from 0 on, of the combinations of two columns; one column at a time saves memory."""
+    combined = part * (int(values.max()) + 1) + values
+    return np.unique(combined, return_inverse=True)[1].reshape(-1)
+
+
 class FoldedFits:
     """Fits on parts of the rows, for any row weights and γ, from one pass over the rows.
 
@@ -92,13 +99,13 @@ class FoldedFits:
     ) -> None:
         self.data, self.splits = data, splits
         # Rows that the same splits fit on, in the same cell, have the same factor in every fit: they are one part.
-        columns = [data.y]
+        self._part = data.y
         if by_group and data.groups is not None:
-            columns.append(data.groups)
+            self._part = _crossed(self._part, data.groups)
         if data.guessed is not None:
-            columns.append(data.guessed.astype(np.int64))
-        columns += [np.isin(data.chosen, split.fitted_on).astype(np.int64) for split in splits]
-        self._part = np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1)
+            self._part = _crossed(self._part, data.guessed)
+        for split in splits:
+            self._part = _crossed(self._part, np.isin(data.chosen, split.fitted_on))
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
         fits = n_parts * D * D * 8 <= (cache_budget() if budget is None else budget)

@@ -62,13 +62,17 @@ def read_inputs(
     sample_weight: Any = None,
     classes: Iterable[Any] | None = None,
     missing_label: Any = None,
+    learns: bool = True,
 ) -> FitInputs:
-    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``."""
+    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``.
+
+    Rows of one class only are an error if a model ``learns`` from them.
+    """
     prompted = text is not None or sensitive_text is not None
     X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
     weight = check_weights(sample_weight, X.shape[0])
     missing = params["missing_label"] if missing_label is None else missing_label
-    target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing)
+    target = resolve_target(*(X, y, text, weight), classes=classes, missing_label=missing, learns=learns)
     sensitive = resolve_sensitive(
         *(X, sensitive_features, sensitive_text, target),
         kind=params["sensitive_kind"],

@@ -188,7 +188,8 @@ def _found_rows(method: Method, experiment: Experiment, seed: int, use_validatio
     X, y = arguments.pop("X"), arguments.pop("y")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FairerClipWarning)  # the fits themselves warn
-        data = read_inputs(FairerCLIP(random_state=seed).get_params(), X, y, **arguments).data
+        params = FairerCLIP(random_state=seed).get_params()
+        data = read_inputs(params, X, y, **arguments, learns=labels != "none").data
         return find_rows(*(data, X, y, validation), cv=FOLDS, groups=None, seed=seed, missing_label=UNKNOWN)
 
 
