@@ -80,7 +80,7 @@ def choose(
         return _chosen(best, none, draws[best], draws[reference], best == reference)
 
     def judge(moved: F64, tried: F64) -> F64:
-        margins = evidence.margins(moved + tried[:, None, :])
+        margins = evidence.margins(moved + tried[:, None, :]).astype(np.float32)
         found = lower_gain(judge_margins(evidence, objective, margins), draws[reference])
         return np.asarray(np.where(objective.is_met(_right(margins)), found, -np.inf))
 

@@ -104,8 +104,10 @@ class FoldedFits:
             self._part = _crossed(self._part, data.groups)
         if data.guessed is not None:
             self._part = _crossed(self._part, data.guessed)
-        for split in splits:
-            self._part = _crossed(self._part, np.isin(data.chosen, split.fitted_on))
+        inside = [np.isin(data.chosen, split.fitted_on) for split in splits]
+        self._places = [np.flatnonzero(kept) for kept in inside]
+        for kept in inside:
+            self._part = _crossed(self._part, kept)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
         fits = n_parts * D * D * 8 <= (cache_budget() if budget is None else budget)
@@ -129,9 +131,7 @@ class FoldedFits:
         self, class_weight: Any, gammas: Sequence[float], guess_weight: float = 1.0
     ) -> Iterator[tuple[int, Prepared]]:
         """Yield for each γ the fit on the rows of each split, with the number of the split."""
-        places: list[Ints | None] = [
-            np.flatnonzero(np.isin(self.data.chosen, split.fitted_on)) for split in self.splits
-        ]
+        places: list[Ints | None] = list(self._places)
         moments = self._moments(class_weight, guess_weight, places)
         for turn, gamma in enumerate(gammas, 1):
             for number, (kept, found) in enumerate(zip(places, moments, strict=True)):

@@ -168,19 +168,20 @@ class MomentTable:
         if self._shift is None:
             # One point for all parts, so that their sums can be added. Rounded as in `Moments`.
             self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
-        offset = Phi - self._shift.astype(Phi.dtype)  # (b, D)
+        shift = self._shift.astype(Phi.dtype)
         w = np.asarray(weight, dtype=np.float64)
         wJ = J * w[:, None]  # (b, K) float64
-        weighted = offset * np.sqrt(w)[:, None].astype(Phi.dtype)
         for number in np.unique(part).tolist():
             rows = np.flatnonzero(part == number)
-            sums = offset[rows].T @ np.column_stack([w[rows], wJ[rows]]).astype(Phi.dtype)  # (D, 1 + K)
+            offset = Phi[rows]  # (rows, D), a copy
+            offset -= shift
+            sums = offset.T @ np.column_stack([w[rows], wJ[rows]]).astype(Phi.dtype)  # (D, 1 + K)
             self._weight[number] += float(w[rows].sum())
             self._first[number] += sums[:, 0]
             self._cross[number] += sums[:, 1:]
             self._label_sum[number] += wJ[rows].sum(axis=0)
-            own = weighted[rows]
-            self._second[number] += own.T @ own
+            offset *= np.sqrt(w[rows])[:, None].astype(Phi.dtype)
+            self._second[number] += offset.T @ offset
         return self
 
     def combine(self, factors: ArrayLike) -> list[MomentResult]:
