@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from closed_form import best_of
 
 from fairerclip import FairerCLIP
 from fairerclip.data.simulate import waterbirds
@@ -25,16 +23,6 @@ from fairerclip.model.fit_data import read_inputs
 
 P, REPEATS, FOLDS = 768, 7, 5
 TARGETS = {"five_folds_over_fit": 1.6, "auto_over_fit": 4.0}
-
-
-def best_of(repeats: int, call: Callable[[], Any]) -> float:
-    """Return the shortest wall time of several runs; longer times include other work of the machine."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def main() -> int:
