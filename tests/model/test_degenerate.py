@@ -389,7 +389,7 @@ def test_the_papers_scaling_takes_any_strength(embeddings):
         ({"decision_zero": "median"}, "decision_zero must be one of"),
         ({"sensitive_terms": "all"}, "sensitive_terms must be one of"),
         ({"sensitive_kind": "ordinal"}, "sensitive_kind must be one of"),
-        ({"gamma": 0}, r"gamma must be a number in \[1e-30, 1e\+30\]; got 0"),
+        ({"gamma": 0}, r"gamma must be a number in \[1e-30, 1e\+30\] or 'auto'; got 0"),
         ({"gamma_text": -1.0}, r"gamma_text must be a number in \[1e-30.*got -1.0"),
         ({"n_features": 0}, "n_features must be a whole number from 1 to 32,768; got 0"),
         ({"n_features": 2.5}, "n_features must be a whole number from 1.*got 2.5"),

@@ -228,21 +228,21 @@ def judged_rows(rows: int, validation_rows: int | None, folds: int | None) -> st
     return f"{held} validation rows and {trained}" if held else trained
 
 
-def automatic_sentence(record: Mapping[str, Any] | None) -> str | None:
+def automatic_sentences(record: Mapping[str, Any] | None) -> list[str]:
     """Return how parameters were chosen that were left to the data, from ``diagnostics_["automatic"]``."""
     if not record:
-        return None
+        return []
     if "kept" in record:
-        return f"Automatic parameters have the values that they start from: {record['kept']}."
-    if not record["gain"]:
-        change = "no candidate was better than the values to start from"
-    else:
+        return ["Automatic parameters keep their start values:", f"{record['kept']}."]
+    change = "No candidate was better than the start values."
+    if record["gain"]:
         gain = f"{bare(record['gain'])} ± {bare(record['doubt'])}"
-        change = f"expected gain over the values to start from {gain} points of the objective"
-    return (
-        f"Automatic parameters were chosen on {record['rows']} training rows in {record['folds']} folds among "
-        f"{record['candidates']} candidates: {change}."
-    )
+        change = f"Expected gain over the start values: {gain} points of the objective."
+    return [
+        f"Automatic parameters: {record['candidates']} candidates, {record['rows']} training rows in "
+        f"{record['folds']} folds.",
+        change,
+    ]
 
 
 def _chosen(tuning: TuningSection) -> str:

@@ -192,7 +192,7 @@ def _print(result: dict[str, Any], model: FairerCLIP) -> None:
     from fairerclip._util.numbers import setting
     from fairerclip.auditing.model_facts import (
         after_name,
-        automatic_sentence,
+        automatic_sentences,
         model_facts,
         strategy_name,
         why_kept,
@@ -216,9 +216,8 @@ def _print(result: dict[str, Any], model: FairerCLIP) -> None:
         show.put(show.rendered(tuning_table(result["tuning"])))
         if "strategy" in result["tuning"]:  # rankings have none
             show.say(f"Chosen: {strategy_name(result['tuning']['strategy'])}.")
-    automatic = automatic_sentence(model.diagnostics_.get("automatic"))
-    if automatic is not None:
-        show.say(automatic)
+    for sentence in automatic_sentences(model.diagnostics_.get("automatic")):
+        show.say(sentence)
     kept = why_kept(facts, whole=True)
     if kept is not None:
         show.say(kept)

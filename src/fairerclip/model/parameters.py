@@ -14,7 +14,6 @@ from fairerclip._util.checks import (
     check_choice,
     check_count,
     check_interval,
-    check_within,
 )
 from fairerclip._util.types import F64
 from fairerclip.errors import IdleParameterWarning, ParameterError
@@ -87,10 +86,13 @@ def check_shifts(shifts: Any, n_classes: int, n_values: int) -> F64 | None:
     return np.array(rows, dtype=np.float64).reshape(n_classes, n_values)
 
 
-def check_strength(name: str, value: Any, scaling: str) -> None:
-    """Raise for a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper"."""
+def check_strength(name: str, value: Any, scaling: str, others: str = "") -> None:
+    """Raise for a strength outside [0, 1) for scaling="spectral", below 0 for scaling="paper".
+
+    ``others`` are values besides numbers that the message names.
+    """
     high, ends = (1, "[)") if scaling == "spectral" else (LARGEST, "[]")
-    check_interval(name, value, 0, high, ends, where=f" with scaling={scaling!r}")
+    check_interval(name, value, 0, high, ends, where=f" with scaling={scaling!r}{others}")
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
@@ -101,7 +103,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     for name in STRENGTHS:
         if (params[name] is None and name in FOLLOWING) or (name == "tau" and _is_auto(params[name])):
             continue
-        check_strength(name, params[name], params["scaling"])
+        check_strength(name, params[name], params["scaling"], " or 'auto'" if name == "tau" else "")
     for name, others in (("zero_shot", ", 'auto' or None"), ("guess_weight", " or 'auto'")):
         if not _is_auto(params[name]) and not (params[name] is None and name == "zero_shot"):
             check_interval(name, params[name], 0, 1, "[]", others)
@@ -109,7 +111,8 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         check_choice(name, params[name], (True, False))
     for name in ("gamma", "gamma_text"):
         if not (name == "gamma" and _is_auto(params[name])):
-            check_within(name, params[name], SMALLEST_RIDGE, LARGEST)
+            others = " or 'auto'" if name == "gamma" else ""
+            check_interval(name, params[name], SMALLEST_RIDGE, LARGEST, "[]", others)
     parse_bandwidth(params["bandwidth"])
     check_n_features(params["n_features"])
     check_count("max_iter", params["max_iter"])
