@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # or a type checker would take the package of the same name, 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "EmbeddingMitigator": "embedding.mitigator",
     "FairerCLIP": "model.estimator",
     "FairerCLIPSearch": "tuning.search",
     "SoftValues": "inputs.sensitive_columns",
@@ -28,6 +29,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "EmbeddingMitigator",
     "FairerCLIP",
     "FairerCLIPSearch",
     "SoftValues",

@@ -206,6 +206,18 @@ class DirectionDriftWarning(FairerClipWarning):
     """The mean of the rows has another direction than that of the rows that the model was fitted on."""
 
 
+class CollectionDriftWarning(FairerClipWarning):
+    """Rows come from another collection than the one that a mitigator was fitted on."""
+
+
+class SensitiveDriftWarning(FairerClipWarning):
+    """A sensitive value is read much more or less often than in the rows that a mitigator was fitted on."""
+
+
+class SensitiveQueryWarning(FairerClipWarning):
+    """A query asks for a sensitive attribute, so it is not mitigated."""
+
+
 class RenamedWarning(FairerClipWarning, FutureWarning):
     """An old name was used; it is removed in the next release."""
 

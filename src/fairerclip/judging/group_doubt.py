@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,17 +62,60 @@ def _probabilities(X: Any, rows: Ints, column: SensitiveColumn, sensitive: Resol
     return np.where(guess.rows[rows][:, None], P, known)
 
 
+@dataclass(frozen=True, eq=False)
+class PromptMixture:
+    """Mixture of normal distributions of equal width, one per value, of the centred cosines of rows with prompts.
+
+    Attributes
+    ----------
+    centres : array of shape (v, v)
+        Mean of the cosines of each value, one row per value.
+    log_counts : array of shape (v,)
+        Logarithms of the expected numbers of rows; -inf for a value without rows.
+    variance : float
+        Variance of the cosines in each direction; 0 if all cosines are equal.
+    """
+
+    centres: F64
+    log_counts: F64
+    variance: float
+
+    @property
+    def slopes(self) -> F64:
+        """Coefficients (v, v) of the cosines in the logits of the values."""
+        return np.asarray(self.centres.T / self.variance) if self.variance > 0 else 1e3 * np.eye(len(self.centres))
+
+    @property
+    def intercepts(self) -> F64:
+        """Constants (v,) of the logits."""
+        if not self.variance > 0:
+            return np.zeros(len(self.centres))
+        logits = np.maximum(self.log_counts, np.log(1e-300))
+        return np.asarray(logits - (self.centres**2).sum(axis=1) / (2 * self.variance))
+
+
 def mixture_probabilities(cosines: Floats) -> F64:
     """Return probabilities (n, v) of the values from cosines (n, v) with their prompts, without labels.
 
     The rows are a mixture of v normal distributions of equal width, whose centres start at the means of the
     zero-shot predictions; docs/math.md#evidence. A row between two centres belongs to both in part.
     """
+    return _estimated(cosines)[1]
+
+
+def prompt_mixture(cosines: Floats) -> PromptMixture:
+    """Return the mixture behind `mixture_probabilities`, for rows that come later."""
+    return _estimated(cosines)[0]
+
+
+def _estimated(cosines: Floats) -> tuple[PromptMixture, F64]:
+    """Estimate the mixture of cosines (n, v), and the probabilities (n, v) of its rows."""
     X = np.asarray(cosines, dtype=np.float64)
     X = X - X.mean(axis=1, keepdims=True)
     v = X.shape[1]
     lengths = (X**2).sum(axis=1)[:, None]
     P = np.eye(v)[X.argmax(axis=1)]
+    mixture = PromptMixture(np.zeros((v, v)), np.zeros(v), 0.0)
     for _ in range(ROUNDS):
         total = P.sum(axis=0)
         there = total > 0
@@ -81,10 +125,12 @@ def mixture_probabilities(cosines: Floats) -> F64:
         variance = float((P * squared).sum()) / (len(X) * max(v - 1, 1))  # rows are centred: v − 1 dimensions
         if not variance > 0:
             break
-        logits = np.where(there, np.log(np.maximum(total, 1e-300)) - squared / (2 * variance), -np.inf)
+        log_counts = np.where(there, np.log(np.maximum(total, 1e-300)), -np.inf)
+        logits = log_counts - squared / (2 * variance)
         P = np.exp(logits - logits.max(axis=1, keepdims=True))
         P /= P.sum(axis=1, keepdims=True)
-    return np.asarray(P)
+        mixture = PromptMixture(centres, log_counts, variance)
+    return mixture, np.asarray(P)
 
 
 def calibrated_probabilities(cosines: Floats, known: Floats, values: Ints) -> F64:

@@ -36,6 +36,7 @@ TRIES = 20
 """How often a folder is read again that is replaced during reading."""
 KINDS = {
     "fairerclip.json": ("fairerclip.model.estimator", "FairerCLIP"),
+    "mitigator.json": ("fairerclip.embedding.mitigator", "EmbeddingMitigator"),
     "model.json": ("fairerclip.baselines.baseline", "Baseline"),
 }
 """Name of the manifest → module and class whose ``load`` reads such a folder."""
@@ -45,7 +46,7 @@ M = TypeVar("M")
 
 
 def load(path: str | Path) -> Any:
-    """Read any model that `save` wrote, of `FairerCLIP` or of a baseline; runs no code from the folder.
+    """Read any model that `save` wrote: a `FairerCLIP`, an `EmbeddingMitigator` or a baseline; runs no code from it.
 
     Raises
     ------
@@ -152,7 +153,7 @@ class Archive:
             "format_version": self.version,
             "fairerclip_version": __version__,
             "parameters": parameters,
-            "classes": [plain_value(label, "a class label") for label in model.classes_.tolist()],
+            "classes": [plain_value(label, "a class label") for label in _classes(model)],
             "n_features_in": model.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
             "diagnostics": getattr(model, "diagnostics_", None),
@@ -176,11 +177,9 @@ class Archive:
             raise ModelFileError(
                 f"{path / self.tensors}: {bad[:3]} are not finite arrays of {' or '.join(self.dtypes)}"
             )
-        classes, width, names = (manifest[key] for key in ("classes", "n_features_in", "feature_names_in"))
+        width, names = (manifest[key] for key in ("n_features_in", "feature_names_in"))
         valid = {
-            "classes": isinstance(classes, list)
-            and all(isinstance(label, (bool, int, float, str)) for label in classes)
-            and len(set(classes)) == len(classes) >= 2,
+            "classes": "classes" not in self.keys or _are_classes(manifest["classes"]),
             "n_features_in": type(width) is int and width > 0,
             "feature_names_in": names is None
             or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
@@ -260,6 +259,20 @@ class Archive:
         if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
             raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed")
         return manifest
+
+
+def _classes(model: Any) -> list[Any]:
+    """Return the class labels of a model; a mitigator of embeddings has none."""
+    return list(model.classes_.tolist()) if hasattr(model, "classes_") else []
+
+
+def _are_classes(classes: Any) -> bool:
+    """Return whether an entry of a manifest lists at least two different class labels."""
+    return (
+        isinstance(classes, list)
+        and all(isinstance(label, (bool, int, float, str)) for label in classes)
+        and len(set(classes)) == len(classes) >= 2
+    )
 
 
 def _canonical(manifest: Manifest) -> bytes:

@@ -1,0 +1,233 @@
+"""Sensitive attributes of a mitigator: known values of its rows, labelled rows, prompts, and how values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import check_rows, unit_rows
+from fairerclip.embedding.value_reader import MAX_ROWS, ValueReader, read_from_labels, read_from_prompts
+from fairerclip.errors import LabelError, ShapeError
+from fairerclip.inputs.agreement import agreement, check_order
+from fairerclip.inputs.prompts import PromptValues, sensitive_prompts
+from fairerclip.inputs.sensitive import match_prompts
+from fairerclip.inputs.sensitive_columns import SensitiveColumn, sensitive_columns
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A sensitive attribute: a quantity, or categories with a reader of their probabilities.
+
+    Attributes
+    ----------
+    name : str
+        Name of the attribute.
+    values : array of shape (v,) or None
+        Its values; None for a quantity.
+    prompts : list of v arrays of shape (m, p), or None
+        Prompts of the values.
+    reader : ValueReader or None
+        Probabilities of the values of any row; None where all values are known and no reader is needed.
+    record : dict
+        What the values are read from, with counts; ready for JSON.
+    """
+
+    name: str
+    values: NDArray[Any] | None
+    prompts: list[Floats] | None
+    reader: ValueReader | None
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of label columns: one per value but the first, or one for a quantity."""
+        return 1 if self.values is None else len(self.values) - 1
+
+    def columns(self, known: SensitiveColumn | None, rows: slice, X: Floats) -> F64:
+        """Return the label columns (b, v − 1) of a block of unit rows X (b, p): known values, else probabilities."""
+        if self.values is None:
+            if known is None or known.values is None:
+                raise LabelError(
+                    f"sensitive attribute {self.name!r} is a quantity and must be given for every row"
+                )
+            return known.values[rows, None]
+        v = len(self.values)
+        if known is not None and known.soft is not None:
+            return np.asarray(known.soft[rows, 1:])
+        codes = np.full(len(X), -1) if known is None or known.codes is None else known.codes[rows]
+        missing = codes < 0
+        P = np.eye(v)[codes]
+        if missing.any():
+            if self.reader is None:
+                raise LabelError(f"sensitive attribute {self.name!r} is missing in {int(missing.sum())} rows")
+            P[missing] = self.reader.probabilities(X[missing])
+        return np.asarray(P[:, 1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Arguments of a fit about the sensitive attributes, checked and in one form."""
+
+    columns: dict[str, SensitiveColumn]
+    """Attribute → its values in the rows X; a code of −1 is unknown."""
+    prompts: Mapping[str, PromptValues]
+    labelled: Floats | None
+    """Unit rows (m, p) of ``labelled``."""
+    labels: dict[str, SensitiveColumn]
+    """Attribute → its values in the labelled rows."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all attributes, in the order in which they were given."""
+        return list(dict.fromkeys([*self.columns, *self.labels, *self.prompts]))
+
+
+def read_given(
+    shape: tuple[int, int],
+    sensitive_features: Any,
+    sensitive_text: Any,
+    labelled: Any,
+    *,
+    kind: str,
+    missing_label: Any,
+) -> Given:
+    """Check ``sensitive_features``, ``sensitive_text`` and ``labelled`` of rows of shape (n, p)."""
+    n, p = shape
+    columns: list[SensitiveColumn] = []
+    if sensitive_features is not None:
+        columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label, depth=5)
+    for column in columns:
+        _check_length(column, n, "X")
+    rows, labels = _labelled(labelled, p, kind=kind, missing_label=missing_label)
+    occurring: dict[str, list[Any]] = {}
+    for column in [*columns, *labels]:
+        found = [] if column.categories is None else column.categories.tolist()
+        occurring.setdefault(column.name, []).extend(
+            v for v in found if v not in occurring.get(column.name, [])
+        )
+    prompts = sensitive_prompts(sensitive_text, p, occurring or None)
+    return Given({c.name: c for c in columns}, prompts, rows, {c.name: c for c in labels})
+
+
+def _labelled(
+    given: Any, width: int, *, kind: str, missing_label: Any
+) -> tuple[Floats | None, list[SensitiveColumn]]:
+    if given is None:
+        return None, []
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise ShapeError(f"labelled must be a pair (X_few, s_few); got {type(given).__name__}")
+    X, s = given
+    X = np.asarray(X)
+    if X.ndim != 2 or X.shape[1] != width or not len(X):
+        raise ShapeError(f"labelled rows must have shape (m, {width}), as wide as X; got {X.shape}")
+    check_rows(X, "labelled X", zero_is_error=True)
+    columns = sensitive_columns(s, kind=kind, missing_label=missing_label, depth=5)
+    for column in columns:
+        _check_length(column, len(X), "labelled X")
+        if column.continuous:
+            raise LabelError(
+                f"labelled: {column.name!r} is a quantity, which cannot be read from a few rows; give it for every "
+                "row with sensitive_features, or bin it"
+            )
+    return np.asarray(unit_rows(X)), columns
+
+
+def _check_length(column: SensitiveColumn, n: int, name: str) -> None:
+    values = column.values if column.values is not None else column.codes
+    found = 0 if values is None else len(values)
+    if found != n:
+        raise ShapeError(f"{name} has {n} rows but sensitive attribute {column.name!r} has {found}")
+
+
+def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_reader: bool) -> Attribute:
+    """Return an attribute with its reader, which is learned from all that is known about it.
+
+    ``sample`` are the numbers of rows of X (unit rows) from which the distribution of the cosines is estimated.
+    """
+    column, labels, prompts = given.columns.get(name), given.labels.get(name), given.prompts.get(name)
+    if column is not None and column.continuous:
+        return Attribute(name, None, None, None, {"source": "given", "rows": len(X)})
+    parts = [part for part in (column, labels) if part is not None]
+    values, codes = _codes(name, parts, prompts)
+    for part, found in zip(parts, codes, strict=True):
+        object.__setattr__(part, "codes", found)
+        object.__setattr__(part, "categories", values)
+    groups = None if prompts is None else prompts.groups
+    n_known = 0 if column is None or column.codes is None else int((column.codes >= 0).sum())
+    complete = column is not None and (column.soft is not None or n_known == int(X.shape[0]))
+    record: dict[str, Any] = {"source": "given", "rows": int(X.shape[0])} if complete else {}
+    if complete and not needs_reader:
+        return Attribute(name, values, groups, None, record)
+    rows, known = _known_rows(column, labels, given.labelled, X, len(values))
+    if groups is not None and len(rows):
+        check_order(
+            agreement(rows, groups, known.argmax(axis=1)),
+            values.tolist(),
+            f"sensitive attribute {name!r}",
+            by_position=prompts is not None and prompts.values is None,
+            depth=6,
+        )
+    seen = np.asarray(X[sample])
+    if (known.sum(axis=0) > 0).sum() >= 2:
+        reader, penalty = read_from_labels(name, values, groups, seen, rows, known)
+        source = "labelled rows" if groups is None else "prompts and labelled rows"
+        record = {**record, "reader": source, "labelled_rows": len(rows), "penalty": penalty}
+    elif groups is not None:
+        reader, record = read_from_prompts(name, values, groups, seen), {**record, "reader": "prompts"}
+    else:
+        raise LabelError(
+            f"sensitive attribute {name!r} cannot be read: give its prompts (sensitive_text), or labelled rows of at "
+            "least two values"
+        )
+    return Attribute(name, values, groups, reader, record)
+
+
+def _codes(
+    name: str, parts: Sequence[SensitiveColumn], prompts: PromptValues | None
+) -> tuple[NDArray[Any], list[Ints]]:
+    """Return the values of an attribute, and the codes of each part among them."""
+    if prompts is not None:
+        found = [match_prompts(name, _of(part.codes), _of(part.categories), prompts) for part in parts]
+        if not found:
+            names = range(len(prompts.groups)) if prompts.values is None else prompts.values
+            return np.array(list(names)), []
+        return found[0][1], [codes for codes, _ in found]
+    seen = list(dict.fromkeys(v for part in parts for v in _of(part.categories).tolist()))
+    if len({type(v) for v in seen}) == 1:
+        seen = sorted(seen)
+    place = {value: k for k, value in enumerate(seen)}
+    moved = []
+    for part in parts:
+        to = np.array([*(place[v] for v in _of(part.categories).tolist()), -1], dtype=np.int64)
+        moved.append(to[_of(part.codes)])
+    values = np.empty(len(seen), dtype=object)
+    values[:] = seen
+    return np.asarray(seen) if np.asarray(seen).tolist() == seen else values, moved
+
+
+def _of(array: NDArray[Any] | None) -> NDArray[Any]:
+    if array is None:
+        raise AssertionError("categories have codes")
+    return array
+
+
+def _known_rows(
+    column: SensitiveColumn | None, labels: SensitiveColumn | None, labelled: Floats | None, X: Any, v: int
+) -> tuple[Floats, F64]:
+    """Return at most `MAX_ROWS` unit rows whose value is known, and the probabilities (m, v) of their values."""
+    rows, known = [np.empty((0, X.shape[1]), dtype=np.float32)], [np.empty((0, v))]
+    if labels is not None and labels.codes is not None and labelled is not None:
+        there = np.flatnonzero(labels.codes >= 0)[:MAX_ROWS]
+        rows.append(labelled[there])
+        known.append(np.eye(v)[labels.codes[there]] if labels.soft is None else labels.soft[there])
+    if column is not None and column.codes is not None:
+        there = np.flatnonzero(column.codes >= 0)
+        there = there[:: max(1, -(-len(there) // MAX_ROWS))]
+        rows.append(np.asarray(X[there]))
+        known.append(np.eye(v)[column.codes[there]] if column.soft is None else column.soft[there])
+    return np.concatenate(rows), np.concatenate(known)

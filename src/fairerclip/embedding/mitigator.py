@@ -1,0 +1,411 @@
+"""`EmbeddingMitigator`: embeddings in, embeddings of the same space and width out, for rankings by any query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fairerclip._util.checks import LARGEST, check_choice, check_interval
+from fairerclip._util.types import F64, Floats
+from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, check_directions, check_rows, unit_rows
+from fairerclip.data.stores import EmbeddingStore
+from fairerclip.embedding.attributes import Attribute, read_given
+from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
+from fairerclip.embedding.queries import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
+from fairerclip.embedding.row_map import EmbeddingMap, features_name
+from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
+from fairerclip.embedding.sums import begin_sums
+from fairerclip.errors import ParameterError, ShapeError, StateError
+from fairerclip.features import KERNELS
+from fairerclip.features.feature_map import check_n_features
+from fairerclip.model.fitted import Ranking
+from fairerclip.model.parameters import SMALLEST_RIDGE
+
+FEATURES = ("auto", "probabilities", *KERNELS)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMap:
+    """The part of a fit that new rows need, without the rows of the fit.
+
+    Attributes
+    ----------
+    map : EmbeddingMap
+        The map of unit rows.
+    attributes : tuple of Attribute
+        Sensitive attributes that vary.
+    strengths : tuple of float
+        Strength of each term.
+    remaining : tuple of float
+        Share of the dependence of the embeddings on S that is left on the rows of the fit, for each term.
+    summary : CollectionSummary
+        Means, covariance and shares of the sensitive values of the rows of the fit.
+    """
+
+    map: EmbeddingMap
+    attributes: tuple[Attribute, ...]
+    strengths: tuple[float, ...]
+    remaining: tuple[float, ...]
+    summary: CollectionSummary
+
+
+class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Map of embeddings into their own space, after which any query depends less on the sensitive attributes.
+
+    For every query q the score q·x is replaced by the function closest to it whose dependence on S is penalised. The
+    function is linear in q, so one map of the image embeddings serves all queries; text embeddings stay as they are.
+    It mitigates the dependence on S in rankings and zero-shot predictions; it does not make S unreadable.
+
+    Parameters
+    ----------
+    strength : float or mapping from attribute to float, default=1.0
+        Strength of the mitigation from 0, which changes nothing, to 1, after which the scores of every query are
+        uncorrelated with S on the rows of the fit.
+    features : {"auto", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"}
+        Features φ(x) of the subtracted part. "probabilities" are those of the sensitive values; they change the order
+        inside groups least. "linear" gives one affine map; the others are kernel features. "auto" takes probabilities,
+        and "linear" if an attribute is a quantity.
+    unit : bool, default=False
+        Scale the mapped rows to unit length. Indexes of cosines need it; it costs a little skew and order.
+    gamma : float, default=1e-4
+        Ridge on the change of a score.
+    about : float or None, default=0.4
+        Share of a query in the span of the sensitive prompts from which `scores` and `rank` leave it unmitigated: "a
+        photo of a woman" asks for S. None mitigates every query.
+    sensitive_terms : {"each", "intersection"}
+        Mitigate each attribute, or the combinations of their values.
+    sensitive_kind : {"auto", "categorical", "continuous"}
+        Kind of the attributes; "auto" takes floats with non-integer values for quantities.
+    n_features, bandwidth : int and float or str
+        Number of kernel features and their bandwidth, as in `FairerCLIP`.
+    missing_label : object, optional
+        Label of an unknown sensitive value, besides None and NaN.
+    random_state : int, RandomState or None
+        Seed of random kernel features.
+
+    Attributes
+    ----------
+    fitted_ : FittedMap
+        The map and what is known about the rows of the fit; it holds nothing about a single row.
+    n_features_in_ : int
+        Width p of the embeddings.
+    diagnostics_ : dict
+        For each attribute: what its values were read from, and the share of the dependence that is left.
+
+    Notes
+    -----
+    docs/math.md#same-space has the derivation. A(x) = x − M_x(Δ + MᵀC⁻¹M)⁻¹MᵀC⁻¹(φ(x) − φ̄) with covariances M_x and M
+    of x and φ(x) with the labels of S. With linear features, strength 1 and γ → 0 it is least-squares concept erasure
+    (LEACE). O(n·(p + D)²) time in one pass over the rows, O((p + D)²) memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.integers(2, size=400)
+    >>> X = rng.normal(size=(400, 8)) + np.outer(2 * s - 1, np.eye(8)[0])
+    >>> fairer = EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+    >>> Z = fairer.transform(X)
+    >>> bool(abs(Z[s == 0].mean(axis=0) - Z[s == 1].mean(axis=0)).max() < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        strength: Any = 1.0,
+        *,
+        features: str = "auto",
+        unit: bool = False,
+        gamma: float = 1e-4,
+        about: float | None = 0.4,
+        sensitive_terms: str = "each",
+        sensitive_kind: str = "auto",
+        n_features: int = 1000,
+        bandwidth: float | str = "median",
+        missing_label: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.strength, self.features, self.unit = strength, features, unit
+        self.gamma, self.about = gamma, about
+        self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
+        self.n_features, self.bandwidth = n_features, bandwidth
+        self.missing_label, self.random_state = missing_label, random_state
+
+    # Fitting ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sensitive_text: Any = None,
+        labelled: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn the map from rows, in one pass by blocks.
+
+        Parameters
+        ----------
+        X : array, data frame, tensor, memory map or EmbeddingStore of shape (n, p)
+            Image embeddings, best of the collection that will be searched.
+        y : None
+            Ignored.
+        sensitive_features : array of shape (n,) or (n, a), mapping from name to (n,), or SoftValues, optional
+            Sensitive values; unknown ones are read from the prompts, the known rows and ``labelled``.
+        sensitive_text : mapping from value to prompts, or prompts (v, p), optional
+            Prompts of the sensitive values, as in `FairerCLIP.fit`.
+        labelled : pair of arrays (m, p) and (m,), optional
+            A few rows with known sensitive values, which need not be among X; several attributes as in
+            ``sensitive_features``.
+        sample_weight : array of shape (n,), optional
+            Row weights.
+        """
+        vars(self).pop("_sums", None)
+        return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=True)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        sensitive_text: Any = None,
+        labelled: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Add rows to the sums and update the map.
+
+        The first call learns how S is read, from its rows, prompts and labelled rows, and fixes the features; later
+        calls take rows and, where they are known, sensitive values. Unlike `fit` on all rows at once, a reader of S
+        therefore sees the first rows only.
+        """
+        first = not hasattr(self, "_sums")
+        if not first and (sensitive_text is not None or labelled is not None):
+            raise ParameterError(
+                "sensitive_text and labelled are taken by the first call of partial_fit only"
+            )
+        return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=first)
+
+    def _add(self, X: Any, features: Any, text: Any, labelled: Any, weight: Any, *, reset: bool) -> Self:
+        self._check_parameters()
+        X = self._validated(X, reset=reset)
+        if reset:
+            check_directions(X)
+        check_rows(X, "X", zero_is_error=True, depth=5)
+        given = read_given(
+            *(X.shape, features, text, labelled),
+            kind=self.sensitive_kind,
+            missing_label=self.missing_label,
+        )
+        if reset:
+            self._sums = begin_sums(self.get_params(deep=False), X, given)
+        self._sums.add(X, given, weight)
+        self._factored = self._sums.factor(self.gamma)
+        return self._set_strength()
+
+    def _set_strength(self) -> Self:
+        sums, factored = self._sums, self._factored
+        strengths = self._strengths([a.name for a in sums.attributes])
+        remaining = factored.space.remaining(strengths)
+        self.fitted_ = FittedMap(
+            EmbeddingMap(sums.features, factored.space.at(strengths)),
+            tuple(sums.attributes),
+            tuple(strengths),
+            tuple(remaining),
+            factored.summary,
+        )
+        self.diagnostics_ = {
+            "attributes": {a.name: dict(a.record) for a in sums.attributes},
+            "features": features_name(sums.features),
+            "remaining": dict(zip(sums.terms, remaining, strict=True)),
+            "rows": factored.summary.rows.rows,
+        }
+        return self
+
+    def at(self, strength: Any) -> EmbeddingMitigator:
+        """Return a fitted copy with another strength, from the same factorisation."""
+        if not hasattr(self, "_sums"):
+            raise StateError(
+                "a loaded mitigator has one strength only; fit again, or choose the strength before saving"
+            )
+        other = type(self)(**{**self.get_params(deep=False), "strength": strength})
+        other._check_parameters()
+        learned = {
+            name: value for name, value in vars(self).items() if name not in self.get_params(deep=False)
+        }
+        vars(other).update(learned)
+        return other._set_strength()
+
+    def path(
+        self,
+        X: Any,
+        queries: Any,
+        groups: Any,
+        *,
+        strengths: Any = None,
+        k: int | None = None,
+        confidence: float = 0.95,
+        progress: Any = None,
+    ) -> StrengthPath:
+        """Measure skew and rank correlation of the rankings by some queries, at every strength.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+            Gallery with known groups, best not the rows of the fit.
+        queries : array of shape (m, p)
+            Embeddings of the queries. Those that are about S (``about``) are left out.
+        groups : array of shape (n,)
+            Sensitive value of each row.
+        strengths : list of float, optional
+            Default: 0 to 1 in steps of 0.1, with more of them near 1.
+        k : int, optional
+            Number of results of a search. Default: 1000, or a quarter of the rows.
+        confidence : float
+            Level of the intervals.
+        progress : callable, optional
+            Called after each strength with (done, total).
+        """
+        check_is_fitted(self)
+        queries = check_queries(queries, self.n_features_in_)
+        asked = self.query_meaning(queries).mitigated
+        if not asked.any():
+            raise ParameterError(
+                "every query is about a sensitive attribute, so none is mitigated; set about=None"
+            )
+        X = self._validated(X)
+        check_rows(X, "X", zero_is_error=False)
+        return solve_strengths(
+            self,
+            X,
+            queries[asked],
+            groups,
+            strengths=strengths,
+            k=k,
+            confidence=confidence,
+            progress=progress,
+        )
+
+    # Answers ------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Floats:
+        """Map embeddings (n, p) into the same space (n, p), in blocks; float16 and float32 rows keep their type.
+
+        Rows are scaled to unit length first, and the result is scaled to unit length only with ``unit=True``.
+        """
+        check_is_fitted(self)
+        X = self._validated(X)
+        check_rows(X, "X", zero_is_error=False)
+        return self.fitted_.map.transform(X, unit=self.unit)
+
+    def scores(self, X: Any, queries: Any) -> F64:
+        """Compute the scores (n, m) of rows for queries (m, p): q·A(x), or q·x for queries that are about S."""
+        check_is_fitted(self)
+        Q = check_queries(queries, self.n_features_in_)
+        meaning = self.query_meaning(Q)
+        warn_of_sensitive(meaning)
+        X = self._validated(X)
+        check_rows(X, "X", zero_is_error=False)
+        out = np.empty((int(X.shape[0]), len(Q)))
+        rows = UnitRows(X)
+        for start in range(0, len(rows), READ_ROWS):
+            block = rows[start : start + READ_ROWS]
+            mapped = self.fitted_.map.apply(block)
+            mapped = unit_rows(mapped) if self.unit else mapped
+            columns = Q.T.astype(block.dtype)
+            out[start : start + READ_ROWS] = np.where(meaning.mitigated, mapped @ columns, block @ columns)
+        return out
+
+    def rank(self, query: Any, X: Any, k: int | None = None) -> Ranking:
+        """Rank the rows of X by one query (p,), best first; one that is about S ranks by the original embeddings."""
+        Q = np.asarray(query)
+        scores = self.scores(X, Q[None] if Q.ndim == 1 else Q)
+        if scores.shape[1] != 1:
+            raise ShapeError(f"rank takes one query of shape ({self.n_features_in_},); got {Q.shape}")
+        order = np.argsort(-scores[:, 0], kind="stable")
+        if k is not None and not 1 <= k <= len(order):
+            raise ParameterError(f"k must be between 1 and {len(order)}, the number of rows; got {k}")
+        return Ranking(order[:k], scores[order[:k], 0])
+
+    def query_meaning(self, queries: Any) -> QueryMeaning:
+        """Return how far each query (m, p) lies in the span of the sensitive prompts, and which are mitigated."""
+        check_is_fitted(self)
+        Q = check_queries(queries, self.n_features_in_)
+        prompts = {a.name: a.prompts for a in self.fitted_.attributes if a.prompts is not None}
+        return meaning_of(Q, prompts, self.about)
+
+    def drift(self, X: Any) -> CollectionDrift:
+        """Compare rows with those of the fit: means, covariance, and the shares of the sensitive values. O(n·p²)."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        check_rows(X, "X", zero_is_error=False)
+        return compare_collections(self.fitted_, CollectionSummary.of(X, self.fitted_.attributes))
+
+    # Files --------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the fitted map as a folder: tensors in safetensors, the rest in JSON. It holds no row of the fit."""
+        from fairerclip.embedding.mitigator_file import write_mitigator
+
+        check_is_fitted(self)
+        return write_mitigator(self, Path(path), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path) -> EmbeddingMitigator:
+        """Read a mitigator that `save` wrote; everything is checked before it is used."""
+        from fairerclip.embedding.mitigator_file import read_mitigator
+
+        return read_mitigator(Path(path), cls)
+
+    # Checks -------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        check_choice("features", self.features, FEATURES)
+        check_choice("unit", self.unit, (True, False))
+        check_choice("sensitive_terms", self.sensitive_terms, ("each", "intersection"))
+        check_choice("sensitive_kind", self.sensitive_kind, ("auto", "categorical", "continuous"))
+        check_interval("gamma", self.gamma, SMALLEST_RIDGE, LARGEST, "[]")
+        check_n_features(self.n_features)
+        if self.about is not None:
+            check_interval("about", self.about, 0, 1, "[]", " or None")
+        values = self.strength.values() if isinstance(self.strength, Mapping) else [self.strength]
+        for value in values:
+            check_interval("strength", value, 0, 1, "[]")
+
+    def _strengths(self, names: list[str]) -> list[float]:
+        """Return the strength of each term."""
+        if not isinstance(self.strength, Mapping):
+            return [float(self.strength)] * len(self._sums.terms)
+        if self.sensitive_terms == "intersection":
+            raise ParameterError("an intersection is one term: give one strength, not a mapping")
+        unknown = [name for name in self.strength if name not in names]
+        if unknown or set(self.strength) != set(names):
+            raise ParameterError(f"strength must name the attributes {names}; got {list(self.strength)}")
+        return [float(self.strength[name]) for name in names]
+
+    def _validated(self, X: Any, *, reset: bool = False) -> Any:
+        try:
+            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+                return validate_data(self, X, reset=reset, skip_check_array=True)
+            kept = np.float16 if getattr(X, "dtype", None) == np.float16 else "numeric"
+            return validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite=False)
+        except ValueError as error:
+            raise ShapeError(str(error)) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for name in ("_sums", "_factored"):
+            state.pop(name, None)  # sums of the rows of the fit are not part of the model
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32", "float16"]
+        return tags

@@ -1,0 +1,234 @@
+"""Files of a fitted `EmbeddingMitigator`: ``mitigator.safetensors`` (arrays) and ``mitigator.json`` (everything else).
+
+`fairerclip.model.archive` has the format that all models share. The files hold sums over all rows of the fit, and
+nothing about a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from fairerclip._util.types import Floats
+from fairerclip.data.embedding_rows import RowSummary
+from fairerclip.embedding.attributes import Attribute
+from fairerclip.embedding.collection_drift import CollectionSummary
+from fairerclip.embedding.row_map import EmbeddingMap, ProbabilityFeatures, features_name
+from fairerclip.embedding.value_reader import ValueReader
+from fairerclip.errors import ModelFileError
+from fairerclip.features import FeatureMap, features_from_arrays
+from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
+from fairerclip.solver.same_space import LowRankMap
+
+if TYPE_CHECKING:
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
+
+ARCHIVE = Archive(
+    noun="mitigator",
+    format="fairerclip-mitigator",
+    version=1,
+    first=1,
+    tensors="mitigator.safetensors",
+    manifest="mitigator.json",
+    dtypes=("float64",),
+    keys=(
+        *(
+            "format",
+            "format_version",
+            "fairerclip_version",
+            "parameters",
+            "n_features_in",
+            "feature_names_in",
+        ),
+        *(
+            "attributes",
+            "features",
+            "strengths",
+            "remaining",
+            "n_rows",
+            "diagnostics",
+            "tensor_bytes",
+            "sha256",
+        ),
+    ),
+    added={},
+)
+ARRAYS = (
+    "mean",
+    "right",
+    "left",
+    "row_lengths",
+    "row_mean",
+    "collection_mean",
+    "collection_covariance",
+    "shares",
+)
+ATTRIBUTE_KEYS = {"name", "values", "prompts", "reads", "record"}
+MAX_ATTRIBUTES = 16
+M = TypeVar("M", bound="EmbeddingMitigator")
+
+
+def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -> Path:
+    """Write a fitted mitigator as a folder, atomically."""
+    fitted = model.fitted_
+    part, summary = fitted.map.low_rank, fitted.summary
+    arrays: dict[str, Any] = {
+        "mean": part.mean,
+        "right": part.right,
+        "left": part.left,
+        "row_lengths": summary.rows.lengths,
+        "row_mean": summary.rows.mean,
+        "collection_mean": summary.mean,
+        "collection_covariance": summary.covariance,
+        "shares": summary.shares,
+    }
+    for place, attribute in enumerate(fitted.attributes):
+        if attribute.reader is not None:
+            arrays[f"reader{place}.weights"] = attribute.reader.weights
+            arrays[f"reader{place}.intercepts"] = attribute.reader.intercepts
+        if attribute.prompts is not None:
+            arrays[f"prompts{place}"] = np.concatenate(attribute.prompts)
+    features = fitted.map.features
+    if features is not None and not isinstance(features, ProbabilityFeatures):
+        arrays |= {f"features.{name}": array for name, array in features.to_arrays().items()}
+    tensors = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
+    return ARCHIVE.save(
+        *(model, path, _parameters(model), tensors),
+        overwrite=overwrite,
+        attributes=[_described(attribute) for attribute in fitted.attributes],
+        features=features_name(features),
+        strengths=list(fitted.strengths),
+        remaining=list(fitted.remaining),
+        n_rows=summary.rows.rows,
+    )
+
+
+def _parameters(model: EmbeddingMitigator) -> Manifest:
+    out: Manifest = {}
+    for name, value in model.get_params(deep=False).items():
+        if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+            out[name] = None  # a generator's state is not part of the model
+        elif name == "strength" and isinstance(value, Mapping):
+            out[name] = {str(k): plain_value(v, "strength") for k, v in value.items()}
+        else:
+            out[name] = plain_value(value, f"parameter {name}")
+    return out
+
+
+def _described(attribute: Attribute) -> Manifest:
+    values = (
+        None if attribute.values is None else [plain_value(v, "a value") for v in attribute.values.tolist()]
+    )
+    prompts = None if attribute.prompts is None else [len(group) for group in attribute.prompts]
+    return {
+        "name": attribute.name,
+        "values": values,
+        "prompts": prompts,
+        "reads": attribute.reader is not None,
+        "record": attribute.record,
+    }
+
+
+def read_mitigator(path: Path, cls: type[M]) -> M:
+    """Read and check a folder that `write_mitigator` wrote."""
+    return ARCHIVE.load(path, partial(_build, cls))
+
+
+def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
+    from fairerclip.embedding.mitigator import FittedMap
+
+    p = manifest["n_features_in"]
+    listed, n_rows = manifest["attributes"], manifest["n_rows"]
+    numbers = {name: manifest[name] for name in ("strengths", "remaining")}
+    valid = {
+        "attributes": isinstance(listed, list)
+        and len(listed) <= MAX_ATTRIBUTES
+        and all(isinstance(entry, dict) and set(entry) == ATTRIBUTE_KEYS for entry in listed),
+        "n_rows": type(n_rows) is int and n_rows > 0,
+        "diagnostics": isinstance(manifest["diagnostics"], dict),
+        **{
+            name: isinstance(v, list) and all(type(x) is float and 0 <= x for x in v)
+            for name, v in numbers.items()
+        },
+    }
+    ARCHIVE.refuse(path, valid)
+    missing = sorted(set(ARRAYS).difference(tensors))
+    if missing:
+        raise ModelFileError(f"{path / ARCHIVE.tensors} lacks {missing}")
+    rest = {name: array for name, array in tensors.items() if name not in ARRAYS}
+    attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(listed)]
+    model = ARCHIVE.make(path, cls, manifest["parameters"])
+    model._check_parameters()
+    features = _features(
+        manifest["features"], attributes, rest, crossed=model.sensitive_terms == "intersection"
+    )
+    if rest:
+        raise ModelFileError(f"{path / ARCHIVE.tensors} has unknown tensors {sorted(rest)[:3]}")
+    low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
+    D = p if features is None else features.n_features
+    k = low_rank.left.shape[0]
+    shapes = {"mean": (D,), "right": (D, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
+    shapes |= {"collection_mean": (p,), "collection_covariance": (p, p)}
+    wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
+    if wrong or tensors["shares"].ndim != 1:
+        raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or 'shares'})")
+    rows = RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"])
+    summary = CollectionSummary(
+        rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
+    )
+    model.fitted_ = FittedMap(
+        EmbeddingMap(features, low_rank),
+        tuple(attributes),
+        tuple(manifest["strengths"]),
+        tuple(manifest["remaining"]),
+        summary,
+    )
+    model.n_features_in_, model.diagnostics_ = p, manifest["diagnostics"]
+    return model
+
+
+def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Attribute:
+    """Return an attribute of a file, and take its arrays out of ``tensors``."""
+    name, values, sizes = entry["name"], entry["values"], entry["prompts"]
+    fine = isinstance(name, str) and isinstance(entry["record"], dict) and type(entry["reads"]) is bool
+    if not fine or not (values is None or (isinstance(values, list) and len(values) > 1)):
+        raise ModelFileError(f"attribute {place} is not described as expected")
+    array = None if values is None else class_array(values)
+    reader = None
+    if entry["reads"]:
+        if array is None:
+            raise ModelFileError(f"attribute {name!r} is a quantity and has a reader")
+        reader = ValueReader(
+            name, array, tensors.pop(f"reader{place}.weights"), tensors.pop(f"reader{place}.intercepts")
+        )
+        if reader.weights.shape[0] != width:
+            raise ModelFileError(
+                f"the reader of {name!r} is for rows {reader.weights.shape[0]} wide, not {width}"
+            )
+    prompts: list[Floats] | None = None
+    if sizes is not None:
+        rows = tensors.pop(f"prompts{place}")
+        counts = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
+        if not counts or array is None or len(sizes) != len(array) or rows.shape != (sum(sizes), width):
+            raise ModelFileError(f"the prompts of {name!r} do not match its values")
+        prompts = list(np.split(rows, np.cumsum(sizes)[:-1]))
+    return Attribute(name, array, prompts, reader, entry["record"])
+
+
+def _features(
+    kind: Any, attributes: list[Attribute], tensors: Tensors, *, crossed: bool
+) -> ProbabilityFeatures | FeatureMap | None:
+    if kind == "linear":
+        return None
+    if kind == "probabilities":
+        readers = tuple(attribute.reader for attribute in attributes if attribute.reader is not None)
+        if not readers or len(readers) != len(attributes):
+            raise ModelFileError("probabilities need a reader of each attribute")
+        return ProbabilityFeatures((readers,) if crossed else tuple((reader,) for reader in readers))
+    names = [name for name in tensors if name.startswith("features.")]
+    arrays = {name.partition(".")[2]: tensors.pop(name) for name in names}
+    return features_from_arrays(str(kind), arrays)

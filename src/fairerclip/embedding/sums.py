@@ -1,0 +1,235 @@
+"""Sums over the rows of a mitigator's fit: moments of [x, φ(x), L], which merge and stream."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
+from fairerclip.embedding.attributes import Attribute, Given, resolve_attribute
+from fairerclip.embedding.collection_drift import CollectionSummary
+from fairerclip.embedding.row_map import ProbabilityFeatures
+from fairerclip.errors import (
+    ConstantSensitiveWarning,
+    LabelError,
+    NoSensitiveWarning,
+    ParameterError,
+    ShapeError,
+)
+from fairerclip.features import FeatureMap, make_features
+from fairerclip.features.feature_map import as_rng
+from fairerclip.inputs.sensitive_columns import SensitiveColumn
+from fairerclip.solver.moments import Moments
+from fairerclip.solver.same_space import SameSpace, factor_same_space
+
+SAMPLE_ROWS = 20_000
+"""Rows from which the distribution of the cosines with the prompts, and a bandwidth, are estimated."""
+
+
+class Factored(NamedTuple):
+    """The factored problem of the rows so far, and their summary."""
+
+    space: SameSpace
+    summary: CollectionSummary
+
+
+@dataclass(eq=False)
+class MitigatorSums:
+    """Accumulator of the rows of a fit; attributes and features were fixed by the first rows.
+
+    Attributes
+    ----------
+    attributes : list of Attribute
+        Sensitive attributes that vary.
+    features : ProbabilityFeatures, FeatureMap or None
+        φ; None for linear features.
+    crossed : bool
+        Whether the combinations of the attributes are one term.
+    moments : Moments
+        Sums of [x, φ(x), L].
+    width : int
+        Width p of the embeddings.
+    """
+
+    attributes: list[Attribute]
+    features: ProbabilityFeatures | FeatureMap | None
+    crossed: bool
+    moments: Moments
+    width: int
+    rows: list[RowSummary] = field(default_factory=list)
+
+    @property
+    def terms(self) -> list[str]:
+        """Names of the terms: the attributes, or their combination."""
+        names = [attribute.name for attribute in self.attributes]
+        return ["×".join(names)] if self.crossed and names else names
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of label columns of each term."""
+        return _sizes(self.attributes, self.crossed)
+
+    def add(self, X: Any, given: Given, sample_weight: Any) -> None:
+        """Add rows X (n, p) with what is known about them; O(n·(p + D)²) time, in blocks."""
+        unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
+        if unknown and self.rows:
+            raise LabelError(f"{unknown} were not among the attributes of the first rows")
+        weight = _weights(sample_weight, int(X.shape[0]))
+        columns = {a.name: _recoded(given.columns.get(a.name), a) for a in self.attributes}
+        unit = UnitRows(X)
+        for start in range(0, len(unit), READ_ROWS):
+            block = slice(start, start + READ_ROWS)
+            rows = unit[block]
+            parts = [rows, self._labels(columns, block, rows).astype(rows.dtype)]
+            if self.features is not None:
+                parts.insert(1, self.features.transform(rows).astype(rows.dtype))
+            self.moments.update(np.hstack(parts), np.empty((len(rows), 0)), weight[block])
+        self.rows.append(RowSummary.of(X))
+
+    def _labels(self, known: Mapping[str, SensitiveColumn | None], block: slice, rows: Floats) -> F64:
+        """Return the label columns (b, K) of a block."""
+        columns = [a.columns(known[a.name], block, rows) for a in self.attributes]
+        if not columns:
+            return np.empty((len(rows), 0))
+        if not self.crossed:
+            return np.hstack(columns)
+        joint = np.ones((len(rows), 1))
+        for found in columns:
+            P = np.column_stack([1 - found.sum(axis=1), found])
+            joint = (joint[:, :, None] * P[:, None, :]).reshape(len(rows), -1)
+        return np.asarray(joint[:, 1:])
+
+    def factor(self, gamma: float) -> Factored:
+        """Return the factored problem; more rows may be added later. O((p + D)³) time."""
+        moments = copy.deepcopy(self.moments).finalise()  # finalise uses up the buffer
+        space = factor_same_space(moments, self.width, self.sizes, gamma)
+        if moments.covariance is None:
+            raise AssertionError("the covariance is accumulated")
+        p = self.width
+        shares = moments.mean[len(moments.mean) - sum(self.sizes) :]
+        return Factored(
+            space, CollectionSummary(_joined(self.rows), moments.mean[:p], moments.covariance[:p, :p], shares)
+        )
+
+
+def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums:
+    """Resolve the attributes and make the features from the first rows X (n, p)."""
+    rows = UnitRows(X)
+    n, p = rows.shape
+    sample = np.arange(0, n, max(1, -(-n // SAMPLE_ROWS)))
+    quantities = [name for name, column in given.columns.items() if column.continuous]
+    kind = params["features"]
+    if kind == "auto":
+        kind = "linear" if quantities else "probabilities"
+    if quantities and kind == "probabilities":
+        raise ParameterError(
+            f"features='probabilities' needs categories, and {quantities[0]!r} is a quantity: use features='linear' "
+            "or a kernel, or bin it"
+        )
+    crossed = params["sensitive_terms"] == "intersection"
+    if quantities and crossed:
+        raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
+    attributes = _resolved(given, rows, sample, needs_reader=kind == "probabilities")
+    features = _features(kind, rows, sample, attributes, params)
+    width = p + (0 if features is None else features.n_features) + sum(_sizes(attributes, crossed))
+    return MitigatorSums(attributes, features, crossed, Moments(width, 0), p)
+
+
+def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool) -> list[Attribute]:
+    """Return the attributes that vary; warn of the others, and if there is none."""
+    if not given.names:
+        warnings.warn(
+            "none of sensitive_features, sensitive_text and labelled is given: nothing is mitigated",
+            NoSensitiveWarning,
+            stacklevel=6,
+        )
+    kept = []
+    for name in given.names:
+        column = given.columns.get(name)
+        if column is not None and _is_constant(column):
+            warnings.warn(
+                f"sensitive attribute {name!r} has one value only, so it is not mitigated. Check its labels",
+                ConstantSensitiveWarning,
+                stacklevel=6,
+            )
+            continue
+        kept.append(resolve_attribute(name, given, rows, sample, needs_reader=needs_reader))
+    return kept
+
+
+def _is_constant(column: SensitiveColumn) -> bool:
+    """Return whether all rows are known to have the same value."""
+    if column.soft is not None:
+        return bool((column.soft == column.soft[:1]).all())
+    values = column.values if column.values is not None else column.codes
+    if values is None:
+        return True
+    return len(np.unique(values)) < 2 and not (column.codes is not None and (column.codes < 0).any())
+
+
+def _features(
+    kind: str, rows: UnitRows, sample: Ints, attributes: Sequence[Attribute], params: Mapping[str, Any]
+) -> ProbabilityFeatures | FeatureMap | None:
+    if kind == "linear" or not attributes:
+        return None
+    if kind == "probabilities":
+        readers = tuple(attribute.reader for attribute in attributes if attribute.reader is not None)
+        crossed = params["sensitive_terms"] == "intersection"
+        return ProbabilityFeatures((readers,) if crossed else tuple((reader,) for reader in readers))
+    return make_features(
+        *(kind, rows[sample]),
+        n_features=params["n_features"],
+        bandwidth=params["bandwidth"],
+        random_state=as_rng(params["random_state"]),
+    )
+
+
+def _sizes(attributes: Sequence[Attribute], crossed: bool) -> list[int]:
+    sizes = [attribute.n_columns for attribute in attributes]
+    return [int(np.prod([size + 1 for size in sizes])) - 1] if crossed and sizes else sizes
+
+
+def _recoded(column: SensitiveColumn | None, attribute: Attribute) -> SensitiveColumn | None:
+    """Return values with the codes of an attribute, whose first rows fixed them."""
+    if column is None or column.codes is None or column.categories is None or attribute.values is None:
+        return column
+    place = {value: k for k, value in enumerate(attribute.values.tolist())}
+    unknown = [value for value in column.categories.tolist() if value not in place]
+    if unknown:
+        raise LabelError(
+            f"sensitive attribute {attribute.name!r} has the value {unknown[0]!r}, which the first rows did not have; "
+            f"they had {list(place)[:10]}"
+        )
+    codes = np.array([*(place[value] for value in column.categories.tolist()), -1])[column.codes]
+    soft = column.soft
+    if soft is not None:
+        moved = np.zeros((len(soft), len(place)))
+        moved[:, [place[value] for value in column.categories.tolist()]] = soft
+        soft = moved
+    return SensitiveColumn(column.name, codes, attribute.values, None, soft)
+
+
+def _weights(given: Any, n: int) -> F64:
+    if given is None:
+        return np.ones(n)
+    w = np.asarray(given, dtype=np.float64)
+    if w.shape != (n,):
+        raise ShapeError(f"sample_weight must have shape ({n},), one per row of X; got {w.shape}")
+    if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
+        raise ParameterError("sample_weight must be finite and at least 0, with one value above 0")
+    return w
+
+
+def _joined(rows: Sequence[RowSummary]) -> RowSummary:
+    """Return the summary of several groups of rows; quantiles of lengths are averaged by their numbers of rows."""
+    sizes = np.array([part.rows for part in rows], dtype=np.float64)
+    shares = sizes / sizes.sum()
+    lengths = sum(share * part.lengths for share, part in zip(shares, rows, strict=True))
+    mean = sum(share * part.mean for share, part in zip(shares, rows, strict=True))
+    return RowSummary(int(sizes.sum()), np.asarray(lengths), np.asarray(mean))

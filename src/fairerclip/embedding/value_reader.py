@@ -1,0 +1,186 @@
+"""Probabilities of sensitive values of any row, learned from prompts, from a few labelled rows, or from both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.errors import ModelFileError
+from fairerclip.inputs.prompts import prototypes
+from fairerclip.judging.group_doubt import prompt_mixture
+
+PENALTIES = (1.0, 3.0, 10.0)
+"""Penalties of the weights of the embeddings, from weak to strong; the last one is used unless a weaker one predicts
+held-out labels clearly better."""
+CLEARLY = 2.0
+"""Number of standard errors by which a weaker penalty must predict held-out labels better."""
+FOLDS = 4
+MAX_ROWS = 20_000
+"""Number of labelled rows that a reader learns from at most."""
+ROUNDS, TOLERANCE = 300, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class ValueReader:
+    """Softmax of linear functions of unit rows: P(value | x) ∝ exp(x·weights + intercepts).
+
+    Attributes
+    ----------
+    name : str
+        Name of the attribute.
+    values : array of shape (v,)
+        Its values.
+    weights, intercepts : array of shape (p, v) and (v,)
+        Coefficients of the logits.
+    """
+
+    name: str
+    values: NDArray[Any]
+    weights: F64
+    intercepts: F64
+
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 2 or self.weights.shape[1:] != self.intercepts.shape != (len(self.values),):
+            raise ModelFileError(f"the reader of {self.name!r} has weights of shape {self.weights.shape}")
+
+    def logits(self, X: Floats) -> Floats:
+        """Return logits (n, v) of unit rows X (n, p). O(n·p·v) time."""
+        return np.asarray(X @ self.weights.astype(X.dtype) + self.intercepts.astype(X.dtype))
+
+    def probabilities(self, X: Floats, softening: float = 1.0) -> Floats:
+        """Return probabilities (n, v) of unit rows X (n, p), with all logits multiplied by ``softening``."""
+        return _softmax(softening * self.logits(X))
+
+
+class _Calibrated(NamedTuple):
+    """Logits of the prompts: ``x·weights + intercepts`` has mean 0 and unit spread on the rows of the fit."""
+
+    weights: F64
+    intercepts: F64
+
+
+def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats], X: Floats) -> ValueReader:
+    """Return a reader learned from prompts alone: a mixture of normal distributions of the cosines of rows X (n, p)."""
+    T = prototypes(prompts)
+    T = T - T.mean(axis=0)
+    mixture = prompt_mixture(X @ T.T.astype(X.dtype))
+    return ValueReader(name, values, T.T @ mixture.slopes, mixture.intercepts)
+
+
+def read_from_labels(
+    name: str,
+    values: NDArray[Any],
+    prompts: Sequence[Floats] | None,
+    X: Floats,
+    labelled: Floats,
+    known: F64,
+) -> tuple[ValueReader, float]:
+    """Return a reader learned from labelled rows, and from prompts if there are any; also return its penalty.
+
+    The logits are a·(cosines with the prompts) + b + x·W. The scale a and the intercepts b are free, W is penalised:
+    few rows calibrate the prompts, and many rows replace them. The penalty is `PENALTIES`' last, unless held-out
+    labels are predicted clearly better with a weaker one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the attribute.
+    values : array of shape (v,)
+        Its values.
+    prompts : sequence of v arrays (m, p), or None
+        Prompts of the values.
+    X : array of shape (n, p)
+        Unit rows that give the scale of the cosines.
+    labelled : array of shape (m, p)
+        Unit rows with known values.
+    known : array of shape (m, v)
+        Probabilities of their values: one-hot, or soft.
+    """
+    base = _prompt_scale(prompts, X, len(values))
+    centre = labelled.mean(axis=0, dtype=np.float64)
+    rows, start = np.asarray(labelled, dtype=np.float64) - centre, None
+    folds = _folds(known)
+    penalty = _choose(rows, labelled, base, known, folds) if folds is not None else PENALTIES[-1]
+    start = _fit(rows, np.asarray(labelled @ base.weights + base.intercepts), known, penalty)
+    scale, intercepts, W = start
+    weights = scale * base.weights + W
+    return ValueReader(name, values, weights, scale * base.intercepts + intercepts - centre @ W), penalty
+
+
+def _prompt_scale(prompts: Sequence[Floats] | None, X: Floats, v: int) -> _Calibrated:
+    if prompts is None:
+        return _Calibrated(np.zeros((X.shape[1], v)), np.zeros(v))
+    T = prototypes(prompts)
+    T = T - T.mean(axis=0)
+    cosines = np.asarray(X @ T.T.astype(X.dtype), dtype=np.float64)
+    spread = float(cosines.std()) or 1.0
+    return _Calibrated(T.T / spread, -cosines.mean(axis=0) / spread)
+
+
+def _folds(known: F64) -> Ints | None:
+    """Return a fold (m,) of each labelled row, stratified by value in the given order; None with too few rows."""
+    codes = known.argmax(axis=1)
+    counts = np.bincount(codes, minlength=known.shape[1])
+    if len(codes) < 2 * FOLDS or (counts > 0).sum() < 2:
+        return None
+    folds = np.empty(len(codes), dtype=np.int64)
+    for value in np.flatnonzero(counts):
+        rows = np.flatnonzero(codes == value)
+        folds[rows] = np.arange(len(rows)) % FOLDS
+    return folds
+
+
+def _choose(rows: F64, labelled: Floats, base: _Calibrated, known: F64, folds: Ints) -> float:
+    """Return the strongest penalty, or a weaker one whose held-out loss is smaller by `CLEARLY` standard errors."""
+    cosines = np.asarray(labelled @ base.weights + base.intercepts)
+    losses = np.empty((len(PENALTIES), len(rows)))
+    for i, penalty in enumerate(PENALTIES):
+        for fold in range(FOLDS):
+            held = folds == fold
+            scale, intercepts, W = _fit(rows[~held], cosines[~held], known[~held], penalty)
+            P = _softmax(scale * cosines[held] + intercepts + rows[held] @ W)
+            losses[i, held] = -(known[held] * np.log(np.maximum(P, 1e-12))).sum(axis=1)
+    gains = losses[-1] - losses  # (penalties, m)
+    errors = gains.std(axis=1) / np.sqrt(len(rows))
+    clear = gains.mean(axis=1) > CLEARLY * errors
+    best = max(np.flatnonzero(clear), key=lambda i: gains[i].mean(), default=len(PENALTIES) - 1)
+    return PENALTIES[int(best)]
+
+
+def _fit(rows: F64, cosines: F64, known: F64, penalty: float) -> tuple[float, F64, F64]:
+    """Return scale, intercepts (v,) and W (p, v) of the penalised multinomial logistic regression, by L-BFGS.
+
+    scikit-learn's regression has one penalty for all features and no shared scale of the cosines, so it is written out.
+    """
+    (n, p), v = rows.shape, known.shape[1]
+    informed = bool(cosines.any())
+
+    def loss(theta: F64) -> tuple[float, F64]:
+        scale, b, W = theta[0], theta[1 : 1 + v], theta[1 + v :].reshape(p, v)
+        logits = scale * cosines + b + rows @ W
+        top = logits.max(axis=1, keepdims=True)
+        log_sum = top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+        rest = np.exp(logits - log_sum) - known  # (n, v)
+        value = -(known * (logits - log_sum)).sum() + 0.5 * (b @ b) + 0.5 * penalty * (W**2).sum()
+        slope = np.concatenate(
+            [[(rest * cosines).sum()], rest.sum(axis=0) + b, (rows.T @ rest + penalty * W).ravel()]
+        )
+        return float(value) / n, slope / n
+
+    start = np.zeros(1 + v + p * v)
+    start[0] = 1.0 if informed else 0.0
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS, "gtol": TOLERANCE})
+    theta = found.x
+    return float(theta[0]), theta[1 : 1 + v], theta[1 + v :].reshape(p, v)
+
+
+def _softmax(logits: Floats) -> Floats:
+    out = np.exp(logits - logits.max(axis=1, keepdims=True))
+    out /= out.sum(axis=1, keepdims=True)
+    return np.asarray(out)

@@ -1,0 +1,139 @@
+"""The map of embeddings into their own space, under which any query depends less on S; docs/math.md#same-space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, solve_triangular
+
+from fairerclip._util.types import F64
+from fairerclip.errors import NotDefiniteError, ShapeError
+from fairerclip.solver.moments import MomentResult
+
+RANK_TOLERANCE = 1e-7
+"""Share of the largest variance, or singular value, below which a direction of the labels is rounding error."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankMap:
+    """The map ``x − (φ(x) − mean)·right·left`` with mean (D,), right (D, k) and left (k, p)."""
+
+    mean: F64
+    right: F64
+    left: F64
+
+
+@dataclass(frozen=True, eq=False)
+class SameSpace:
+    """A factored problem, from which the map of every strength follows by a k×k solve.
+
+    Attributes
+    ----------
+    mean : array of shape (D,)
+        Mean of the features.
+    half : array of shape (D, k)
+        P = R⁻¹M for C + γI = R Rᵀ, where M has the covariances of the features with the whitened labels.
+    factor : array of shape (D, D)
+        R, lower triangular.
+    cross : array of shape (p, k)
+        Covariances of the embeddings with the whitened labels.
+    blocks : tuple of slice
+        Columns of each sensitive attribute.
+    """
+
+    mean: F64
+    half: F64
+    factor: F64
+    cross: F64
+    blocks: tuple[slice, ...]
+
+    def at(self, strengths: Sequence[float]) -> LowRankMap:
+        """Return the map of one strength per attribute: 0 leaves rows unchanged, 1 is τ → ∞. O(D·k + k³) time."""
+        penalty, used = self._penalty(strengths)
+        if not used.any():
+            k = self.half.shape[1]
+            return LowRankMap(self.mean, np.zeros((len(self.mean), k)), self.cross.T)
+        P = self.half[:, used]
+        # (PᵀP + Δ)⁻¹Pᵀ from the singular values of [P; Δ^½], which does not square the condition number.
+        U, s, Vt = np.linalg.svd(np.vstack([P, np.diag(np.sqrt(penalty[used]))]), full_matrices=False)
+        kept = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(np.float64).tiny)
+        inverse = Vt[kept].T / s[kept] @ U[: len(P), kept].T  # (k', D)
+        right = np.zeros((len(self.mean), self.half.shape[1]))
+        right[:, used] = solve_triangular(self.factor, inverse.T, lower=True, trans="T")
+        return LowRankMap(self.mean, right, np.ascontiguousarray(self.cross.T))
+
+    def remaining(self, strengths: Sequence[float]) -> list[float]:
+        """Return the share of Dep(x, S) that is left on the rows of the fit, for each attribute."""
+        solved = self.at(strengths)
+        readable = self.factor @ self.half  # Cov(φ, L) (D, k)
+        after = self.cross - (readable.T @ solved.right @ solved.left).T
+        shares = []
+        for block in self.blocks:
+            before = float(np.sum(self.cross[:, block] ** 2))
+            shares.append(float(np.sum(after[:, block] ** 2)) / before if before > 0 else 0.0)
+        return shares
+
+    def _penalty(self, strengths: Sequence[float]) -> tuple[F64, np.ndarray]:
+        """Return 1/τ for each column, in units of the spectral norm of its attribute, and the columns with τ > 0."""
+        if len(strengths) != len(self.blocks):
+            raise ShapeError(
+                f"one strength per attribute is needed: expected {len(self.blocks)}, got {len(strengths)}"
+            )
+        penalty = np.zeros(self.half.shape[1])
+        used = np.zeros(self.half.shape[1], dtype=bool)
+        for block, strength in zip(self.blocks, strengths, strict=True):
+            readable = self.half[:, block]
+            norm = float(np.linalg.norm(readable, 2)) ** 2 if readable.size else 0.0
+            if strength > 0 and norm > 0:
+                used[block] = True
+                penalty[block] = norm * (1 - strength) / strength
+        return penalty, used
+
+
+def factor_same_space(moments: MomentResult, width: int, sizes: Sequence[int], gamma: float) -> SameSpace:
+    """Factor the problem of docs/math.md#same-space from the moments of rows [x, φ(x), L].
+
+    Parameters
+    ----------
+    moments : MomentResult
+        Moments of the rows [x (p), φ(x) (D), L (K)]; D is 0 for linear features, φ(x) = x.
+    width : int
+        Width p of the embeddings.
+    sizes : sequence of int
+        Number of columns of L of each attribute; they sum to K.
+    gamma : float
+        Ridge γ > 0 on the change of the function.
+    """
+    C = moments.covariance
+    K = int(sum(sizes))
+    if C is None or C.shape[0] < width + K:
+        raise ShapeError(f"moments of at least {width + K} columns are needed")
+    D = C.shape[0] - width - K
+    phi = slice(width, width + D) if D else slice(0, width)
+    first = width + D
+    whiteners, blocks, start, found = [], [], 0, 0
+    for size in sizes:
+        columns = slice(first + start, first + start + size)
+        whitener = _whitener(C[columns, columns])
+        whiteners.append((columns, whitener))
+        blocks.append(slice(found, found + whitener.shape[1]))
+        start, found = start + size, found + whitener.shape[1]
+    M = np.hstack([C[phi, columns] @ V for columns, V in whiteners]) if whiteners else np.zeros((D, 0))
+    cross = np.hstack([C[:width, columns] @ V for columns, V in whiteners])
+    regularised = C[phi, phi] + gamma * np.eye(phi.stop - phi.start)
+    try:
+        R = np.tril(cho_factor(regularised, lower=True)[0])
+    except LinAlgError:
+        raise NotDefiniteError(
+            f"the covariance of the features with γ = {gamma:g} is not positive definite: raise gamma"
+        ) from None
+    return SameSpace(moments.mean[phi], solve_triangular(R, M, lower=True), R, cross, tuple(blocks))
+
+
+def _whitener(covariance: F64) -> F64:
+    """Return V (K, k) with VᵀΣV = I, without the directions that do not vary."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    kept = values > RANK_TOLERANCE * max(float(values.max(initial=0.0)), np.finfo(np.float64).tiny)
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
