@@ -588,3 +588,38 @@ def test_a_task_is_written_in_every_form_and_read_back_the_same(run, files, endi
         np.testing.assert_array_equal(task.split(name).s["place"], split.s["place"])
         assert task.split(name).ids.tolist() == split.ids.tolist()
     assert run("audit", output, "--json")[0] == 0
+
+
+QUERIES = ["a sleeping animal", "a photo of a cat."]
+
+
+def test_free_queries_of_the_prompts_are_kept_in_the_task(run, files):
+    # The second query is a class prompt too: it is encoded once and kept in both places.
+    files.prompts.write_text(json.dumps(PROMPTS | {"queries": QUERIES}))
+    prompts = load_prompts(files.prompts)
+    assert prompts.queries == tuple(QUERIES)
+    assert prompts.all_prompts()[-1] == QUERIES[0]
+    assert refused(run(*files.arguments()), "'a sleeping animal'", "(1 are missing)")
+    text = files.folder / "text.npy"
+    np.save(text, np.stack([vector(sentence) for sentence in prompts.all_prompts()]).astype(np.float32))
+    code, out, err = run(*files.arguments("--text", text))
+    assert code == 0, err
+    assert "Free queries: 2." in out
+    queries = load_task(files.folder / "t.npz").queries
+    assert queries.prompts == tuple(QUERIES)
+    assert queries.classes is None
+    np.testing.assert_allclose(queries.text, [vector(q) for q in QUERIES], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        ("a nest", "queries: expected"),
+        (["a nest", "a nest"], "'a nest' twice"),
+        ([], "queries: expected at least one"),
+        (["a {} nest"], "expected sentences, got the template"),
+    ],
+)
+def test_bad_queries_of_a_prompt_file_are_refused(run, files, queries, words):
+    files.prompts.write_text(json.dumps(PROMPTS | {"queries": queries}))
+    assert refused(run(*files.arguments()), "prompts.json", words)

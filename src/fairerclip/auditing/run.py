@@ -364,8 +364,7 @@ def digest(task: Task) -> str:
     add("text_target_variants", None if task.variants is None else task.variants.text)
     for name, values in sorted(task.sensitive.items()):
         add(f"text_sensitive_{name}", values.text)
-    for kind, sentences in (("spurious", task.spurious), ("counterfactual", task.counterfactual)):
-        if sentences is not None:
-            add(f"text_{kind}", sentences.text)
-            add(f"{kind}_classes", sentences.classes)
+    for kind, sentences in task.sentences.items():
+        add(f"text_{kind}", sentences.text)
+        add(f"{kind}_classes", sentences.classes)
     return f"sha256:{total.hexdigest()}"

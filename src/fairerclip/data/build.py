@@ -140,17 +140,19 @@ def build_task(
 
 
 def _sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
-    """Return a note on how many sentences for Orth-Proj and Orth-Cali the task has, or why it has none."""
+    """Return notes on the free queries of the task, and on its sentences for Orth-Proj and Orth-Cali, if any."""
+    queries = [] if task.queries is None else [f"Free queries: {len(task.queries.prompts)}."]
     given = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
     if all(part is None for part in given):
-        return []
+        return queries
     kept = {"spurious": task.spurious, "counterfactual": task.counterfactual}
     counts = [f"{len(part.prompts)} {kind}" for kind, part in kept.items() if part is not None]
     if counts:
-        return [f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
+        return [*queries, f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
     return [
+        *queries,
         "The spurious and counterfactual sentences of the prompts are left out: they may be about attributes that "
-        "the task does not have."
+        "the task does not have.",
     ]
 
 
@@ -241,6 +243,9 @@ class _Texts:
             variants=wordings,
             spurious=spurious,
             counterfactual=counterfactual,
+            queries=None
+            if encoded is None or encoded.queries is None
+            else Sentences(encoded.queries, encoded.query_prompts),
         )
 
     def _further(self, encoded: EncodedPrompts | None) -> tuple[Sentences | None, Sentences | None]:

@@ -31,6 +31,7 @@ _SINGLE = (
     *("text_target_variants", "target_templates"),
     *("text_spurious", "spurious_prompts"),
     *("text_counterfactual", "counterfactual_prompts", "counterfactual_classes"),
+    *("text_queries", "query_prompts"),
 )
 _PER_SPLIT = ("image", "y", "ids")
 _PER_ATTRIBUTE = ("text_sensitive", "sensitive_prompts", "sensitive_names")
@@ -58,6 +59,17 @@ def part_key(part: str, attribute: str) -> str:
     ('text_sensitive_sex', 'text_sensitive')
     """
     return part if attribute == UNNAMED else f"{part}_{attribute}"
+
+
+def words_key(kind: str) -> str:
+    """Return the key of the text of the sentences of a kind.
+
+    Examples
+    --------
+    >>> words_key("spurious"), words_key("queries")
+    ('spurious_prompts', 'query_prompts')
+    """
+    return "query_prompts" if kind == "queries" else f"{kind}_prompts"
 
 
 def attributes(keys: Iterable[str], path: str) -> list[str]:
@@ -152,10 +164,10 @@ def sentences(
 ) -> tuple[Floats, tuple[str, ...], Ints | None] | None:
     """Check embeddings (m, p) of sentences, their text, and, unless ``c`` is None, the class of each in [0, c).
 
-    Return None if there are no sentences of this kind, "spurious" or "counterfactual".
+    Return None if there are no sentences of this kind: "spurious", "counterfactual" or "queries".
     """
-    key, words_key, classes_key = f"text_{kind}", f"{kind}_prompts", f"{kind}_classes"
-    parts = [words_key] if c is None else [words_key, classes_key]
+    key, key_of_words, classes_key = f"text_{kind}", words_key(kind), f"{kind}_classes"
+    parts = [key_of_words] if c is None else [key_of_words, classes_key]
     if key not in arrays:
         orphans = [part for part in parts if part in arrays]
         if orphans:
@@ -167,12 +179,13 @@ def sentences(
         raise TaskFileError(
             f"{path}: {key}: expected at most {MAX_SENTENCES} rows of width {width} as the images, got {text.shape}"
         )
-    words = tuple(f"{kind} sentence {i + 1}" for i in range(m))
-    if words_key in arrays:
-        words = strings(arrays[words_key], f"{path}: {words_key}")
+    noun = "query" if kind == "queries" else f"{kind} sentence"
+    words = tuple(f"{noun} {i + 1}" for i in range(m))
+    if key_of_words in arrays:
+        words = strings(arrays[key_of_words], f"{path}: {key_of_words}")
     if len(words) != m or not all(word.strip() for word in words):
         raise TaskFileError(
-            f"{path}: {words_key}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
+            f"{path}: {key_of_words}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
             f"{sum(not word.strip() for word in words)} of them empty"
         )
     if c is None:

@@ -29,10 +29,10 @@ WRITTEN = (".npz", ".safetensors")
 TOML = "task.toml"
 STRINGS = (
     *("class_names", "target_prompts", "target_templates"),
-    *("spurious_prompts", "counterfactual_prompts"),
+    *("spurious_prompts", "counterfactual_prompts", "query_prompts"),
 )
 """Keys of a task that are lists of text in ``task.toml``."""
-TEXTS = ("text_target", "text_spurious", "text_counterfactual")
+TEXTS = ("text_target", "text_spurious", "text_counterfactual", "text_queries")
 """Keys that give the path of a store of embeddings in ``task.toml``."""
 PLAIN = ("text_target_variants", "counterfactual_classes")
 """Keys that give the path of an ``.npy`` in ``task.toml``."""

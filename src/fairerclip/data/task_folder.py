@@ -13,6 +13,8 @@
     text_counterfactual = "counterfactual.npy"   # optional, for Orth-Cali: sentences that name class and value,
     counterfactual_prompts = ["a landbird on land", "a landbird on water"]
     counterfactual_classes = "classes.npy"       # … and the class of each, as a number
+    text_queries = "queries.npy"                 # optional: free queries for a gallery, any store …
+    query_prompts = ["a photo of a nest"]        # … and their sentences
 
     [sensitive.place]
     prompts = ["on land", "on water"]
@@ -74,6 +76,8 @@ _KEYS: dict[str, set[str]] = {
         "text_counterfactual",
         "counterfactual_prompts",
         "counterfactual_classes",
+        "text_queries",
+        "query_prompts",
         "sensitive",
         "images",
         "splits",

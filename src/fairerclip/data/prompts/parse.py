@@ -16,7 +16,7 @@ MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
 HOLE = "{}"
 _KEYS = (
     *("version", "name", "source", "classes", "sensitive"),
-    *("counterfactual", "spurious", "pairs", "templates"),
+    *("counterfactual", "spurious", "pairs", "templates", "queries"),
 )
 _SOURCE_KEYS = ("kind", "citation", "note")
 _COUNTERFACTUAL_KEYS = ("class", "sensitive", "prompt")
@@ -57,6 +57,9 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
         spurious=_sentences(data.get("spurious", []), f"{where}: spurious"),
         pairs=_pairs(data.get("pairs", []), classes, f"{where}: pairs"),
         templates=templates,
+        queries=_prompts(data["queries"], templates, f"{where}: queries", budget)
+        if "queries" in data
+        else (),
     )
 
 
