@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fairerclip.data import load_task
-from fairerclip.data.build import Labelled, build_task, random_split
+from fairerclip.data.build import build_task
 from fairerclip.data.datasets import read_dataset
+from fairerclip.data.labelled_rows import Labelled, random_split
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.stores import EmbeddingStore, open_store
@@ -283,9 +284,13 @@ def test_a_store_without_ids_is_refused(run, files):
     np.save(files.folder / "x.npy", files.X)
     arguments = list(files.arguments())
     arguments[2] = files.folder / "x.npy"
-    assert refused(run(*arguments, "--text", files.folder / "x.npy"), "5 distinct prompts", "60 embeddings")
+    assert refused(run(*arguments), "no ids", "--ids FILE", "--by-position")
+    ids = files.folder / "ids.txt"
+    ids.write_text("".join(f"{i}\n" for i in range(60)))
+    arguments += ["--ids", ids, "--text"]
+    assert refused(run(*arguments, files.folder / "x.npy"), "5 distinct prompts", "60 embeddings")
     np.save(files.folder / "t.npy", files.X[:5])
-    assert refused(run(*arguments, "--text", files.folder / "t.npy"), "no ids", "never joined by position")
+    assert refused(run(*arguments, files.folder / "t.npy"), "'0'", "'img/000.jpg'", "no id of the 60")
 
 
 def test_prompts_without_embeddings_are_refused(run, files):
@@ -336,8 +341,8 @@ def test_build_task_says_what_is_missing():
 
 
 def test_a_split_column_must_be_whole():
-    from fairerclip.data.build import _named_split
     from fairerclip.data.label_table import Column
+    from fairerclip.data.labelled_rows import _named_split
 
     with pytest.raises(LabelError, match="no split for 1 rows"):
         _named_split(Column("part", np.array([0, -1]), ("train",)))

@@ -26,6 +26,7 @@ from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.id_files import read_id_list
 from fairerclip.data.io.npy import map_npy, read_npy
 from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.tensors import open_tensors, write_tensors
@@ -155,6 +156,7 @@ PROMPTS = {
     "counterfactual": [{"class": "cat", "sensitive": {"place": "home"}, "prompt": "a cat at home"}],
     "spurious": ["home", "street"],
     "pairs": [["cat", "dog"]],
+    "queries": ["a sleeping animal"],
 }
 PROMPTS_TOML = """version = 1
 name = "pets"
@@ -404,6 +406,16 @@ READERS: dict[str, Reader] = {
         _parquet,
         "part.parquet",
         lambda f: read_labels(f / "part.parquet", id_column="id", columns=["label", "place"]),
+    ),
+    "ids-txt": Reader(
+        lambda f: (f / "ids.txt").write_text("".join(f"{name}\n" for name in IDS)),
+        "ids.txt",
+        lambda f: read_id_list(f / "ids.txt", rows=len(IDS)),
+    ),
+    "ids-json": Reader(
+        lambda f: (f / "ids.json").write_text(json.dumps(IDS)),
+        "ids.json",
+        lambda f: read_id_list(f / "ids.json", rows=len(IDS)),
     ),
     "prompts-json": Reader(
         lambda f: (f / "p.json").write_text(json.dumps(PROMPTS)),

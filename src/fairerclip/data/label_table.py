@@ -33,18 +33,25 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Ids (n,) and the requested categorical columns."""
+    """Ids (n,), None without an id column, and the requested categorical columns."""
 
-    ids: NDArray[np.str_]
+    ids: NDArray[np.str_] | None
     columns: dict[str, Column]
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(next(iter(self.columns.values())).codes if self.ids is None else self.ids)
+
+    @property
+    def known_ids(self) -> NDArray[np.str_]:
+        """The ids (n,); raise if the table was read without its id column."""
+        if self.ids is None:
+            raise JoinError("expected labels with ids, got a table that was read without an id column")
+        return self.ids
 
 
 @reading(JoinError)
 def read_labels(
-    path: Any, *, id_column: str, columns: Sequence[str], allow_constant: Sequence[str] = ()
+    path: Any, *, id_column: str | None, columns: Sequence[str], allow_constant: Sequence[str] = ()
 ) -> LabelTable:
     r"""Read ids and categorical columns from a CSV, TSV or parquet file.
 
@@ -52,8 +59,8 @@ def read_labels(
     ----------
     path : path-like
         ``.csv``, ``.tsv`` or ``.parquet`` with a header.
-    id_column : str
-        Column of ids, present in every row.
+    id_column : str or None
+        Column of ids, present in every row; None for labels that are in the order of the embeddings.
     columns : sequence of str
         Columns of text or integers; an empty field is missing (-1). Names are sorted as text, or as numbers
         if all of them are numbers.
@@ -84,21 +91,26 @@ def read_labels(
     >>> folder.cleanup()
     """
     file = Path(path)
-    wanted = [id_column, *(name for name in columns if name != id_column)]
+    named = [] if id_column is None else [id_column]
+    wanted = [*named, *(name for name in columns if name != id_column)]
+    if not wanted:
+        raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
     batches, limit = _batches(file, wanted)
     encoders = {name: _Encoder(name, file) for name in columns}
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
-        ids.add(_no_blank(by_name[id_column], f"{file}: expected an id in every row of {id_column!r}", row))
+        if id_column is not None:
+            blank = f"{file}: expected an id in every row of {id_column!r}"
+            ids.add(_no_blank(by_name[id_column], blank, row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
-        row += len(by_name[id_column])
+        row += len(batch[0])
     if not row:
         raise JoinError(f"{file}: expected rows after the header, found none")
     return LabelTable(
-        ids.array(),
+        None if id_column is None else ids.array(),
         {name: encoder.finalise(name in allow_constant) for name, encoder in encoders.items()},
     )
 

@@ -130,6 +130,19 @@ class EmbeddingStore:
         )
         return cls([part], path=path, provenance=provenance)
 
+    def with_ids(self, ids: Any) -> EmbeddingStore:
+        """Return a store of the same rows with these ids (n,), in the place of those of the files."""
+        given = np.asarray(ids)
+        names = given.astype(np.str_) if given.dtype.kind in "iuU" else given
+        if names.dtype.kind != "U" or names.shape != (len(self),):
+            raise StoreError(
+                f"{self.path}: expected an id for each of the {len(self):,} rows, got ids of shape {names.shape} "
+                f"({names.dtype})"
+            )
+        store = EmbeddingStore(self._parts, path=self.path, provenance=self.provenance)
+        store._ids = names
+        return store
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -152,7 +165,7 @@ class EmbeddingStore:
     @property
     def has_ids(self) -> bool:
         """Whether rows have ids; they are not read for this."""
-        return self._parts[0].ids is not None
+        return self._ids is not None or self._parts[0].ids is not None
 
     @property
     def ids(self) -> Array | None:
@@ -299,6 +312,7 @@ def open_store(
     id_column: str | None = None,
     provenance: Provenance | None = None,
     incomplete: bool = False,
+    ids: Any = None,
 ) -> EmbeddingStore:
     """Open embeddings on disk; the layout is recognised from the file or folder.
 
@@ -313,11 +327,15 @@ def open_store(
     key : str or None
         Array, tensor or column to read if a file holds several, such as ``"l14_img"`` of DataComp.
     id_column : str or None
-        Parquet column of ids; None means the first of ``id``, ``image_path``, ``path``, ``key`` and ``uid``.
+        Parquet column of ids, also of the table that ``ids`` names; None means the first of ``id``,
+        ``image_path``, ``path``, ``key`` and ``uid``.
     provenance : Provenance or None
         Provenance of the embeddings, for layouts that do not record it.
     incomplete : bool
         Accept a store whose embedding has not finished.
+    ids : path-like, sequence of str, or None
+        Ids of the rows, in their order, in the place of those of the files: a ``.txt`` with one id per line, a
+        ``.json`` list, or a ``.csv``, ``.tsv`` or ``.parquet`` with the column ``id_column``.
 
     Returns
     -------
@@ -328,6 +346,8 @@ def open_store(
     ------
     StoreError
         The path holds no readable embeddings; the message says what was expected and what was found.
+    JoinError
+        The file of ids cannot be read, or has not an id for each row.
 
     Examples
     --------
@@ -342,11 +362,20 @@ def open_store(
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
-    ask = layouts.Ask(modality, key, id_column, incomplete)
+    # A column that is that of another file need not be in the files of the store.
+    of_store = None if isinstance(ids, str | os.PathLike) else id_column
+    ask = layouts.Ask(modality, key, of_store, incomplete)
     try:
         parts, own = layouts.find_parts(Path(path), ask)
     except FairerClipError:
         raise
     except (OSError, ValueError) as error:  # no permission, or the name holds a NUL
         raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
-    return EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    if ids is None:
+        return store
+    if isinstance(ids, str | os.PathLike):
+        from fairerclip.data.id_files import read_id_list
+
+        ids = read_id_list(ids, id_column=id_column, rows=len(store))
+    return store.with_ids(ids)

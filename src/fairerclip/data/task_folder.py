@@ -35,6 +35,7 @@
     split = "split"
     split_values = { train = "0", val = "1", test = "2" }   # where they are not called train, val and test
     unmatched = "error"                          # or "drop": embeddings without a label
+    match = "exact"                              # or "basename", "stem": ids are compared without folders, endings
 
 An embedding whose split is empty in the table is left out.
 """
@@ -86,7 +87,7 @@ _KEYS: dict[str, set[str]] = {
     "images": _STORE_KEYS,
     "splits.*": _STORE_KEYS | {"y", "s"},
     "sensitive.*": {"names", "prompts", "text"},
-    "labels": {"file", "id", "target", "sensitive", "split", "split_values", "unmatched"},
+    "labels": {"file", "id", "target", "sensitive", "split", "split_values", "unmatched", "match"},
 }
 
 
@@ -242,7 +243,7 @@ class _Folder:
         return np.array([*codes, -1], dtype=np.int64)[column.codes]
 
     def _rows(self, store: EmbeddingStore, table: LabelTable) -> Ints:
-        joined = join(store.ids, table.ids)
+        joined = join(store.ids, table.ids, match=self._of(self.labels, "match", str, "exact"))
         choice = self.labels.get("unmatched", "error")
         if choice not in ("error", "drop"):
             raise TaskFileError(f"{self.where}: expected unmatched to be 'error' or 'drop', got {choice!r}")
