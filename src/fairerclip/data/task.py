@@ -1,6 +1,7 @@
 """Tasks: embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,13 @@ from fairerclip.data.task_parts import Sentences as Sentences
 from fairerclip.data.task_parts import Split as Split
 from fairerclip.data.task_parts import Variants as Variants
 from fairerclip.data.task_parts import pick_attribute
-from fairerclip.errors import TaskFileError
+from fairerclip.errors import TaskFileError, UnknownArrayWarning
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
+
+SHOWN = 5
+"""Unknown arrays that one warning names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +145,11 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     TaskFileError
         The file is absent or damaged, or its arrays are inconsistent.
 
+    Warns
+    -----
+    UnknownArrayWarning
+        The file has arrays that nothing uses; they are kept in `Task.extra`.
+
     Examples
     --------
     >>> import tempfile
@@ -152,7 +161,13 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     >>> folder.cleanup()
     """
     file = Path(path)
-    return _from_arrays(read_arrays(file, limits), file)
+    arrays = read_arrays(file, limits)
+    task = _from_arrays(arrays, file)
+    unused = fields.unused_arrays(arrays, list(task.sensitive), task.extra)
+    if unused:
+        more = f", and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
+        warnings.warn(f"{file}: {'; '.join(unused[:SHOWN])}{more}", UnknownArrayWarning, stacklevel=3)
+    return task
 
 
 def save_task(
