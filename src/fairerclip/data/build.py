@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Ints
 from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
 from fairerclip.data.join import Join, join, join_by_position
@@ -149,7 +150,7 @@ def _missing_notes(task: Task) -> list[str]:
             if absent:
                 out.append(f"The {name} split has no row of {label} {', '.join(absent)}.")
     out += [
-        f"There are no prompts for {a}, so its values cannot be predicted from images: fit with labels 'all'."
+        f"There are no prompts for {a}, so its values cannot be predicted from images: fit with {use_labels('all')}."
         for a, attribute in task.sensitive.items()
         if attribute.text is None
     ]
