@@ -619,7 +619,7 @@ def test_free_queries_of_the_prompts_are_kept_in_the_task(run, files):
 @pytest.mark.parametrize(
     ("queries", "words"),
     [
-        ("a nest", "queries: expected"),
+        ({"a": "nest"}, "queries: expected a known key"),
         (["a nest", "a nest"], "'a nest' twice"),
         ([], "queries: expected at least one"),
         (["a {} nest"], "expected sentences, got the template"),

@@ -15,7 +15,7 @@ Prompts = tuple[str, ...]
 class PromptSource:
     """Source of the sentences, with a note on what is uncertain about them."""
 
-    kind: str  # paper, released, debias_vl, ours, …
+    kind: str  # paper, released, debias_vl, ours, own (a file that names no source), …
     citation: str
     note: str = ""
 
