@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from fairerclip.data.preflight import Preflight
     from fairerclip.data.prompts.prompt_set import PromptSet
     from fairerclip.data.stores import EmbeddingStore
-    from fairerclip.data.task import Task
     from fairerclip.encoders.encoder import Encoder
 
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
@@ -319,6 +318,7 @@ def _write(parts: TaskParts, output: Path, *, overwrite: bool, json: bool) -> No
     from fairerclip.data import save_task
     from fairerclip.data.build import build_task, encoded_prompts, text_encoder
     from fairerclip.data.preflight import preflight
+    from fairerclip.data.task_counts import cell_name, count_cells
 
     embedded = parts.store
     encoded = encoded_prompts(parts.prompts, text_encoder(parts.prompts, embedded, parts.encoder, parts.text))
@@ -330,7 +330,10 @@ def _write(parts: TaskParts, output: Path, *, overwrite: bool, json: bool) -> No
         )
     save_task(task, output, overwrite=overwrite)
     notes = [*checks.lines(), *parts.notes, *unmatched]
-    groups = _groups(task)
+    groups = {
+        split: {cell_name(cell): n for cell, n in counts.items()}
+        for split, counts in count_cells(task).items()
+    }
     if json:
         about = {"task": str(output), "name": task.name, "groups": groups}
         show.print_json({**about, "preflight": checks.as_dict(), "notes": notes, "warnings": warned})
@@ -363,17 +366,3 @@ def _text_store(vectors: Any, parts: TaskParts, embedded: EmbeddingStore) -> Emb
         return None
     source = next(part for part in (parts.encoder, parts.text, embedded) if part is not None)
     return EmbeddingStore.from_array(vectors, provenance=source.provenance)
-
-
-def _groups(task: Task) -> dict[str, dict[str, int]]:
-    """Count the rows of each split by class and sensitive value."""
-    import numpy as np
-
-    groups: dict[str, dict[str, int]] = {}
-    for name, split in task.splits.items():
-        labels = [] if split.y is None else [np.array([*task.class_names, "?"])[split.y]]
-        labels += [np.array([*task.sensitive[s].names, "?"])[codes] for s, codes in split.s.items()]
-        rows = [" × ".join(row) for row in zip(*labels, strict=True)]
-        values, counts = np.unique(rows, return_counts=True)
-        groups[name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    return groups

@@ -18,6 +18,7 @@ from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
 from fairerclip.data.provenance import check_same_model
 from fairerclip.data.stores import EmbeddingStore
+from fairerclip.data.task_counts import few_rows_note
 from fairerclip.data.task_fields import SPLITS
 from fairerclip.data.writer import read_text
 from fairerclip.errors import (
@@ -77,9 +78,10 @@ def build_task(
     notes = joined.lines() if joined.unmatched_embeddings or joined.unmatched_labels else []
     texts = _Texts.of(labelled, prompts)
     label_rows = joined.rows_in_labels
+    split_of = labelled.splits(label_rows[label_rows >= 0])
     rows = {}
     for name in SPLITS:
-        in_split = np.flatnonzero((label_rows >= 0) & (labelled.split[label_rows] == name))
+        in_split = np.flatnonzero((label_rows >= 0) & (split_of[label_rows] == name))
         if len(in_split):
             rows[name] = in_split
     if not rows:
@@ -91,7 +93,7 @@ def build_task(
         for name, in_split in rows.items()
     }
     task = texts.task(labelled, splits)
-    return task, [*notes, *_missing_notes(task), *_sentence_notes(task, prompts)]
+    return task, [*notes, *_missing_notes(task), *few_rows_note(task), *_sentence_notes(task, prompts)]
 
 
 def _joined(labelled: Labelled, store: EmbeddingStore, match: str, by_position: bool) -> Join:
@@ -100,7 +102,7 @@ def _joined(labelled: Labelled, store: EmbeddingStore, match: str, by_position: 
             raise ParameterError(
                 f"match={match!r} compares ids, but rows are joined by position: give one of them"
             )
-        joined = join_by_position(len(store), len(labelled.split))
+        joined = join_by_position(len(store), len(labelled))
         warnings.warn(
             f"{len(store):,} rows are joined by position: row k of {store.path} is taken for row k of the labels. "
             "Only their numbers were compared; labels in another order would not be noticed",

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.checks import check_range
 from fairerclip._util.types import Ints
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.label_table import Column, LabelTable
+from fairerclip.data.stratified_split import check_shares, stratified_split
 from fairerclip.data.task_fields import SPLITS
-from fairerclip.errors import LabelError, ParameterError
+from fairerclip.errors import LabelError
 
 SPLIT_NAMES = {
     "0": "train",
@@ -29,17 +29,47 @@ SPLIT_NAMES = {
 
 
 @dataclass(frozen=True)
+class RandomShares:
+    """Splits that are drawn once it is known which rows have an embedding: number of rows, shares and seed."""
+
+    rows: int
+    shares: tuple[float, float, float]
+    seed: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+@dataclass(frozen=True)
 class Labelled:
     """Labelled rows of a data set or a label file: id, split, class and sensitive values of each."""
 
     name: str
     ids: NDArray[Any] | None
     """(n,) of str; None if the rows are in the order of the embeddings and have no ids."""
-    split: NDArray[Any]
-    """(n,) train, val or test."""
+    split: NDArray[Any] | RandomShares
+    """(n,) train, val or test; or how to draw them."""
     y: Ints | None
     class_names: tuple[str, ...]
     sensitive: dict[str, tuple[Ints, tuple[str, ...]]]
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def splits(self, rows: Ints) -> NDArray[Any]:
+        """Return the split (n,) of each row; random ones are drawn for the given rows only, and empty for others."""
+        if not isinstance(self.split, RandomShares):
+            return self.split
+        rows = np.sort(rows)  # so that the order of the embeddings does not matter
+        columns = [] if self.y is None else [self.y]
+        columns += [codes for codes, _ in self.sensitive.values()]
+        cells = np.zeros(len(rows), dtype=np.int64)
+        if columns:
+            table = np.column_stack([column[rows] for column in columns])
+            cells = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
+        out = np.full(len(self), "", dtype="<U5")
+        out[rows] = stratified_split(cells, self.split.shares, self.split.seed)
+        return out
 
 
 def from_dataset(index: DatasetIndex) -> Labelled:
@@ -57,10 +87,29 @@ def from_table(
     shares: tuple[float, float, float] = (0.5, 0.1, 0.4),
     seed: int = 0,
 ) -> Labelled:
-    """Return the labelled rows of a label file, split by a column, or at random with the given shares."""
+    """Return the labelled rows of a label file for `build_task`.
+
+    Parameters
+    ----------
+    table : LabelTable
+        Labels, as `read_labels` returns them.
+    name : str
+        Name of the task.
+    target : str or None
+        Column of the classes; None for a gallery.
+    sensitive : sequence of str
+        Columns of the sensitive attributes.
+    split_column : str or None
+        Column with train, val and test; None to draw splits at random.
+    shares : tuple of three floats
+        Shares of train, val and test of a random split, inside each cell of class and sensitive values.
+    seed : int
+        Seed of a random split.
+    """
     y = None if target is None else table.columns[target]
+    split: NDArray[Any] | RandomShares = RandomShares(len(table), shares, seed)
     if split_column is None:
-        split = random_split(len(table), shares, seed)
+        check_shares(shares, seed)
     else:
         split = _named_split(table.columns[split_column])
     return Labelled(
@@ -71,19 +120,6 @@ def from_table(
         () if y is None else y.names,
         {s: (table.columns[s].codes, table.columns[s].names) for s in sensitive},
     )
-
-
-def random_split(n: int, shares: tuple[float, float, float], seed: int) -> NDArray[np.str_]:
-    """Return "train", "val" or "test" for each of n rows, drawn at random with shares that sum to one."""
-    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9):
-        raise ParameterError(f"split shares must be non-negative and sum to 1; got {shares}")
-    check_range("seed", seed)
-    counts = np.floor(np.cumsum(shares) * n + 0.5).astype(int)
-    out = np.empty(n, dtype="<U5")
-    order = np.random.default_rng(seed).permutation(n)
-    for name, start, stop in zip(SPLITS, [0, *counts[:-1]], counts, strict=True):
-        out[order[start:stop]] = name
-    return out
 
 
 def _named_split(column: Column) -> NDArray[np.str_]:
