@@ -162,7 +162,7 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     """
     file = Path(path)
     arrays = read_arrays(file, limits)
-    task = _from_arrays(arrays, file)
+    task = task_of_arrays(arrays, file)
     unused = fields.unused_arrays(arrays, list(task.sensitive), task.extra)
     if unused:
         more = f", and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
@@ -212,11 +212,12 @@ def save_task(
     if file.suffix:
         check_suffix(file, "or a folder to write to")
     arrays = _to_arrays(task, file)
-    _from_arrays(arrays, file)
+    task_of_arrays(arrays, file)
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 
-def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
+def task_of_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
+    """Return the task that arrays by key make; raise a `TaskFileError` with the file's name if they do not fit."""
     path = str(file)
     present = [split for split in SPLITS if f"image_{split}" in arrays]
     if not present:

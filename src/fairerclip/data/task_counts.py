@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fairerclip.data.task import Split, Task
@@ -12,8 +14,10 @@ SHOWN = 5
 UNKNOWN = "?"
 
 
-def count_cells(task: Task) -> dict[str, dict[tuple[str, ...], int]]:
+def count_cells(task: Task, attributes: Sequence[str] | None = None) -> dict[str, dict[tuple[str, ...], int]]:
     """Count the rows of each split by class and sensitive values; "?" is an unknown label.
+
+    ``attributes`` are those whose values define the cells; by default all that a split has.
 
     Examples
     --------
@@ -25,7 +29,8 @@ def count_cells(task: Task) -> dict[str, dict[tuple[str, ...], int]]:
     out: dict[str, dict[tuple[str, ...], int]] = {}
     for name, split in task.splits.items():
         columns = [] if split.y is None else [(split.y, task.class_names)]
-        columns += [(codes, task.sensitive[s].names) for s, codes in split.s.items()]
+        chosen = [s for s in split.s if attributes is None or s in attributes]
+        columns += [(split.s[s], task.sensitive[s].names) for s in chosen]
         if not columns:
             out[name] = {}
             continue
@@ -45,17 +50,19 @@ def cell_name(cell: tuple[str, ...]) -> str:
 def few_validation_rows(task: Task) -> dict[str, int]:
     """Return the cells with fewer than a handful of validation rows, and how many they have.
 
-    Cells are those that occur in any split, without unknown labels; none are returned if a task has no validation
-    split, or no labels in it.
+    Cells are those of the class and one attribute that occur in any split with the same labels, without unknown
+    labels; none are returned if a task has no validation split, or no labels in it.
     """
-    counts = count_cells(task)
-    val = counts.get("val")
-    if not val:
-        return {}
+    few: dict[str, int] = {}
+    if "val" not in task.splits:
+        return few
     alike = [name for name, split in task.splits.items() if _columns(split) == _columns(task.val)]
-    cells = {cell: None for name in alike for cell in counts[name]}
-    rows = {cell: val.get(cell, 0) for cell in cells if UNKNOWN not in cell}
-    return {cell_name(cell): n for cell, n in sorted(rows.items()) if n < HANDFUL}
+    for attributes in [[name] for name in task.val.s] or [[]]:
+        counts = count_cells(task, attributes)
+        cells = {cell: None for name in alike for cell in counts[name] if UNKNOWN not in cell}
+        rows = {cell: counts["val"].get(cell, 0) for cell in sorted(cells)}
+        few |= {cell_name(cell): n for cell, n in rows.items() if n < HANDFUL}
+    return few
 
 
 def _columns(split: Split) -> tuple[bool, tuple[str, ...]]:
