@@ -19,6 +19,7 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
+from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
@@ -407,6 +408,10 @@ READERS: dict[str, Reader] = {
         "part.parquet",
         lambda f: read_labels(f / "part.parquet", id_column="id", columns=["label", "place"]),
     ),
+    "checked-task": Reader(
+        lambda f: save_task(small_task(), f / "t.npz"), "t.npz", lambda f: check(f / "t.npz").as_dict()
+    ),
+    "checked-store": Reader(_own_store, "emb/store.json", lambda f: check(f / "emb").as_dict()),
     "ids-txt": Reader(
         lambda f: (f / "ids.txt").write_text("".join(f"{name}\n" for name in IDS)),
         "ids.txt",

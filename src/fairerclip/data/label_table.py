@@ -91,8 +91,7 @@ def read_labels(
     >>> folder.cleanup()
     """
     file = Path(path)
-    named = [] if id_column is None else [id_column]
-    wanted = [*named, *(name for name in columns if name != id_column)]
+    wanted = list(dict.fromkeys(name for name in (id_column, *columns) if name is not None))
     if not wanted:
         raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
     batches, limit = _batches(file, wanted)
@@ -102,8 +101,9 @@ def read_labels(
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
         if id_column is not None:
-            blank = f"{file}: expected an id in every row of {id_column!r}"
-            ids.add(_no_blank(by_name[id_column], blank, row))
+            ids.add(
+                _no_blank(by_name[id_column], f"{file}: expected an id in every row of {id_column!r}", row)
+            )
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
         row += len(batch[0])

@@ -319,9 +319,8 @@ def open_store(
     Parameters
     ----------
     path : path-like
-        ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval wrote
-        (``img_emb``, ``text_emb``, ``metadata``); a folder of shards of one kind, also beside parquet files
-        of the same names (DataComp); or a store that ``fairerclip embed`` wrote.
+        ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval or ``fairerclip embed``
+        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp).
     modality : "image" or "text"
         Embeddings to open in a folder that holds both.
     key : str or None
@@ -372,10 +371,13 @@ def open_store(
     except (OSError, ValueError) as error:  # no permission, or the name holds a NUL
         raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
     store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
-    if ids is None:
-        return store
-    if isinstance(ids, str | os.PathLike):
-        from fairerclip.data.id_files import read_id_list
+    return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
-        ids = read_id_list(ids, id_column=id_column, rows=len(store))
-    return store.with_ids(ids)
+
+def _row_ids(ids: Any, id_column: str | None, rows: int) -> Any:
+    """Return given ids, read from their file if they are the path of one."""
+    if not isinstance(ids, str | os.PathLike):
+        return ids
+    from fairerclip.data.id_files import read_id_list
+
+    return read_id_list(ids, id_column=id_column, rows=rows)
