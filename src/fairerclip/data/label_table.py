@@ -92,8 +92,6 @@ def read_labels(
     """
     file = Path(path)
     wanted = list(dict.fromkeys(name for name in (id_column, *columns) if name is not None))
-    if not wanted:
-        raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
     batches, limit = _batches(file, wanted)
     encoders = {name: _Encoder(name, file) for name in columns}
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
@@ -101,9 +99,7 @@ def read_labels(
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
         if id_column is not None:
-            ids.add(
-                _no_blank(by_name[id_column], f"{file}: expected an id in every row of {id_column!r}", row)
-            )
+            ids.add(_no_blank(by_name[id_column], file, id_column, row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
         row += len(batch[0])
@@ -115,16 +111,18 @@ def read_labels(
     )
 
 
-def _no_blank(ids: Sequence[str | None], expected: str, first: int) -> list[str]:
+def _no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
     """Return the ids of a block whose first row has this number; raise if one is empty."""
     blank = next((row for row, name in enumerate(ids, first) if not name), None)
     if blank is not None:
-        raise JoinError(f"{expected}, row {blank} has none")
+        raise JoinError(f"{file}: expected an id in every row of {column!r}, row {blank} has none")
     return [str(name) for name in ids]
 
 
 def _batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
     """Return the columns of a file in blocks, and the most characters of ids that it may hold, if limited."""
+    if not wanted:
+        raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
     ending = file.suffix.lower()
     if ending == ".parquet":
         _check_columns(open_parquet(file, JoinError).schema_arrow.names, wanted, file)

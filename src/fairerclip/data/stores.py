@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from fairerclip._util.types import Ints
 from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
+
+if TYPE_CHECKING:
+    from fairerclip.data.layouts import Ask
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -326,15 +329,13 @@ def open_store(
     key : str or None
         Array, tensor or column to read if a file holds several, such as ``"l14_img"`` of DataComp.
     id_column : str or None
-        Parquet column of ids, also of the table that ``ids`` names; None means the first of ``id``,
-        ``image_path``, ``path``, ``key`` and ``uid``.
+        Parquet column of ids, or column of the file ``ids``; None means the first of ``id``, ``image_path`` …
     provenance : Provenance or None
         Provenance of the embeddings, for layouts that do not record it.
     incomplete : bool
         Accept a store whose embedding has not finished.
     ids : path-like, sequence of str, or None
-        Ids of the rows, in their order, in the place of those of the files: a ``.txt`` with one id per line, a
-        ``.json`` list, or a ``.csv``, ``.tsv`` or ``.parquet`` with the column ``id_column``.
+        Ids of the rows, in the place of those of the files; of a file as in `fairerclip.data.id_files.read_id_list`.
 
     Returns
     -------
@@ -343,10 +344,8 @@ def open_store(
 
     Raises
     ------
-    StoreError
-        The path holds no readable embeddings; the message says what was expected and what was found.
-    JoinError
-        The file of ids cannot be read, or has not an id for each row.
+    StoreError, JoinError
+        The path holds no readable embeddings, or the file ``ids`` not one id for each row.
 
     Examples
     --------
@@ -357,21 +356,26 @@ def open_store(
     EmbeddingStore('...x.npy', shape=(4, 4), on disk float16)
     >>> folder.cleanup()
     """
-    from fairerclip.data import layouts
+    from fairerclip.data import layouts  # which imports this module
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
-    # A column that is that of another file need not be in the files of the store.
+    # The column is that of the file of ids where there is one.
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
-    ask = layouts.Ask(modality, key, of_store, incomplete)
+    parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
+    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
+
+
+def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+    from fairerclip.data.layouts import find_parts
+
     try:
-        parts, own = layouts.find_parts(Path(path), ask)
+        return find_parts(path, ask)
     except FairerClipError:
         raise
     except (OSError, ValueError) as error:  # no permission, or the name holds a NUL
         raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
-    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
-    return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
 
 def _row_ids(ids: Any, id_column: str | None, rows: int) -> Any:
