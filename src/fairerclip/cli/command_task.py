@@ -227,10 +227,14 @@ def embeddings(
     from fairerclip.data.labelled_rows import from_table
     from fairerclip.data.prompts import load_prompts
     from fairerclip.data.stores import open_store
+    from fairerclip.data.stratified_split import check_shares
     from fairerclip.errors import ParameterError
 
     _check_output(output, overwrite)
     attributes = _attributes(sensitive, target, split_column)
+    drawn = _shares(shares)
+    if split_column is None:
+        check_shares(drawn, seed)
     if model is not None and text is not None:
         raise ParameterError(
             "--model encodes the prompts and --text gives their embeddings: give one of them"
@@ -246,7 +250,7 @@ def embeddings(
         target=target,
         sensitive=attributes,
         split_column=split_column,
-        shares=_shares(shares),
+        shares=drawn,
         seed=seed,
     )
     encoder = None if choice is None else choice.load()
