@@ -135,7 +135,7 @@ def join(store_ids: Any, label_ids: Any, *, match: str = "exact") -> Join:
 def _text(ids: Any, side: str) -> NDArray[np.str_]:
     if ids is None:
         raise JoinError(
-            f"the {side} have no ids, and rows are not joined by position unless you ask for it; name an id column"
+            f"the {side} have no ids, and rows are not joined by position unless you ask for it; give ids"
         )
     array = np.asarray(ids)
     if array.dtype.kind in "iu":

@@ -22,6 +22,7 @@
 
     [images]                                     # one store, split by a column of the labels …
     store = "embeddings"
+    # ids = "ids.txt"                            # ids of its rows, if the files have none: .txt, .json, .csv …
     # [splits.train]                             # … or a store per split
     # store = "train.npy"
     # y = "y_train.npy"                          # labels as arrays, instead of a table
@@ -62,7 +63,7 @@ from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 Array = NDArray[Any]
 
 MAX_NAME_BYTES = 255
-_STORE_KEYS = {"store", "key", "id"}
+_STORE_KEYS = {"store", "key", "id", "ids"}
 _KEYS: dict[str, set[str]] = {
     "": {
         "name",
@@ -190,7 +191,8 @@ class _Folder:
 
     def _store(self, entry: Mapping[str, Any]) -> EmbeddingStore:
         path = inside(self.path, self._of(entry, "store", str), self.where)
-        return open_store(path, key=entry.get("key"), id_column=entry.get("id"))
+        ids = inside(self.path, entry["ids"], self.where) if "ids" in entry else None
+        return open_store(path, key=entry.get("key"), id_column=entry.get("id"), ids=ids)
 
     def _text(self, name: Any) -> Array:
         path = inside(self.path, name, self.where)
