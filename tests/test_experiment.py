@@ -157,7 +157,7 @@ def test_unknown_names_are_errors_that_list_what_there_is(birds, gallery):
 
 
 def test_what_a_task_lacks_is_said(birds, gallery):
-    with pytest.raises(LabelError, match="use labels 'none'"):
+    with pytest.raises(LabelError, match="use --labels none"):
         Experiment.of(gallery, ["sex"]).arguments("target")
     no_text = replace(birds, text_target=None)
     with pytest.raises(PromptError, match="no text_target"):
@@ -166,8 +166,16 @@ def test_what_a_task_lacks_is_said(birds, gallery):
         Experiment.of(no_text).zero_shot(birds.test)
     attribute = replace(birds.sensitive_attribute(), text=None)
     no_prompts = replace(birds, sensitive={attribute.name: attribute})
-    with pytest.raises(PromptError, match="use labels 'all'"):
+    with pytest.raises(PromptError, match=r"--labels all \(in Python labels='all', or sensitive_features="):
         Experiment.of(no_prompts).arguments("target")
+    Experiment.of(no_prompts).arguments("all")  # what the message says works
+    few = replace(birds.train, s={attribute.name: np.where(np.arange(len(birds.train)) < 3, -1, 0)})
+    for train in (few, replace(birds.train, s={}), replace(birds.train, y=None)):
+        lacking = replace(no_prompts, splits={"train": train})
+        with pytest.raises(PromptError, match=r"no prompts for .*; give prompts for \S+$"):
+            Experiment.of(lacking).arguments("none")
+    with pytest.raises(PromptError, match="; give prompts for"):
+        Experiment.of(replace(no_prompts, splits={"train": few})).arguments("all")
     no_val = replace(birds, splits={"train": birds.train})
     with pytest.raises(TaskFileError, match="val"):
         Experiment.of(no_val).tune(small(), "target")
@@ -177,7 +185,7 @@ def test_what_a_task_lacks_is_said(birds, gallery):
     with pytest.raises(LabelError, match="no sensitive labels in its val split"):
         Experiment.of(blind).tune(small(), "target", "max_skew")
     with pytest.raises(
-        LabelError, match="cv needs labels 'target' or 'all', and an objective other than max_skew"
+        LabelError, match="cv needs --labels target or --labels all .*, and an objective other than max_skew"
     ):
         Experiment.of(gallery, ["sex"]).tune(small(), "none", "max_skew", cv=2)
     with pytest.raises(ParameterError, match="one sensitive attribute; got sex, race"):

@@ -24,6 +24,7 @@ _HOMES = {
     "Task": "data.task",
     "TauPath": "model.path",
     "audit": "report.audit_call",
+    "check": "auditing.input_check",
     "load": "model.archive",
     "load_task": "data.task",
 }
@@ -37,6 +38,7 @@ __all__ = [
     "TauPath",
     "__version__",
     "audit",
+    "check",
     "load",
     "load_task",
 ]

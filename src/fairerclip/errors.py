@@ -146,6 +146,14 @@ class KeptRunWarning(FairerClipWarning):
     """A saved run cannot be used, so it is run again."""
 
 
+class UnknownArrayWarning(FairerClipWarning):
+    """A task file has arrays that nothing uses, or whose names are probably misspelled."""
+
+
+class PositionJoinWarning(FairerClipWarning):
+    """Labels are joined with embeddings by position, so nothing shows whether they are of the same images."""
+
+
 class NoSensitiveWarning(FairerClipWarning):
     """There are neither sensitive labels nor sensitive prompts, so nothing is mitigated."""
 

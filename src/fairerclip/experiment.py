@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.remedies import use_labels, without_prompts
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
@@ -129,10 +130,11 @@ class Experiment:
         rows = self.task.split(split)
         y = None if labels == "none" else self.target(rows)
         if labels != "none" and y is None:
-            raise LabelError(f"{self.task.name} has no target labels in its {split} split; use labels 'none'")
+            what = f"{self.task.name} has no target labels in its {split} split"
+            raise LabelError(f"{what}; use {use_labels('none')}")
         if labels == "none" and self.text is None:
             raise PromptError(
-                f"{self.task.name} has no text_target, so labels are needed: use 'target' or 'all'"
+                f"{self.task.name} has no text_target, so labels are needed: use {use_labels('target', 'all')}"
             )
         columns = self.group_columns(rows) if labels == "all" else {}
         if labels == "all":
@@ -140,16 +142,15 @@ class Experiment:
             if missing or not columns:
                 raise LabelError(
                     f"{self.task.name} has no labels of {missing or 'any sensitive attribute'} in its {split} split; "
-                    "use labels 'target' or 'none'"
+                    f"use {use_labels('target', 'none')}"
                 )
         texts = {name: self.task.sensitive[name].text for name in self.sensitive}
         without = [name for name, text in texts.items() if text is None]
         guessing = any((rows.s[name] < 0).any() for name in columns) if labels == "all" else guess
         if guessing and without:
-            raise PromptError(
-                f"{self.task.name} has no text_sensitive for {', '.join(without)}, so its values cannot be predicted "
-                "from prompts: use labels 'all'"
-            )
+            known = [rows.s.get(name, np.array(-1)) >= 0 for name in without]
+            usable = rows.y is not None and bool(np.all(known))
+            raise PromptError(f"{self.task.name} has {without_prompts(without, split, labelled=usable)}")
         return {
             "X": rows.X,
             "y": y,
@@ -205,7 +206,7 @@ class Experiment:
         the search, and ``progress``, called after each fit with (done, planned).
         """
         if cv is not None and (labels == "none" or objective == "max_skew"):
-            raise LabelError("cv needs labels 'target' or 'all', and an objective other than max_skew")
+            raise LabelError(f"cv needs {use_labels('target', 'all')}, and an objective other than max_skew")
         options |= {} if cv is None else {"cv": cv}
         progress = options.pop("progress", None)
         validation = None if cv is not None else self._validation(objective)

@@ -11,10 +11,10 @@ from fairerclip.cli.app import app
 
 READ = {
     *("tasks", "task", "model", "embeddings", "images", "result", "root", "labels", "text", "suite", "data"),
-    *("after", "templates", "stores", "about"),
+    *("after", "templates", "stores", "about", "ids"),
 }
 """Options and arguments that name what is read."""
-ALSO_READ = {("task embeddings", "store")}
+ALSO_READ = {("task embeddings", "store"), ("check", "path")}
 GONE = {
     "demo": (),
     "embed": ("gone", "--model", "RN50"),

@@ -87,7 +87,8 @@ def test_a_search_cross_validates_on_the_training_split(run, birds, task, tmp_pa
     assert code == 0
     assert "training rows in 2 folds" in " ".join(out.split())
     one_line(
-        run("fit", task, "-o", tmp_path / "n", "--cv", 2, "--labels", "none"), "labels 'target' or 'all'"
+        run("fit", task, "-o", tmp_path / "n", "--cv", 2, "--labels", "none"),
+        "--labels target or --labels all",
     )
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from fairerclip.data import load_task
-from fairerclip.data.build import Labelled, build_task, random_split
+from fairerclip.data.build import build_task
 from fairerclip.data.datasets import read_dataset
+from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
-from fairerclip.errors import JoinError, LabelError, ParameterError, StoreError
+from fairerclip.errors import JoinError, LabelError, StoreError
 
 WIDTH = 8
 PROMPTS = {
@@ -224,24 +225,12 @@ def test_splits_are_drawn_by_share_where_there_is_no_column(run, files):
     arguments = [a for a in files.arguments() if a not in ("--split", "part")]
     assert run(*arguments, "--shares", "0.5,0.2,0.3", "--seed", "1")[0] == 0
     task = load_task(files.folder / "t.npz")
-    assert [len(task.split(name)) for name in ("train", "val", "test")] == [30, 12, 18]
-
-
-def test_a_random_split_has_no_overlap_and_is_seeded():
-    a, b, c = (
-        random_split(101, (0.5, 0.1, 0.4), 0),
-        random_split(101, (0.5, 0.1, 0.4), 0),
-        random_split(101, (0.5, 0.1, 0.4), 1),
-    )
-    np.testing.assert_array_equal(a, b)
-    assert (a != c).any()
-    assert {name: int((a == name).sum()) for name in ("train", "val", "test")} == {
-        "train": 51,
-        "val": 10,
-        "test": 40,
-    }
-    with pytest.raises(ParameterError, match="sum to 1"):
-        random_split(10, (0.5, 0.1, 0.1), 0)
+    cells = [f"{y} {s}" for y, s in zip(files.y, files.s, strict=True)]
+    for cell in set(cells):
+        rows = files.ids[[c == cell for c in cells]]
+        came = [np.isin(task.split(name).ids, rows).sum() for name in ("train", "val", "test")]
+        assert sum(came) == len(rows)
+        assert np.abs(came - len(rows) * np.array([0.5, 0.2, 0.3])).max() < 1
 
 
 @pytest.mark.parametrize(
@@ -283,9 +272,13 @@ def test_a_store_without_ids_is_refused(run, files):
     np.save(files.folder / "x.npy", files.X)
     arguments = list(files.arguments())
     arguments[2] = files.folder / "x.npy"
-    assert refused(run(*arguments, "--text", files.folder / "x.npy"), "5 distinct prompts", "60 embeddings")
+    assert refused(run(*arguments), "no ids", "--ids FILE", "--by-position")
+    ids = files.folder / "ids.txt"
+    ids.write_text("".join(f"{i}\n" for i in range(60)))
+    arguments += ["--ids", ids, "--text"]
+    assert refused(run(*arguments, files.folder / "x.npy"), "5 distinct prompts", "60 embeddings")
     np.save(files.folder / "t.npy", files.X[:5])
-    assert refused(run(*arguments, "--text", files.folder / "t.npy"), "no ids", "never joined by position")
+    assert refused(run(*arguments, files.folder / "t.npy"), "'0'", "'img/000.jpg'", "no id of the 60")
 
 
 def test_prompts_without_embeddings_are_refused(run, files):
@@ -336,8 +329,8 @@ def test_build_task_says_what_is_missing():
 
 
 def test_a_split_column_must_be_whole():
-    from fairerclip.data.build import _named_split
     from fairerclip.data.label_table import Column
+    from fairerclip.data.labelled_rows import _named_split
 
     with pytest.raises(LabelError, match="no split for 1 rows"):
         _named_split(Column("part", np.array([0, -1]), ("train",)))
@@ -588,3 +581,38 @@ def test_a_task_is_written_in_every_form_and_read_back_the_same(run, files, endi
         np.testing.assert_array_equal(task.split(name).s["place"], split.s["place"])
         assert task.split(name).ids.tolist() == split.ids.tolist()
     assert run("audit", output, "--json")[0] == 0
+
+
+QUERIES = ["a sleeping animal", "a photo of a cat."]
+
+
+def test_free_queries_of_the_prompts_are_kept_in_the_task(run, files):
+    # The second query is a class prompt too: it is encoded once and kept in both places.
+    files.prompts.write_text(json.dumps(PROMPTS | {"queries": QUERIES}))
+    prompts = load_prompts(files.prompts)
+    assert prompts.queries == tuple(QUERIES)
+    assert prompts.all_prompts()[-1] == QUERIES[0]
+    assert refused(run(*files.arguments()), "'a sleeping animal'", "(1 are missing)")
+    text = files.folder / "text.npy"
+    np.save(text, np.stack([vector(sentence) for sentence in prompts.all_prompts()]).astype(np.float32))
+    code, out, err = run(*files.arguments("--text", text))
+    assert code == 0, err
+    assert "Free queries: 2." in out
+    queries = load_task(files.folder / "t.npz").queries
+    assert queries.prompts == tuple(QUERIES)
+    assert queries.classes is None
+    np.testing.assert_allclose(queries.text, [vector(q) for q in QUERIES], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        ({"a": "nest"}, "queries: expected a known key"),
+        (["a nest", "a nest"], "'a nest' twice"),
+        ([], "queries: expected at least one"),
+        (["a {} nest"], "expected sentences, got the template"),
+    ],
+)
+def test_bad_queries_of_a_prompt_file_are_refused(run, files, queries, words):
+    files.prompts.write_text(json.dumps(PROMPTS | {"queries": queries}))
+    assert refused(run(*files.arguments()), "prompts.json", words)

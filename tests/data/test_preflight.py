@@ -59,7 +59,7 @@ def test_float16_lengths_are_those_on_disk_and_count_as_unit(tmp_path):
     assert 1e-7 < abs(found.norm_max - 1) < 1e-3
     assert found.dtype_on_disk == "float16"
     assert not found.has_ids
-    assert "Rows have no ids: labels cannot be joined to them." in found.lines()
+    assert "Rows have no ids: labels can be joined to them only by position." in found.lines()
 
 
 def test_the_modality_gap_is_the_distance_of_the_means():

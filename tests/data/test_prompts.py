@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fairerclip.data.prompts import available_prompts, encode_prompts, load_prompts, read_templates
+from fairerclip.data.prompts.parse import parse_prompts
 from fairerclip.errors import NonFiniteError, PromptFileError, ShapeError, ZeroRowError
 
 DIGESTS = {  # name: (version, sha256 of the content)
@@ -221,7 +222,11 @@ def changed(**parts):
 
 BAD = {
     "unknown key": (changed(clases={}), "expected a known key .*got 'clases'; did you mean 'classes'"),
-    "no version": ({k: v for k, v in good().items() if k != "version"}, "expected the keys version"),
+    "an empty sentence as a class": (changed(classes={"cat": " ", "dog": "a dog"}), "expected text, got ' '"),
+    "a template as a class": (changed(classes={"cat": "a {}", "dog": "a dog"}), "got the template 'a {}'"),
+    "a number as a class": (changed(classes={"cat": 1, "dog": "a dog"}), "classes.cat: expected an object"),
+    "an unknown key in a short file": ({"clases": {"a": "b"}}, "did you mean 'classes'"),
+    "nothing": ({}, "expected classes or sensitive attributes, got neither"),
     "version of zero": (changed(version=0), "version: expected a whole number"),
     "version true": (changed(version=True), "version: expected a whole number"),
     "source without citation": (changed(source={"kind": "ours"}), "expected the keys citation"),
@@ -477,3 +482,22 @@ def test_templates_that_are_no_file_are_refused(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(PromptFileError, match="expected a re(adable|gular) file"):
             read_templates(path)
+
+
+@pytest.mark.parametrize("ending", ["json", "toml"])
+def test_classes_and_sentences_are_enough_for_a_file(tmp_path, ending):
+    file = tmp_path / f"my birds.{ending}"
+    file.write_text(
+        '{"classes": {"land": "a landbird", "water": ["a waterbird"]}, "sensitive": {"place": {"x": "an x"}}}'
+        if ending == "json"
+        else '[classes]\nland = "a landbird"\nwater = ["a waterbird"]\n[sensitive.place]\nx = "an x"\n'
+    )
+    prompts = load_prompts(file)
+    assert (prompts.name, prompts.version, prompts.source.kind) == ("my birds", 1, "own")
+    assert prompts.classes == {"land": ("a landbird",), "water": ("a waterbird",)}
+    assert prompts.sensitive == {"place": {"x": ("an x",)}}
+
+
+def test_the_sets_of_the_package_say_what_they_are():
+    with pytest.raises(PromptFileError, match="expected the keys version, name, source"):
+        parse_prompts({"classes": {"a": "an a", "b": "a b"}}, "shipped")

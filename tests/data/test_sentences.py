@@ -1,4 +1,4 @@
-"""Spurious and counterfactual sentences of a task: in every form of file, checked, and part of the digest."""
+"""Sentences and free queries of a task: in every form of file, checked, and part of the digest."""
 
 from dataclasses import replace
 
@@ -15,6 +15,8 @@ BOTH = Sentences(
     RNG.normal(size=(4, 32)).astype(np.float32), ("a", "b", "c", "d"), np.array([0, 0, 1, 1], dtype=np.int64)
 )
 
+QUERIES = Sentences(RNG.normal(size=(2, 32)).astype(np.float32), ("a nest", "a bird that dives"))
+
 
 @pytest.fixture(scope="module")
 def bare():
@@ -23,13 +25,17 @@ def bare():
 
 @pytest.fixture(scope="module")
 def task(bare):
-    return replace(bare, spurious=SPURIOUS, counterfactual=BOTH)
+    return replace(bare, spurious=SPURIOUS, counterfactual=BOTH, queries=QUERIES)
 
 
 @pytest.mark.parametrize("name", ["t.npz", "t.safetensors", "t"])
 def test_sentences_come_back_from_every_form(tmp_path, task, bare, name):
     back = load_task(save_task(task, tmp_path / name))
-    for found, given in ((back.spurious, SPURIOUS), (back.counterfactual, BOTH)):
+    for found, given in (
+        (back.spurious, SPURIOUS),
+        (back.counterfactual, BOTH),
+        (back.queries, QUERIES),
+    ):
         np.testing.assert_array_equal(found.text, given.text)
         assert found.prompts == given.prompts
     assert back.spurious.classes is None
@@ -37,6 +43,7 @@ def test_sentences_come_back_from_every_form(tmp_path, task, bare, name):
     plain = load_task(save_task(bare, tmp_path / f"bare-{name}"))
     assert plain.spurious is None
     assert plain.counterfactual is None
+    assert plain.queries is None
 
 
 def test_the_digest_covers_them_only_where_there_are_any(task, bare):
@@ -48,9 +55,10 @@ def test_the_digest_covers_them_only_where_there_are_any(task, bare):
         replace(bare, spurious=SPURIOUS),
         replace(bare, counterfactual=BOTH),
         replace(bare, counterfactual=replace(BOTH, classes=BOTH.classes[::-1].copy())),
+        replace(bare, queries=QUERIES),
         task,
     ]
-    assert len({digest(part) for part in [bare, *parts]}) == 5
+    assert len({digest(part) for part in [bare, *parts]}) == 6
 
 
 T, C = SPURIOUS.text, BOTH.classes
@@ -74,6 +82,14 @@ T, C = SPURIOUS.text, BOTH.classes
         ({"text_counterfactual": T, "counterfactual_classes": C}, "expected 3 integers"),
         ({"text_counterfactual": T, "counterfactual_classes": C[:3] + 1}, "to 1, got .2. in 1 rows: 2"),
         ({"text_counterfactual": T, "counterfactual_classes": C[:3] - 1}, "a class from 0 to 1"),
+        ({"text_queries": T[:, :5]}, r"text_queries: expected at most 10000 rows of width 32"),
+        ({"text_queries": T * 0}, "text_queries: expected rows with a direction"),
+        ({"query_prompts": np.array(["a"])}, "expected text_queries with query_prompts, got none"),
+        (
+            {"text_queries": T, "query_prompts": np.array(["a"])},
+            "query_prompts: expected a text for each of the 3",
+        ),
+        ({"text_querys": T}, "did you mean 'text_queries'"),
         ({"text_spurius": T}, "did you mean 'text_spurious'"),
     ],
 )
@@ -84,8 +100,16 @@ def test_sentences_that_do_not_fit_are_refused(tmp_path, bare, arrays, message):
 
 
 def test_sentences_need_no_words(tmp_path, bare):
-    np.savez(tmp_path / "t.npz", image_test=bare.test.X, text_target=bare.text_target, text_spurious=T)
-    assert load_task(tmp_path / "t.npz").spurious.prompts[1] == "spurious sentence 2"
+    np.savez(
+        tmp_path / "t.npz",
+        image_test=bare.test.X,
+        text_target=bare.text_target,
+        text_spurious=T,
+        text_queries=T,
+    )
+    task = load_task(tmp_path / "t.npz")
+    assert task.spurious.prompts[1] == "spurious sentence 2"
+    assert task.queries.prompts[1] == "query 2"
 
 
 def test_a_task_with_bad_sentences_is_not_written(tmp_path, bare):

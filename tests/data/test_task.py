@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
 from fairerclip.data.io.npz import write_npz
-from fairerclip.errors import OutputExistsError, ParameterError, TaskFileError
+from fairerclip.errors import OutputExistsError, ParameterError, TaskFileError, UnknownArrayWarning
 
 REAL = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 REAL_SHAPES = {  # rows of train, val, test; width; classes; attributes
@@ -181,9 +182,49 @@ def test_misspelled_key_of_a_named_attribute_is_found(write):
         )
 
 
-def test_unknown_keys_are_kept(write):
+def test_unknown_keys_are_kept_and_named_in_a_warning(write):
+    with pytest.warns(UnknownArrayWarning, match=r"task.npz: nothing uses the array 'notes'$"):
+        task = load_task(write({"notes": np.array([1, 3])}))
+    assert task.extra["notes"].tolist() == [1, 3]
+    with pytest.warns(UnknownArrayWarning, match=r"'labels_train'; did you mean 's_train'\?$"):
+        load_task(write({"labels_train": np.arange(6)}))
+    with pytest.warns(UnknownArrayWarning, match=r"'zzz4', and 2 more$"):
+        load_task(write({f"zzz{k}": np.arange(6) for k in range(7)}))
+
+
+def test_saving_does_not_repeat_the_warning_of_loading(tmp_path, write):
+    with pytest.warns(UnknownArrayWarning):
+        task = load_task(write({"notes": np.array([1, 3])}))
+    save_task(task, tmp_path / "copy.npz")
+
+
+def test_the_small_training_set_of_reproduce_is_no_unknown_array(write):
     task = load_task(write({"small_train": np.array([1, 3])}))
     assert task.extra["small_train"].tolist() == [1, 3]
+
+
+def test_an_attribute_whose_name_is_near_another_is_named_in_a_warning(write):
+    sex = {f"s_sex_{split}": np.arange(n) % 2 for split, n in (("train", 6), ("val", 3), ("test", 4))}
+    wrong = {**sex, "s_sexx_train": sex["s_sex_train"]}
+    for changes in (wrong, {key: wrong[key] for key in wrong if key != "s_sex_train"}):
+        with pytest.warns(
+            UnknownArrayWarning, match=r"attribute 'sexx'; did you mean 's_sex_train'\?$"
+        ) as told:
+            task = load_task(write(changes))
+        assert len(told) == 1
+        assert set(task.sensitive) == {"s", "sex", "sexx"}
+    twice = {key.replace("sex", "sex2"): values for key, values in sex.items()}
+    load_task(write(sex | twice))  # as many arrays: an attribute of its own
+
+
+def test_commands_show_unknown_arrays_in_one_line(run, write):
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, _, err = run("path", write({"notes": np.arange(2)}), "--split", "holdout")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 2, "the warning, and the error on the split"
+    assert "warning: UnknownArrayWarning:" in err
+    assert "nothing uses the array 'notes'" in err
 
 
 def test_named_attributes_are_kept_apart(write):

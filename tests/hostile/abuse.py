@@ -430,6 +430,21 @@ def toml_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30)
 
 
+@case("ids-txt")
+def ids_that_never_end(file: Path) -> None:
+    sparse(file, 6 << 30, b"a\n")
+
+
+@case("ids-txt")
+def more_ids_than_rows(file: Path) -> None:
+    file.write_text("a\n" * 20_000_000)
+
+
+@case("ids-json")
+def ids_of_empty_lists(file: Path) -> None:
+    file.write_text("[" + "[]," * 5_000_000 + "[]]")
+
+
 @case("labels-csv")
 def table_that_never_ends(file: Path) -> None:
     sparse(file, 6 << 30, b"id,label,place\n")

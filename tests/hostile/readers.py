@@ -19,6 +19,7 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import FairerCLIP
+from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
@@ -26,6 +27,7 @@ from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, fairface, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.id_files import read_id_list
 from fairerclip.data.io.npy import map_npy, read_npy
 from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.tensors import open_tensors, write_tensors
@@ -155,6 +157,7 @@ PROMPTS = {
     "counterfactual": [{"class": "cat", "sensitive": {"place": "home"}, "prompt": "a cat at home"}],
     "spurious": ["home", "street"],
     "pairs": [["cat", "dog"]],
+    "queries": ["a sleeping animal"],
 }
 PROMPTS_TOML = """version = 1
 name = "pets"
@@ -404,6 +407,20 @@ READERS: dict[str, Reader] = {
         _parquet,
         "part.parquet",
         lambda f: read_labels(f / "part.parquet", id_column="id", columns=["label", "place"]),
+    ),
+    "checked-task": Reader(
+        lambda f: save_task(small_task(), f / "t.npz"), "t.npz", lambda f: check(f / "t.npz").as_dict()
+    ),
+    "checked-store": Reader(_own_store, "emb/store.json", lambda f: check(f / "emb").as_dict()),
+    "ids-txt": Reader(
+        lambda f: (f / "ids.txt").write_text("".join(f"{name}\n" for name in IDS)),
+        "ids.txt",
+        lambda f: read_id_list(f / "ids.txt", rows=len(IDS)),
+    ),
+    "ids-json": Reader(
+        lambda f: (f / "ids.json").write_text(json.dumps(IDS)),
+        "ids.json",
+        lambda f: read_id_list(f / "ids.json", rows=len(IDS)),
     ),
     "prompts-json": Reader(
         lambda f: (f / "p.json").write_text(json.dumps(PROMPTS)),

@@ -16,9 +16,10 @@ from fairerclip._util.extras import require
 from fairerclip._util.files import atomic_file, check_free
 from fairerclip.auditing.validation import Called, Part, Scalar, refusal
 from fairerclip.data import open_task, save_task
-from fairerclip.data.build import Encode, build_task, encoded_prompts, from_dataset, text_encoder
+from fairerclip.data.build import Encode, build_task, encoded_prompts, text_encoder
 from fairerclip.data.datasets import DatasetIndex
 from fairerclip.data.io.strict_json import read_strict_json
+from fairerclip.data.labelled_rows import from_dataset
 from fairerclip.data.prompts import PromptSet
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.errors import LabelError, ParameterError, StoreError, TaskFileError

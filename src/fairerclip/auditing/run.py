@@ -142,7 +142,7 @@ def audit_task(
     """
     options = options or AuditOptions()
     started = time.perf_counter()
-    split_name = _audited_split(experiment, options, needs_training=model is not None and not fitted)
+    split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
     _check_options(options, len(experiment.task.split(split_name)))
     _check_size(experiment, stages=1 if model is None else 2)
     step = _counter(progress)
@@ -167,7 +167,7 @@ def audit_task(
     return results.model_copy(update=texts), None if mitigation is None else mitigation.model
 
 
-def _audited_split(experiment: Experiment, options: AuditOptions, *, needs_training: bool) -> str:
+def audited_split(experiment: Experiment, options: AuditOptions, *, needs_training: bool) -> str:
     """Return the name of the split to report on, or raise if the task lacks labels or rows for the audit."""
     name = experiment.task.name
     split_name = options.split or experiment.evaluation_split() or experiment.ranked_split()
@@ -364,8 +364,7 @@ def digest(task: Task) -> str:
     add("text_target_variants", None if task.variants is None else task.variants.text)
     for name, values in sorted(task.sensitive.items()):
         add(f"text_sensitive_{name}", values.text)
-    for kind, sentences in (("spurious", task.spurious), ("counterfactual", task.counterfactual)):
-        if sentences is not None:
-            add(f"text_{kind}", sentences.text)
-            add(f"{kind}_classes", sentences.classes)
+    for kind, sentences in task.sentences.items():
+        add(f"text_{kind}", sentences.text)
+        add(f"{kind}_classes", sentences.classes)
     return f"sha256:{total.hexdigest()}"

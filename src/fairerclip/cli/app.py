@@ -7,6 +7,7 @@ import typer
 from fairerclip import __version__
 from fairerclip.cli import command_apply as apply
 from fairerclip.cli import command_audit as audit
+from fairerclip.cli import command_check as check
 from fairerclip.cli import command_compare as compare
 from fairerclip.cli import command_demo as demo
 from fairerclip.cli import command_embed as embed
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("embed")(embed.embed)
 app.add_typer(task.app, name="task")
+app.command("check")(check.check)
 app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("path")(path.path)

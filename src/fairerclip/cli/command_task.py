@@ -14,11 +14,10 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
-    from fairerclip.data.build import Labelled
+    from fairerclip.data.labelled_rows import Labelled
     from fairerclip.data.preflight import Preflight
     from fairerclip.data.prompts.prompt_set import PromptSet
     from fairerclip.data.stores import EmbeddingStore
-    from fairerclip.data.task import Task
     from fairerclip.encoders.encoder import Encoder
 
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
@@ -41,12 +40,31 @@ SplitSeed = Annotated[
 ]
 Store = Annotated[
     Path,
-    typer.Argument(
-        metavar="STORE", help="Embeddings with ids: store, clip-retrieval folder, parquet, .npz …"
-    ),
+    typer.Argument(metavar="STORE", help="Embeddings: store, clip-retrieval folder, parquet, .npz, .npy …"),
 ]
 LabelTable = Annotated[Path, typer.Option("--labels", help="Labels: .csv, .tsv or .parquet with a header.")]
-IdColumn = Annotated[str, typer.Option("--id", help="Column of ids.")]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of ids; not needed with --by-position.")]
+IdFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ids",
+        help="Ids of the rows of STORE, in their order: .txt (one per line), .json (a list), or .csv, .tsv, .parquet "
+        "with the column of --id.",
+    ),
+]
+ByPosition = Annotated[
+    bool,
+    typer.Option(
+        "--by-position",
+        help="Row k of STORE is row k of the labels. Only the numbers of rows are compared.",
+    ),
+]
+Match = Annotated[
+    str,
+    typer.Option(
+        help="Part of ids that must be equal: exact, basename (without folders) or stem (also without the ending)."
+    ),
+]
 SensitiveColumns = Annotated[
     str, typer.Option("--sensitive", help="Columns of sensitive attributes, comma-separated.")
 ]
@@ -74,12 +92,14 @@ class TaskParts:
     """What a task is made of: labels, embeddings, prompts, and how the prompts are embedded."""
 
     labelled: Labelled
-    store: Path
+    store: EmbeddingStore
     prompts: PromptSet
     encoder: Encoder | None = None
     text: EmbeddingStore | None = None
     """Prompt embeddings, where they are given."""
     notes: Sequence[str] = ()
+    match: str = "exact"
+    by_position: bool = False
 
 
 def _dataset_command(reader_options: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -121,9 +141,11 @@ def _make_task(
 ) -> None:
     """Read a dataset, embed its images unless a store holds them, and write its task."""
     from fairerclip.cli import show
-    from fairerclip.data.build import check_prompts, from_dataset
+    from fairerclip.data.build import check_prompts
     from fairerclip.data.datasets import read_dataset
+    from fairerclip.data.labelled_rows import from_dataset
     from fairerclip.data.prompts import load_prompts
+    from fairerclip.data.stores import open_store
     from fairerclip.encoders.embed import embed_dataset
     from fairerclip.errors import ParameterError
 
@@ -148,7 +170,7 @@ def _make_task(
         raise ParameterError(
             f"nothing is embedded yet: give --model, or --store with a folder that embed wrote ({folder})"
         )
-    parts = TaskParts(labelled, folder, prompt_set, encoder, notes=index.notes)
+    parts = TaskParts(labelled, open_store(folder), prompt_set, encoder, notes=index.notes)
     _write(parts, output, overwrite=overwrite, json=json)
 
 
@@ -180,10 +202,13 @@ def cfd(seed: SplitSeed = 0) -> dict[str, Any]:
 def embeddings(
     store: Store,
     labels: LabelTable,
-    id_column: IdColumn,
     sensitive: SensitiveColumns,
     prompts: LabelPrompts,
     output: Output,
+    id_column: IdColumn = None,
+    ids: IdFile = None,
+    match: Match = "exact",
+    by_position: ByPosition = False,
     target: TargetColumn = None,
     split_column: SplitColumn = None,
     shares: Shares = "0.5,0.1,0.4",
@@ -197,21 +222,26 @@ def embeddings(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Your own embeddings and labels, joined by id and never by position."""
-    from fairerclip.data.build import from_table
+    """Your own embeddings and labels, joined by id, or with --by-position in the order of the rows."""
     from fairerclip.data.label_table import read_labels
+    from fairerclip.data.labelled_rows import from_table
     from fairerclip.data.prompts import load_prompts
     from fairerclip.data.stores import open_store
+    from fairerclip.data.stratified_split import check_shares
     from fairerclip.errors import ParameterError
 
     _check_output(output, overwrite)
     attributes = _attributes(sensitive, target, split_column)
+    drawn = _shares(shares)
+    if split_column is None:
+        check_shares(drawn, seed)
     if model is not None and text is not None:
         raise ParameterError(
             "--model encodes the prompts and --text gives their embeddings: give one of them"
         )
     choice = options.chosen_model(model, weights, preprocessing, device, download)
     prompt_set = load_prompts(prompts)
+    rows = _open_rows(store, ids, id_column, match, by_position)
     columns = [name for name in (target, *attributes, split_column) if name is not None]
     table = read_labels(labels, id_column=id_column, columns=columns, allow_constant=[split_column or ""])
     labelled = from_table(
@@ -220,13 +250,37 @@ def embeddings(
         target=target,
         sensitive=attributes,
         split_column=split_column,
-        shares=_shares(shares),
+        shares=drawn,
         seed=seed,
     )
     encoder = None if choice is None else choice.load()
     text_store = None if text is None else open_store(text, modality="text")
-    parts = TaskParts(labelled, store, prompt_set, encoder, text_store)
+    parts = TaskParts(labelled, rows, prompt_set, encoder, text_store, (), match, by_position)
     _write(parts, output, overwrite=overwrite, json=json)
+
+
+def _open_rows(
+    path: Path, ids: Path | None, id_column: str | None, match: str, by_position: bool
+) -> EmbeddingStore:
+    """Open the embeddings; raise before any work if nothing says which label belongs to which row."""
+    from fairerclip.data.build import check_ids
+    from fairerclip.data.join import MATCHES
+    from fairerclip.data.stores import open_store
+    from fairerclip.errors import ParameterError
+
+    if match not in MATCHES:
+        raise ParameterError(f"--match must be one of {', '.join(MATCHES)}; got {match!r:.60}")
+    if by_position and (ids is not None or match != "exact"):
+        raise ParameterError("--by-position joins without ids: leave out --ids and --match, or --by-position")
+    if not by_position and id_column is None:
+        raise ParameterError(
+            "--id is needed: it names the column of ids in the labels; or give --by-position if the labels are in the "
+            "order of the rows"
+        )
+    rows = open_store(path) if ids is None else open_store(path, ids=ids, id_column=id_column)
+    if not by_position:
+        check_ids(rows)
+    return rows
 
 
 def _attributes(sensitive: str, target: str | None, split_column: str | None) -> list[str]:
@@ -268,19 +322,25 @@ def _write(parts: TaskParts, output: Path, *, overwrite: bool, json: bool) -> No
     from fairerclip.data import save_task
     from fairerclip.data.build import build_task, encoded_prompts, text_encoder
     from fairerclip.data.preflight import preflight
-    from fairerclip.data.stores import open_store
+    from fairerclip.data.task_counts import cell_name, count_cells
 
-    embedded = open_store(parts.store)
+    embedded = parts.store
     encoded = encoded_prompts(parts.prompts, text_encoder(parts.prompts, embedded, parts.encoder, parts.text))
     checks = preflight(embedded, _text_store(encoded.text_target, parts, embedded))
-    _check_rows(checks, embedded, parts.store)
-    task, unmatched = build_task(parts.labelled, embedded, encoded)
+    _check_rows(checks, embedded)
+    with show.warnings_as_lines() as warned:
+        task, unmatched = build_task(
+            parts.labelled, embedded, encoded, match=parts.match, by_position=parts.by_position
+        )
     save_task(task, output, overwrite=overwrite)
     notes = [*checks.lines(), *parts.notes, *unmatched]
-    groups = _groups(task)
+    groups = {
+        split: {cell_name(cell): n for cell, n in counts.items()}
+        for split, counts in count_cells(task).items()
+    }
     if json:
         about = {"task": str(output), "name": task.name, "groups": groups}
-        show.print_json({**about, "preflight": checks.as_dict(), "notes": notes})
+        show.print_json({**about, "preflight": checks.as_dict(), "notes": notes, "warnings": warned})
         return
     for line in notes:
         show.say(line)
@@ -289,7 +349,7 @@ def _write(parts: TaskParts, output: Path, *, overwrite: bool, json: bool) -> No
     show.say(f"written to {output}")
 
 
-def _check_rows(checks: Preflight, embedded: EmbeddingStore, folder: Path) -> None:
+def _check_rows(checks: Preflight, embedded: EmbeddingStore) -> None:
     """Raise if rows of the embeddings are zero or not finite."""
     from fairerclip.errors import StoreError
 
@@ -297,8 +357,8 @@ def _check_rows(checks: Preflight, embedded: EmbeddingStore, folder: Path) -> No
         row = (checks.first_non_finite or checks.first_zero)[0]
         name = "" if embedded.ids is None else f" ({embedded.ids[row]})"
         raise StoreError(
-            f"{folder}: {checks.non_finite_rows} rows hold NaN or infinity and {checks.zero_rows} are zero, first row "
-            f"{row}{name}; embed those images again or leave them out"
+            f"{embedded.path}: {checks.non_finite_rows} rows hold NaN or infinity and {checks.zero_rows} are zero, "
+            f"first row {row}{name}; embed those images again or leave them out"
         )
 
 
@@ -310,17 +370,3 @@ def _text_store(vectors: Any, parts: TaskParts, embedded: EmbeddingStore) -> Emb
         return None
     source = next(part for part in (parts.encoder, parts.text, embedded) if part is not None)
     return EmbeddingStore.from_array(vectors, provenance=source.provenance)
-
-
-def _groups(task: Task) -> dict[str, dict[str, int]]:
-    """Count the rows of each split by class and sensitive value."""
-    import numpy as np
-
-    groups: dict[str, dict[str, int]] = {}
-    for name, split in task.splits.items():
-        labels = [] if split.y is None else [np.array([*task.class_names, "?"])[split.y]]
-        labels += [np.array([*task.sensitive[s].names, "?"])[codes] for s, codes in split.s.items()]
-        rows = [" × ".join(row) for row in zip(*labels, strict=True)]
-        values, counts = np.unique(rows, return_counts=True)
-        groups[name] = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    return groups

@@ -1,7 +1,8 @@
-"""Building of a task from embeddings, labels and prompts, joined by id."""
+"""Building of a task from embeddings, labels and prompts, joined by id, or by position where that is asked for."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,148 +10,134 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.checks import check_range
+from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Ints
 from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
-from fairerclip.data.datasets import DatasetIndex
-from fairerclip.data.join import join
-from fairerclip.data.label_table import Column, LabelTable
+from fairerclip.data.join import Join, join, join_by_position
+from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
 from fairerclip.data.provenance import check_same_model
 from fairerclip.data.stores import EmbeddingStore
+from fairerclip.data.task_counts import few_rows_note
+from fairerclip.data.task_fields import SPLITS
 from fairerclip.data.writer import read_text
-from fairerclip.errors import JoinError, LabelError, ParameterError, PromptError, StoreError
+from fairerclip.errors import (
+    JoinError,
+    ParameterError,
+    PositionJoinWarning,
+    PromptError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from fairerclip.encoders.encoder import Encoder
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
-SPLITS = ("train", "val", "test")
-SPLIT_NAMES = {
-    "0": "train",
-    "1": "val",
-    "2": "test",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "eval": "test",
-}
-"""Accepted values of a split column besides train, val and test."""
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Labelled rows of a data set or a label file: id, split, class and sensitive values of each."""
-
-    name: str
-    ids: NDArray[Any]
-    split: NDArray[Any]
-    """(n,) train, val or test."""
-    y: Ints | None
-    class_names: tuple[str, ...]
-    sensitive: dict[str, tuple[Ints, tuple[str, ...]]]
-
-
-def from_dataset(index: DatasetIndex) -> Labelled:
-    """Return the labelled rows of a data set."""
-    return Labelled(index.name, index.ids, index.split, index.y, index.class_names, index.sensitive)
-
-
-def from_table(
-    table: LabelTable,
-    *,
-    name: str,
-    target: str | None,
-    sensitive: Sequence[str],
-    split_column: str | None,
-    shares: tuple[float, float, float],
-    seed: int,
-) -> Labelled:
-    """Return the labelled rows of a label file, split by a column, or at random with the given shares."""
-    y = None if target is None else table.columns[target]
-    if split_column is None:
-        split = random_split(len(table), shares, seed)
-    else:
-        split = _named_split(table.columns[split_column])
-    return Labelled(
-        name,
-        table.ids,
-        split,
-        None if y is None else y.codes,
-        () if y is None else y.names,
-        {s: (table.columns[s].codes, table.columns[s].names) for s in sensitive},
-    )
-
-
-def random_split(n: int, shares: tuple[float, float, float], seed: int) -> NDArray[np.str_]:
-    """Return "train", "val" or "test" for each of n rows, drawn at random with shares that sum to one."""
-    if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9):
-        raise ParameterError(f"split shares must be non-negative and sum to 1; got {shares}")
-    check_range("seed", seed)
-    counts = np.floor(np.cumsum(shares) * n + 0.5).astype(int)
-    out = np.empty(n, dtype="<U5")
-    order = np.random.default_rng(seed).permutation(n)
-    for name, start, stop in zip(SPLITS, [0, *counts[:-1]], counts, strict=True):
-        out[order[start:stop]] = name
-    return out
-
-
-def _named_split(column: Column) -> NDArray[np.str_]:
-    names = [SPLIT_NAMES.get(name.lower(), name.lower()) for name in column.names]
-    unknown = sorted({name for name in names if name not in SPLITS})
-    if unknown:
-        raise LabelError(
-            f"column {column.name!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
-        )
-    if (column.codes < 0).any():
-        raise LabelError(f"column {column.name!r} has no split for {int((column.codes < 0).sum())} rows")
-    return np.array(names)[column.codes]
-
 
 def build_task(
-    labelled: Labelled, store: EmbeddingStore, prompts: EncodedPrompts | None
+    labelled: Labelled,
+    store: EmbeddingStore,
+    prompts: EncodedPrompts | None,
+    *,
+    match: str = "exact",
+    by_position: bool = False,
 ) -> tuple[Task, list[str]]:
     """Build a task: join embeddings with labels by id, and labels with prompts by name.
 
-    Returns the task and notes on rows, classes and values that did not match. Memory: the matched embeddings.
+    Parameters
+    ----------
+    labelled : Labelled
+        Labels and splits, as `from_table` returns them.
+    store : EmbeddingStore
+        Embeddings.
+    prompts : EncodedPrompts or None
+        Prompt embeddings; their names must be those of the labels.
+    match : "exact", "basename" or "stem"
+        Part of the ids that is compared, as in `join`.
+    by_position : bool
+        Take row k of the embeddings and row k of the labels for the same image, with a `PositionJoinWarning`.
+
+    Returns
+    -------
+    task : Task
+        Memory: the matched embeddings.
+    notes : list of str
+        Sentences on rows, classes and values that did not match.
+
+    Raises
+    ------
+    StoreError
+        The embeddings have no ids, and `by_position` is false.
+    JoinError
+        No id matches, an id occurs twice, or the numbers of rows differ with `by_position`.
+    PromptError
+        The labels have names for which there are no prompts.
     """
-    if store.ids is None:
-        raise StoreError(
-            f"{store.path} has no ids, so its rows cannot be matched with labels: labels are never joined by "
-            "position. Give an .npz with an array 'ids', parquet with an id column, or a clip-retrieval folder"
-        )
-    joined = join(store.ids, labelled.ids)
+    joined = _joined(labelled, store, match, by_position)
     notes = joined.lines() if joined.unmatched_embeddings or joined.unmatched_labels else []
     texts = _Texts.of(labelled, prompts)
     label_rows = joined.rows_in_labels
+    split_of = labelled.splits(label_rows[label_rows >= 0])
     rows = {}
     for name in SPLITS:
-        in_split = np.flatnonzero((label_rows >= 0) & (labelled.split[label_rows] == name))
+        in_split = np.flatnonzero((label_rows >= 0) & (split_of[label_rows] == name))
         if len(in_split):
             rows[name] = in_split
     if not rows:
         raise JoinError("no embedding with a label belongs to a split")
+    # Without ids of the embeddings, rows were joined by position, so that those of the labels are theirs.
+    ids = labelled.ids if store.ids is None else store.ids
     splits = {
-        name: _split(store, in_split, label_rows[in_split], labelled, texts)
+        name: _split(store, ids, in_split, label_rows[in_split], labelled, texts)
         for name, in_split in rows.items()
     }
     task = texts.task(labelled, splits)
-    return task, [*notes, *_missing_notes(task), *_sentence_notes(task, prompts)]
+    return task, [*notes, *_missing_notes(task), *few_rows_note(task), *_sentence_notes(task, prompts)]
+
+
+def _joined(labelled: Labelled, store: EmbeddingStore, match: str, by_position: bool) -> Join:
+    if by_position:
+        if match != "exact":
+            raise ParameterError(
+                f"match={match!r} compares ids, but rows are joined by position: give one of them"
+            )
+        joined = join_by_position(len(store), len(labelled))
+        warnings.warn(
+            f"{len(store):,} rows are joined by position: row k of {store.path} is taken for row k of the labels. "
+            "Only their numbers were compared; labels in another order would not be noticed",
+            PositionJoinWarning,
+            stacklevel=3,
+        )
+        return joined
+    check_ids(store)
+    return join(store.ids, labelled.ids, match=match)
+
+
+def check_ids(store: EmbeddingStore) -> None:
+    """Raise if the rows of a store have no ids by which labels can be joined to them."""
+    if not store.has_ids:
+        raise StoreError(
+            f"{store.path} has no ids, so its rows cannot be matched with labels: give --ids FILE with an id per row, "
+            "or --by-position if the labels are in the order of the rows (in Python open_store(…, ids=…), or "
+            "build_task(…, by_position=True))"
+        )
 
 
 def _sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
-    """Return a note on how many sentences for Orth-Proj and Orth-Cali the task has, or why it has none."""
+    """Return notes on the free queries of the task, and on its sentences for Orth-Proj and Orth-Cali, if any."""
+    queries = [] if task.queries is None else [f"Free queries: {len(task.queries.prompts)}."]
     given = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
     if all(part is None for part in given):
-        return []
+        return queries
     kept = {"spurious": task.spurious, "counterfactual": task.counterfactual}
     counts = [f"{len(part.prompts)} {kind}" for kind, part in kept.items() if part is not None]
     if counts:
-        return [f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
+        return [*queries, f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
     return [
+        *queries,
         "The spurious and counterfactual sentences of the prompts are left out: they may be about attributes that "
-        "the task does not have."
+        "the task does not have.",
     ]
 
 
@@ -165,19 +152,26 @@ def _missing_notes(task: Task) -> list[str]:
             if absent:
                 out.append(f"The {name} split has no row of {label} {', '.join(absent)}.")
     out += [
-        f"There are no prompts for {a}, so its values cannot be predicted from images: fit with labels 'all'."
+        f"There are no prompts for {a}, so its values cannot be predicted from images: fit with {use_labels('all')}."
         for a, attribute in task.sensitive.items()
         if attribute.text is None
     ]
     return out
 
 
-def _split(store: EmbeddingStore, rows: Ints, labels: Ints, labelled: Labelled, texts: _Texts) -> Split:
+def _split(
+    store: EmbeddingStore,
+    ids: NDArray[Any] | None,
+    rows: Ints,
+    labels: Ints,
+    labelled: Labelled,
+    texts: _Texts,
+) -> Split:
     return Split(
         X=store[rows],
         y=None if labelled.y is None else texts.class_move[labelled.y[labels]],
         s={name: texts.value_moves[name][codes[labels]] for name, (codes, _) in labelled.sensitive.items()},
-        ids=np.asarray(store.ids)[rows].astype(str),
+        ids=None if ids is None else np.asarray(ids)[rows].astype(str),
     )
 
 
@@ -241,6 +235,9 @@ class _Texts:
             variants=wordings,
             spurious=spurious,
             counterfactual=counterfactual,
+            queries=None
+            if encoded is None or encoded.queries is None
+            else Sentences(encoded.queries, encoded.query_prompts),
         )
 
     def _further(self, encoded: EncodedPrompts | None) -> tuple[Sentences | None, Sentences | None]:

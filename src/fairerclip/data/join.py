@@ -1,8 +1,8 @@
-"""Joining of embeddings and labels by id, never by position."""
+"""Joining of embeddings and labels by id; by position only where the caller asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import Ints
 from fairerclip.data.hashing import Hashes, hash_rows, random_keys, sort_hashes, text_words
-from fairerclip.errors import JoinError
+from fairerclip.errors import JoinError, ParameterError
 
 Array = NDArray[Any]
 
 SHOWN = 5
 HINT_IDS = 20_000
+MATCHES = ("exact", "basename", "stem")
+"""Parts of ids that must be equal: all, the name of the file without its folders, or also without its ending."""
 """Ids of each side that are compared to explain why no id matches."""
 _COMPARED = 1 << 16  # rows whose ids are compared at once
 
@@ -59,7 +61,23 @@ class Join:
         return out
 
 
-def join(store_ids: Any, label_ids: Any) -> Join:
+def join_by_position(embeddings: int, labels: int) -> Join:
+    """Match row k of the embeddings with row k of the labels; raise unless there are as many of both.
+
+    Examples
+    --------
+    >>> join_by_position(3, 3).rows_in_labels.tolist()
+    [0, 1, 2]
+    """
+    if embeddings != labels:
+        raise JoinError(
+            f"rows can be joined by position only if there are as many labels as embeddings: expected "
+            f"{embeddings:,} labels, got {labels:,}; give ids, so that rows are joined by id"
+        )
+    return Join(np.arange(embeddings, dtype=np.int64), 0, 0, (), ())
+
+
+def join(store_ids: Any, label_ids: Any, *, match: str = "exact") -> Join:
     """Find the label of every embedding.
 
     Parameters
@@ -68,6 +86,8 @@ def join(store_ids: Any, label_ids: Any) -> Join:
         Ids of the embeddings.
     label_ids : array of str of shape (m,)
         Ids of the labels.
+    match : "exact", "basename" or "stem"
+        Part of the ids that is compared: all, the file name without folders, or also without its ending.
 
     Returns
     -------
@@ -77,14 +97,19 @@ def join(store_ids: Any, label_ids: Any) -> Join:
     Raises
     ------
     JoinError
-        An id occurs twice on one side, or no id matches.
+        An id, or the compared part of two ids, occurs twice on one side, or no id matches.
 
     Examples
     --------
+    >>> join(["x/b.jpg", "x/a.jpg"], ["a.jpg", "b.jpg"], match="basename").rows_in_labels.tolist()
+    [1, 0]
     >>> join(["b", "a", "x"], ["a", "b", "c"]).rows_in_labels.tolist()
     [1, 0, -1]
     """
-    left, right = _text(store_ids, "embeddings"), _text(label_ids, "labels")
+    if match not in MATCHES:
+        raise ParameterError(f"match must be one of {', '.join(MATCHES)}; got {match!r}")
+    all_left, all_right = _text(store_ids, "embeddings"), _text(label_ids, "labels")
+    left, right = _cut(all_left, match, "embeddings"), _cut(all_right, match, "labels")
     width = max(left.dtype.itemsize, right.dtype.itemsize) // 4
     while True:
         # A collision of hashes is resolved by drawing other keys; the result does not depend on the keys.
@@ -93,7 +118,7 @@ def join(store_ids: Any, label_ids: Any) -> Join:
         if rows is not None:
             break
     if not (rows >= 0).any():
-        raise JoinError(_no_match_message(left, right))
+        raise JoinError(_no_match_message(all_left, all_right, match))
     without = np.flatnonzero(rows < 0)
     used = np.zeros(len(right), dtype=bool)
     used[rows[rows >= 0]] = True
@@ -102,15 +127,15 @@ def join(store_ids: Any, label_ids: Any) -> Join:
         rows,
         len(without),
         len(unused),
-        tuple(left[without[:SHOWN]].tolist()),
-        tuple(right[unused[:SHOWN]].tolist()),
+        tuple(all_left[without[:SHOWN]].tolist()),
+        tuple(all_right[unused[:SHOWN]].tolist()),
     )
 
 
 def _text(ids: Any, side: str) -> NDArray[np.str_]:
     if ids is None:
         raise JoinError(
-            f"the {side} have no ids: rows are joined by id, never by position; name an id column"
+            f"the {side} have no ids, and rows are not joined by position unless you ask for it; give ids"
         )
     array = np.asarray(ids)
     if array.dtype.kind in "iu":
@@ -170,21 +195,55 @@ def _sorted_unique(ids: NDArray[np.str_], keys: Hashes, side: str) -> tuple[Ints
     return order, None
 
 
-_CUTS: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("without their directories", lambda name: PurePosixPath(name.replace("\\", "/")).name),
-    ("without their file endings", lambda name: name[: len(name) - len(PurePosixPath(name).suffix)]),
-    ("without directories and file endings", lambda name: PurePosixPath(name.replace("\\", "/")).stem),
-    ("in lower case and without surrounding spaces", lambda name: name.strip().lower()),
+def _base_name(name: str) -> str:
+    """Return the name of a file without its folders; an id that is only a folder stays as it is."""
+    return PurePosixPath(name.replace("\\", "/")).name or name
+
+
+_REDUCE: Mapping[str, Callable[[str], str]] = {
+    "basename": _base_name,
+    "stem": lambda name: PurePosixPath(_base_name(name)).stem or name,
+}
+
+
+def _cut(ids: NDArray[np.str_], match: str, side: str) -> NDArray[np.str_]:
+    """Return the part of each id that is compared; raise, with both ids, if two different ids have the same part."""
+    if match == "exact":
+        return ids
+    cut = _REDUCE[match]
+    owner: dict[str, str] = {}
+    shared: dict[str, tuple[str, str]] = {}
+    names = ids.tolist()
+    for name in names:
+        first = owner.setdefault(cut(name), name)
+        if first != name:
+            shared.setdefault(cut(name), (first, name))
+    if shared:
+        shown = "; ".join(f"{part!r} of {a!r} and {b!r}" for part, (a, b) in list(shared.items())[:SHOWN])
+        more = "; …" if len(shared) > SHOWN else ""
+        raise JoinError(
+            f"--match {match}: {len(shared):,} names are those of several {side}: {shown}{more}; join by whole ids, or "
+            "change the ids of one side"
+        )
+    return np.array([cut(name) for name in names], dtype=np.str_)
+
+
+_CUTS: tuple[tuple[str, str | None, Callable[[str], str]], ...] = (
+    ("without their directories", "basename", _REDUCE["basename"]),
+    ("without their file endings", "stem", lambda name: name[: len(name) - len(PurePosixPath(name).suffix)]),
+    ("without directories and file endings", "stem", _REDUCE["stem"]),
+    ("in lower case and without surrounding spaces", None, lambda name: name.strip().lower()),
 )
 
 
-def _no_match_message(left: NDArray[np.str_], right: NDArray[np.str_]) -> str:
+def _no_match_message(left: NDArray[np.str_], right: NDArray[np.str_], match: str) -> str:
     message = (
         f"no id of the {len(left):,} embeddings is among the {len(right):,} labels: embeddings have ids such as "
         f"{str(left[0])!r}, labels such as {str(right[0])!r}"
     )
     left_names, right_names = left[:HINT_IDS].tolist(), right[:HINT_IDS].tolist()
-    for change, cut in _CUTS:
-        if {cut(name) for name in left_names} & {cut(name) for name in right_names}:
-            return f"{message}; they would match {change}: change the ids of one side"
+    for change, flag, cut in _CUTS:
+        if flag != match and {cut(name) for name in left_names} & {cut(name) for name in right_names}:
+            remedy = f'give --match {flag} (match="{flag}" in Python and in task.toml)' if flag else ""
+            return f"{message}; they would match {change}: {remedy or 'change the ids of one side'}"
     return f"{message}; check that both are of the same images and that the id column is the right one"

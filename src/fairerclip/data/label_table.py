@@ -33,18 +33,25 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Ids (n,) and the requested categorical columns."""
+    """Ids (n,), None without an id column, and the requested categorical columns."""
 
-    ids: NDArray[np.str_]
+    ids: NDArray[np.str_] | None
     columns: dict[str, Column]
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(next(iter(self.columns.values())).codes if self.ids is None else self.ids)
+
+    @property
+    def known_ids(self) -> NDArray[np.str_]:
+        """The ids (n,); raise if the table was read without its id column."""
+        if self.ids is None:
+            raise JoinError("expected labels with ids, got a table that was read without an id column")
+        return self.ids
 
 
 @reading(JoinError)
 def read_labels(
-    path: Any, *, id_column: str, columns: Sequence[str], allow_constant: Sequence[str] = ()
+    path: Any, *, id_column: str | None, columns: Sequence[str], allow_constant: Sequence[str] = ()
 ) -> LabelTable:
     r"""Read ids and categorical columns from a CSV, TSV or parquet file.
 
@@ -52,8 +59,8 @@ def read_labels(
     ----------
     path : path-like
         ``.csv``, ``.tsv`` or ``.parquet`` with a header.
-    id_column : str
-        Column of ids, present in every row.
+    id_column : str or None
+        Column of ids, present in every row; None for labels that are in the order of the embeddings.
     columns : sequence of str
         Columns of text or integers; an empty field is missing (-1). Names are sorted as text, or as numbers
         if all of them are numbers.
@@ -84,35 +91,38 @@ def read_labels(
     >>> folder.cleanup()
     """
     file = Path(path)
-    wanted = [id_column, *(name for name in columns if name != id_column)]
+    wanted = list(dict.fromkeys(name for name in (id_column, *columns) if name is not None))
     batches, limit = _batches(file, wanted)
     encoders = {name: _Encoder(name, file) for name in columns}
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
-        ids.add(_no_blank(by_name[id_column], f"{file}: expected an id in every row of {id_column!r}", row))
+        if id_column is not None:
+            ids.add(_no_blank(by_name[id_column], file, id_column, row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
-        row += len(by_name[id_column])
+        row += len(batch[0])
     if not row:
         raise JoinError(f"{file}: expected rows after the header, found none")
     return LabelTable(
-        ids.array(),
+        None if id_column is None else ids.array(),
         {name: encoder.finalise(name in allow_constant) for name, encoder in encoders.items()},
     )
 
 
-def _no_blank(ids: Sequence[str | None], expected: str, first: int) -> list[str]:
+def _no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
     """Return the ids of a block whose first row has this number; raise if one is empty."""
     blank = next((row for row, name in enumerate(ids, first) if not name), None)
     if blank is not None:
-        raise JoinError(f"{expected}, row {blank} has none")
+        raise JoinError(f"{file}: expected an id in every row of {column!r}, row {blank} has none")
     return [str(name) for name in ids]
 
 
 def _batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
     """Return the columns of a file in blocks, and the most characters of ids that it may hold, if limited."""
+    if not wanted:
+        raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
     ending = file.suffix.lower()
     if ending == ".parquet":
         _check_columns(open_parquet(file, JoinError).schema_arrow.names, wanted, file)

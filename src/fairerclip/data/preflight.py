@@ -95,7 +95,7 @@ class Preflight:
         out.append(
             f"{self.repeated_ids:,} ids are repeated."
             if self.has_ids
-            else "Rows have no ids: labels cannot be joined to them."
+            else "Rows have no ids: labels can be joined to them only by position."
         )
         if self.text_rows is not None:
             out.append(

@@ -320,6 +320,11 @@ LONGEST_SEED = 20
 """Most digits of a seed: Python refuses to parse numbers of thousands of digits."""
 
 
+def is_simulated(source: str | os.PathLike[str]) -> bool:
+    """Return whether a task is named as ``simulated:NAME`` and not as a file."""
+    return os.fspath(source).startswith("simulated:")
+
+
 def open_task(source: str | os.PathLike[str]) -> Task:
     """Read a task file, or draw a simulated task given as ``simulated:NAME`` or ``simulated:NAME@SEED``.
 
@@ -328,9 +333,9 @@ def open_task(source: str | os.PathLike[str]) -> Task:
     >>> open_task("simulated:waterbirds@3").name
     'waterbirds (simulated)'
     """
-    kind, colon, rest = os.fspath(source).partition(":")
-    if kind != "simulated" or not colon:
+    if not is_simulated(source):
         return load_task(source)
+    rest = os.fspath(source).partition(":")[2]
     name, _, seed = rest.partition("@")
     if seed and not (seed.isascii() and seed.isdigit() and len(seed) <= LONGEST_SEED):
         raise ParameterError(f"a simulated task is simulated:NAME or simulated:NAME@SEED; got {source!s}")

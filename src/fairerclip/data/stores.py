@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from fairerclip._util.types import Ints
 from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
+
+if TYPE_CHECKING:
+    from fairerclip.data.layouts import Ask
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
@@ -130,6 +133,19 @@ class EmbeddingStore:
         )
         return cls([part], path=path, provenance=provenance)
 
+    def with_ids(self, ids: Any) -> EmbeddingStore:
+        """Return a store of the same rows with these ids (n,), in the place of those of the files."""
+        given = np.asarray(ids)
+        names = given.astype(np.str_) if given.dtype.kind in "iuU" else given
+        if names.dtype.kind != "U" or names.shape != (len(self),):
+            raise StoreError(
+                f"{self.path}: expected an id for each of the {len(self):,} rows, got ids of shape {names.shape} "
+                f"({names.dtype})"
+            )
+        store = EmbeddingStore(self._parts, path=self.path, provenance=self.provenance)
+        store._ids = names
+        return store
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -152,7 +168,7 @@ class EmbeddingStore:
     @property
     def has_ids(self) -> bool:
         """Whether rows have ids; they are not read for this."""
-        return self._parts[0].ids is not None
+        return self._ids is not None or self._parts[0].ids is not None
 
     @property
     def ids(self) -> Array | None:
@@ -299,25 +315,27 @@ def open_store(
     id_column: str | None = None,
     provenance: Provenance | None = None,
     incomplete: bool = False,
+    ids: Any = None,
 ) -> EmbeddingStore:
     """Open embeddings on disk; the layout is recognised from the file or folder.
 
     Parameters
     ----------
     path : path-like
-        ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval wrote
-        (``img_emb``, ``text_emb``, ``metadata``); a folder of shards of one kind, also beside parquet files
-        of the same names (DataComp); or a store that ``fairerclip embed`` wrote.
+        ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval or ``fairerclip embed``
+        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp).
     modality : "image" or "text"
         Embeddings to open in a folder that holds both.
     key : str or None
         Array, tensor or column to read if a file holds several, such as ``"l14_img"`` of DataComp.
     id_column : str or None
-        Parquet column of ids; None means the first of ``id``, ``image_path``, ``path``, ``key`` and ``uid``.
+        Parquet column of ids, or column of the file ``ids``; None means the first of ``id``, ``image_path`` …
     provenance : Provenance or None
         Provenance of the embeddings, for layouts that do not record it.
     incomplete : bool
         Accept a store whose embedding has not finished.
+    ids : path-like, sequence of str, or None
+        Ids of the rows, in the place of those of the files; of a file as in `fairerclip.data.id_files.read_id_list`.
 
     Returns
     -------
@@ -326,8 +344,8 @@ def open_store(
 
     Raises
     ------
-    StoreError
-        The path holds no readable embeddings; the message says what was expected and what was found.
+    StoreError, JoinError
+        The path holds no readable embeddings, or the file ``ids`` not one id for each row.
 
     Examples
     --------
@@ -338,15 +356,32 @@ def open_store(
     EmbeddingStore('...x.npy', shape=(4, 4), on disk float16)
     >>> folder.cleanup()
     """
-    from fairerclip.data import layouts
+    from fairerclip.data import layouts  # which imports this module
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
-    ask = layouts.Ask(modality, key, id_column, incomplete)
+    # The column is that of the file of ids where there is one.
+    of_store = None if isinstance(ids, str | os.PathLike) else id_column
+    parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
+    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
+
+
+def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+    from fairerclip.data.layouts import find_parts
+
     try:
-        parts, own = layouts.find_parts(Path(path), ask)
+        return find_parts(path, ask)
     except FairerClipError:
         raise
     except (OSError, ValueError) as error:  # no permission, or the name holds a NUL
         raise StoreError(f"{path!s}: expected embeddings, got {error}") from error
-    return EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+
+
+def _row_ids(ids: Any, id_column: str | None, rows: int) -> Any:
+    """Return given ids, read from their file if they are the path of one."""
+    if not isinstance(ids, str | os.PathLike):
+        return ids
+    from fairerclip.data.id_files import read_id_list
+
+    return read_id_list(ids, id_column=id_column, rows=rows)

@@ -1,6 +1,7 @@
 """Tasks: embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,84 +13,21 @@ from numpy.typing import NDArray
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
 from fairerclip.data import task_fields as fields
-from fairerclip.data.io.bounded_text import nearest
 from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
-from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key
+from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key, words_key
 from fairerclip.data.task_files import check_suffix, read_arrays, write_arrays
-from fairerclip.errors import ParameterError, TaskFileError
+from fairerclip.data.task_parts import Sensitive as Sensitive
+from fairerclip.data.task_parts import Sentences as Sentences
+from fairerclip.data.task_parts import Split as Split
+from fairerclip.data.task_parts import Variants as Variants
+from fairerclip.data.task_parts import pick_attribute
+from fairerclip.errors import TaskFileError, UnknownArrayWarning
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
-
-@dataclass(frozen=True, eq=False)
-class Sensitive:
-    """A sensitive attribute: names, prompts and prompt embeddings of its values."""
-
-    name: str
-    names: tuple[str, ...]
-    prompts: tuple[str, ...]
-    text: Floats | None = None  # (|S|, p)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Rows of one split. In `y` and in each `s`, -1 is an unknown label."""
-
-    X: Floats  # (n, p)
-    y: Ints | None = None  # (n,)
-    s: dict[str, Ints] = field(default_factory=dict)  # attribute -> (n,)
-    ids: Array | None = None  # (n,) str or int
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def sensitive(self, name: str | None = None) -> Ints:
-        """Return the values (n,) of one sensitive attribute; None means the only one.
-
-        Raises
-        ------
-        ParameterError
-            The split has no such attribute, or None was given and there are several.
-
-        Examples
-        --------
-        >>> Split(np.eye(2, dtype=np.float32), s={"sex": np.array([0, 1])}).sensitive()
-        array([0, 1])
-        """
-        return self.s[_pick(name, self.s, "this split")]
-
-    def take(self, rows: Any) -> "Split":
-        """Return some of the rows, given as an array of row numbers or a slice.
-
-        Examples
-        --------
-        >>> Split(np.eye(3, dtype=np.float32), np.array([0, 1, 1])).take([0, 2]).y
-        array([0, 1])
-        """
-        return Split(
-            self.X[rows],
-            None if self.y is None else self.y[rows],
-            {name: codes[rows] for name, codes in self.s.items()},
-            None if self.ids is None else self.ids[rows],
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Variants:
-    """Other wordings of the class prompts: embeddings (m, c, p) and the template, or name, of each wording."""
-
-    text: Floats
-    templates: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Sentences:
-    """Sentences for Orth-Proj and Orth-Cali: embeddings, text, and the class of each sentence if it names one."""
-
-    text: Floats  # (m, p)
-    prompts: tuple[str, ...]
-    classes: Ints | None = None  # (m,)
+SHOWN = 5
+"""Unknown arrays that one warning names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +58,8 @@ class Task:
     counterfactual : Sentences or None
         Sentences that name a class together with sensitive values, with the class of each; Orth-Cali reduces the
         distances between those of one class.
+    queries : Sentences or None
+        Free queries for a gallery, by which images are ranked; they are not classes.
     """
 
     name: str
@@ -133,11 +73,18 @@ class Task:
     variants: Variants | None = None
     spurious: Sentences | None = None
     counterfactual: Sentences | None = None
+    queries: Sentences | None = None
 
     @property
     def n_classes(self) -> int:
         """Number of classes, or of target prompts if there are no labels."""
         return len(self.class_names)
+
+    @property
+    def sentences(self) -> dict[str, Sentences]:
+        """Sentences besides the prompts by kind: those of spurious, counterfactual and queries that the task has."""
+        kinds = {"spurious": self.spurious, "counterfactual": self.counterfactual, "queries": self.queries}
+        return {kind: given for kind, given in kinds.items() if given is not None}
 
     @property
     def width(self) -> int:
@@ -173,7 +120,7 @@ class Task:
         ParameterError
             There is no such attribute, or None was given and there are several.
         """
-        return self.sensitive[_pick(name, self.sensitive, f"task {self.name!r}")]
+        return self.sensitive[pick_attribute(name, self.sensitive, f"task {self.name!r}")]
 
 
 @reading(TaskFileError)
@@ -198,6 +145,11 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     TaskFileError
         The file is absent or damaged, or its arrays are inconsistent.
 
+    Warns
+    -----
+    UnknownArrayWarning
+        The file has arrays that nothing uses; they are kept in `Task.extra`.
+
     Examples
     --------
     >>> import tempfile
@@ -209,7 +161,13 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     >>> folder.cleanup()
     """
     file = Path(path)
-    return _from_arrays(read_arrays(file, limits), file)
+    arrays = read_arrays(file, limits)
+    task = task_of_arrays(arrays, file)
+    unused = fields.unused_arrays(arrays, list(task.sensitive), task.extra)
+    if unused:
+        more = f", and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
+        warnings.warn(f"{file}: {'; '.join(unused[:SHOWN])}{more}", UnknownArrayWarning, stacklevel=3)
+    return task
 
 
 def save_task(
@@ -254,24 +212,12 @@ def save_task(
     if file.suffix:
         check_suffix(file, "or a folder to write to")
     arrays = _to_arrays(task, file)
-    _from_arrays(arrays, file)
+    task_of_arrays(arrays, file)
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)
 
 
-def _pick(name: str | None, attributes: Mapping[str, Any], where: str) -> str:
-    listed = ", ".join(map(repr, attributes)) or "none"
-    if name is None and len(attributes) == 1:
-        return next(iter(attributes))
-    if name is None:
-        raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
-    if name not in attributes:
-        near = nearest(name, attributes)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ParameterError(f"no sensitive attribute {name!r}; {where} has: {listed}{hint}")
-    return name
-
-
-def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
+def task_of_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
+    """Return the task that arrays by key make; raise a `TaskFileError` with the file's name if they do not fit."""
     path = str(file)
     present = [split for split in SPLITS if f"image_{split}" in arrays]
     if not present:
@@ -310,6 +256,7 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     variants = fields.variants(arrays, len(class_names), width, path)
     spurious = fields.sentences(arrays, "spurious", None, width, path)
     counterfactual = fields.sentences(arrays, "counterfactual", len(class_names), width, path)
+    queries = fields.sentences(arrays, "queries", None, width, path)
     return Task(
         name,
         splits,
@@ -322,6 +269,7 @@ def _from_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
         None if variants is None else Variants(*variants),
         None if spurious is None else Sentences(*spurious),
         None if counterfactual is None else Sentences(*counterfactual),
+        None if queries is None else Sentences(*queries),
     )
 
 
@@ -377,11 +325,10 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
     if task.variants is not None:
         arrays["text_target_variants"] = task.variants.text
         arrays["target_templates"] = np.array(task.variants.templates)
-    for kind, sentences in (("spurious", task.spurious), ("counterfactual", task.counterfactual)):
-        if sentences is not None:
-            arrays |= {f"text_{kind}": sentences.text, f"{kind}_prompts": np.array(sentences.prompts)}
-            if sentences.classes is not None:
-                arrays[f"{kind}_classes"] = sentences.classes
+    for kind, sentences in task.sentences.items():
+        arrays |= {f"text_{kind}": sentences.text, words_key(kind): np.array(sentences.prompts)}
+        if sentences.classes is not None:
+            arrays[f"{kind}_classes"] = sentences.classes
     for key, array in arrays.items():
         if key.startswith(("image_", "text_")):
             arrays[key] = np.asarray(array, dtype=np.float32)

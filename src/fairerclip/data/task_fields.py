@@ -21,16 +21,20 @@ SPLITS = ("train", "val", "test")
 UNNAMED = "s"  # the attribute of s_train, text_sensitive, …
 UNKNOWN = -1
 CLOSE = 0.85  # similarity to a known key from which an unknown key counts as misspelled
+SIMILAR = 0.6  # similarity from which a known key is offered in a warning
 _SHOWN = 5
 _BLOCK = 8192  # rows checked at once: bounds the temporary boolean arrays
 MAX_VARIANTS = 1000
 MAX_ATTRIBUTES = 64
 MAX_SENTENCES = 10_000
+USED_EXTRA = ("small_train",)
+"""Arrays beside the format that the package uses: row numbers of the small training set of `reproduce`."""
 _SINGLE = (
     *("text_target", "target_prompts", "class_names", "simulated", "name"),
     *("text_target_variants", "target_templates"),
     *("text_spurious", "spurious_prompts"),
     *("text_counterfactual", "counterfactual_prompts", "counterfactual_classes"),
+    *("text_queries", "query_prompts"),
 )
 _PER_SPLIT = ("image", "y", "ids")
 _PER_ATTRIBUTE = ("text_sensitive", "sensitive_prompts", "sensitive_names")
@@ -60,6 +64,17 @@ def part_key(part: str, attribute: str) -> str:
     return part if attribute == UNNAMED else f"{part}_{attribute}"
 
 
+def words_key(kind: str) -> str:
+    """Return the key of the text of the sentences of a kind.
+
+    Examples
+    --------
+    >>> words_key("spurious"), words_key("queries")
+    ('spurious_prompts', 'query_prompts')
+    """
+    return "query_prompts" if kind == "queries" else f"{kind}_prompts"
+
+
 def attributes(keys: Iterable[str], path: str) -> list[str]:
     """Return the names of the sensitive attributes that the keys mention, in the order of the file."""
     unnamed = {s_key(UNNAMED, split) for split in SPLITS} | set(_PER_ATTRIBUTE)
@@ -85,7 +100,7 @@ def known_keys(names: Iterable[str]) -> set[str]:
     """Return every key of the format, given the names of the attributes."""
     known = {*_SINGLE, *(f"{kind}_{split}" for kind in _PER_SPLIT for split in SPLITS)}
     for name in (UNNAMED, *names):
-        known |= {s_key(name, split) for split in SPLITS} | {part_key(part, name) for part in _PER_ATTRIBUTE}
+        known |= set(_keys_of(name))
     return known
 
 
@@ -98,6 +113,40 @@ def unknown_keys(keys: Iterable[str], names: Iterable[str], path: str) -> list[s
         if near:
             raise TaskFileError(f"{path}: unknown array {key!r}; did you mean {near[0]!r}?")
     return unknown
+
+
+def unused_arrays(keys: Iterable[str], names: list[str], unknown: Iterable[str]) -> list[str]:
+    """Return sentences on arrays that nothing uses and on attributes whose names are probably misspelled.
+
+    An attribute counts as misspelled if its name is near that of another one and it has fewer arrays.
+
+    Examples
+    --------
+    >>> unused_arrays(["s_sex_train", "s_sex_test", "s_sexx_val", "notes"], ["sex", "sexx"], ["notes"])
+    ["nothing uses the array 'notes'", "'s_sexx_val' is of an attribute 'sexx'; did you mean 's_sex_val'?"]
+    """
+    known = sorted(known_keys(names))
+    out = []
+    for key in unknown:
+        if key not in USED_EXTRA:
+            near = nearest(key, known, cutoff=SIMILAR)
+            out.append(f"nothing uses the array {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    parts = {name: [key for key in keys if key in _keys_of(name)] for name in names if name != UNNAMED}
+    for name, given in parts.items():
+        near = [
+            other
+            for other in nearest(name, [n for n in parts if n != name], len(parts), cutoff=CLOSE)
+            if len(parts[other]) > len(given)
+        ]
+        for key in given if near else ():
+            meant = _keys_of(near[0])[_keys_of(name).index(key)]
+            out.append(f"{key!r} is of an attribute {name!r}; did you mean {meant!r}?")
+    return out
+
+
+def _keys_of(attribute: str) -> list[str]:
+    """Return every key of an attribute, in an order that does not depend on its name."""
+    return [s_key(attribute, split) for split in SPLITS] + [part_key(p, attribute) for p in _PER_ATTRIBUTE]
 
 
 def embeddings(array: Array, where: str) -> Floats:
@@ -152,10 +201,10 @@ def sentences(
 ) -> tuple[Floats, tuple[str, ...], Ints | None] | None:
     """Check embeddings (m, p) of sentences, their text, and, unless ``c`` is None, the class of each in [0, c).
 
-    Return None if there are no sentences of this kind, "spurious" or "counterfactual".
+    Return None if there are no sentences of this kind: "spurious", "counterfactual" or "queries".
     """
-    key, words_key, classes_key = f"text_{kind}", f"{kind}_prompts", f"{kind}_classes"
-    parts = [words_key] if c is None else [words_key, classes_key]
+    key, key_of_words, classes_key = f"text_{kind}", words_key(kind), f"{kind}_classes"
+    parts = [key_of_words] if c is None else [key_of_words, classes_key]
     if key not in arrays:
         orphans = [part for part in parts if part in arrays]
         if orphans:
@@ -167,12 +216,13 @@ def sentences(
         raise TaskFileError(
             f"{path}: {key}: expected at most {MAX_SENTENCES} rows of width {width} as the images, got {text.shape}"
         )
-    words = tuple(f"{kind} sentence {i + 1}" for i in range(m))
-    if words_key in arrays:
-        words = strings(arrays[words_key], f"{path}: {words_key}")
+    noun = "query" if kind == "queries" else f"{kind} sentence"
+    words = tuple(f"{noun} {i + 1}" for i in range(m))
+    if key_of_words in arrays:
+        words = strings(arrays[key_of_words], f"{path}: {key_of_words}")
     if len(words) != m or not all(word.strip() for word in words):
         raise TaskFileError(
-            f"{path}: {words_key}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
+            f"{path}: {key_of_words}: expected a text for each of the {m} rows of {key}, got {len(words)}, "
             f"{sum(not word.strip() for word in words)} of them empty"
         )
     if c is None:

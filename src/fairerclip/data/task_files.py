@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from fairerclip._util.files import atomic_folder
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import MAX_TOML_BYTES
 from fairerclip.data.io.npy import Limits
-from fairerclip.data.io.npz import read_npz, write_npz
+from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.tensors import metadata_texts, open_tensors, widen_bfloat16, write_tensors
 from fairerclip.data.task_fields import SPLITS, part_key, s_key
 from fairerclip.errors import OutputExistsError, TaskFileError
@@ -29,10 +29,10 @@ WRITTEN = (".npz", ".safetensors")
 TOML = "task.toml"
 STRINGS = (
     *("class_names", "target_prompts", "target_templates"),
-    *("spurious_prompts", "counterfactual_prompts"),
+    *("spurious_prompts", "counterfactual_prompts", "query_prompts"),
 )
 """Keys of a task that are lists of text in ``task.toml``."""
-TEXTS = ("text_target", "text_spurious", "text_counterfactual")
+TEXTS = ("text_target", "text_spurious", "text_counterfactual", "text_queries")
 """Keys that give the path of a store of embeddings in ``task.toml``."""
 PLAIN = ("text_target_variants", "counterfactual_classes")
 """Keys that give the path of an ``.npy`` in ``task.toml``."""
@@ -55,6 +55,21 @@ def task_files(paths: Sequence[Path]) -> list[Path]:
         else:
             files.append(path)
     return files
+
+
+def is_task(path: Path) -> bool:
+    """Return whether a file or folder is a task and not a store of embeddings: it has images of a split.
+
+    Only names are read. A file of another ending, or no file, is no task.
+    """
+    if path.is_dir():
+        return (path / TOML).is_file()
+    keys: Collection[str] = ()
+    if path.suffix.lower() == ".npz":
+        keys = npz_members(path)
+    elif path.suffix.lower() == ".safetensors":
+        keys = open_tensors(path, TaskFileError)[0]
+    return any(f"image_{split}" in keys for split in SPLITS)
 
 
 def read_arrays(path: Path, limits: Limits) -> dict[str, Array]:

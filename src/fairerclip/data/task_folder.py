@@ -13,6 +13,8 @@
     text_counterfactual = "counterfactual.npy"   # optional, for Orth-Cali: sentences that name class and value,
     counterfactual_prompts = ["a landbird on land", "a landbird on water"]
     counterfactual_classes = "classes.npy"       # … and the class of each, as a number
+    text_queries = "queries.npy"                 # optional: free queries for a gallery, any store …
+    query_prompts = ["a photo of a nest"]        # … and their sentences
 
     [sensitive.place]
     prompts = ["on land", "on water"]
@@ -20,6 +22,7 @@
 
     [images]                                     # one store, split by a column of the labels …
     store = "embeddings"
+    # ids = "ids.txt"                            # ids of its rows, if the files have none: .txt, .json, .csv …
     # [splits.train]                             # … or a store per split
     # store = "train.npy"
     # y = "y_train.npy"                          # labels as arrays, instead of a table
@@ -33,6 +36,7 @@
     split = "split"
     split_values = { train = "0", val = "1", test = "2" }   # where they are not called train, val and test
     unmatched = "error"                          # or "drop": embeddings without a label
+    match = "exact"                              # or "basename", "stem": ids are compared without folders, endings
 
 An embedding whose split is empty in the table is left out.
 """
@@ -59,7 +63,7 @@ from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 Array = NDArray[Any]
 
 MAX_NAME_BYTES = 255
-_STORE_KEYS = {"store", "key", "id"}
+_STORE_KEYS = {"store", "key", "id", "ids"}
 _KEYS: dict[str, set[str]] = {
     "": {
         "name",
@@ -74,6 +78,8 @@ _KEYS: dict[str, set[str]] = {
         "text_counterfactual",
         "counterfactual_prompts",
         "counterfactual_classes",
+        "text_queries",
+        "query_prompts",
         "sensitive",
         "images",
         "splits",
@@ -82,7 +88,7 @@ _KEYS: dict[str, set[str]] = {
     "images": _STORE_KEYS,
     "splits.*": _STORE_KEYS | {"y", "s"},
     "sensitive.*": {"names", "prompts", "text"},
-    "labels": {"file", "id", "target", "sensitive", "split", "split_values", "unmatched"},
+    "labels": {"file", "id", "target", "sensitive", "split", "split_values", "unmatched", "match"},
 }
 
 
@@ -185,7 +191,8 @@ class _Folder:
 
     def _store(self, entry: Mapping[str, Any]) -> EmbeddingStore:
         path = inside(self.path, self._of(entry, "store", str), self.where)
-        return open_store(path, key=entry.get("key"), id_column=entry.get("id"))
+        ids = inside(self.path, entry["ids"], self.where) if "ids" in entry else None
+        return open_store(path, key=entry.get("key"), id_column=entry.get("id"), ids=ids)
 
     def _text(self, name: Any) -> Array:
         path = inside(self.path, name, self.where)
@@ -238,7 +245,7 @@ class _Folder:
         return np.array([*codes, -1], dtype=np.int64)[column.codes]
 
     def _rows(self, store: EmbeddingStore, table: LabelTable) -> Ints:
-        joined = join(store.ids, table.ids)
+        joined = join(store.ids, table.ids, match=self._of(self.labels, "match", str, "exact"))
         choice = self.labels.get("unmatched", "error")
         if choice not in ("error", "drop"):
             raise TaskFileError(f"{self.where}: expected unmatched to be 'error' or 'drop', got {choice!r}")

@@ -62,6 +62,10 @@ class EncodedPrompts:
         One vector per template and class; None unless all classes use the same two or more templates.
     templates : tuple of m str
         These templates.
+    queries : ndarray of shape (m, p) or None
+        Embeddings of the free queries for a gallery.
+    query_prompts : tuple of m str
+        These queries.
     """
 
     text_target: Texts | None
@@ -73,6 +77,8 @@ class EncodedPrompts:
     variants: Floats | None = None
     templates: tuple[str, ...] = ()
     spurious_prompts: Prompts = ()
+    queries: Floats | None = None
+    query_prompts: Prompts = ()
 
 
 def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> EncodedPrompts:
@@ -117,7 +123,7 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         )
         for attribute, values in prompt_set.sensitive.items()
     }
-    spurious = prompt_set.spurious
+    spurious, queries = prompt_set.spurious, prompt_set.queries
     variants = _variants(rows, place, prompt_set)
     return EncodedPrompts(
         text_target=_texts(rows, place, prompt_set.classes, average) if prompt_set.classes else None,
@@ -129,6 +135,8 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         variants=variants,
         templates=() if variants is None else prompt_set.templates,
         spurious_prompts=spurious,
+        queries=_pick(rows, place, queries).astype(np.float32) if queries else None,
+        query_prompts=queries,
     )
 
 

@@ -41,8 +41,9 @@ def load_prompts(name_or_path: str | os.PathLike[str]) -> PromptSet:
     Parameters
     ----------
     name_or_path : str or path-like
-        A name of `available_prompts`, or the path of a ``.json`` or ``.toml`` file in the same format. A prompt
-        set of the package takes precedence over a file of its name; write ``./name.json`` for the file.
+        A name of `available_prompts`, or the path of a ``.json`` or ``.toml`` file in the same format, which may
+        consist of ``classes`` and ``sensitive`` alone; its name is then that of the file. A prompt set of the
+        package takes precedence over a file of its name; write ``./name.json`` for the file.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def load_prompts(name_or_path: str | os.PathLike[str]) -> PromptSet:
             unknown("prompts", "set", text, available_prompts())
             + "; or give the path of a .json or .toml file"
         )
-    return parse_prompts(_read(path), str(path))
+    return parse_prompts(_read(path), str(path), stem=path.stem)
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -16,17 +16,32 @@ MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
 HOLE = "{}"
 _KEYS = (
     *("version", "name", "source", "classes", "sensitive"),
-    *("counterfactual", "spurious", "pairs", "templates"),
+    *("counterfactual", "spurious", "pairs", "templates", "queries"),
 )
+ABOUT = ("version", "name", "source")
+"""Keys on the file itself, which a user's file may leave out."""
+OWN = PromptSource("own", "none given")
+"""Source of a file that does not name one."""
 _SOURCE_KEYS = ("kind", "citation", "note")
 _COUNTERFACTUAL_KEYS = ("class", "sensitive", "prompt")
 _FILLED_KEYS = ("names", "templates")
 
 
-def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
-    """Check the content of a prompt file and fill in its templates; `where` names the file in messages."""
-    _check_keys(data, _KEYS, ("version", "name", "source"), where)
-    version = data["version"]
+def parse_prompts(data: Mapping[str, Any], where: str, *, stem: str | None = None) -> PromptSet:
+    """Check the content of a prompt file and fill in its templates.
+
+    Parameters
+    ----------
+    data : mapping
+        Content of the file.
+    where : str
+        Name of the file in messages.
+    stem : str or None
+        Name of the set, if the file has none: then ``version``, ``name`` and ``source`` may be left out. None
+        requires them, as in the sets of the package.
+    """
+    _check_keys(data, _KEYS, ABOUT if stem is None else (), where)
+    version = data.get("version", VERSION_FIRST)
     if not isinstance(version, int) or isinstance(version, bool) or version < VERSION_FIRST:
         raise PromptFileError(
             f"{where}: version: expected a whole number from {VERSION_FIRST}, got {version!r}"
@@ -48,15 +63,18 @@ def parse_prompts(data: Mapping[str, Any], where: str) -> PromptSet:
     if not classes and not sensitive:
         raise PromptFileError(f"{where}: expected classes or sensitive attributes, got neither")
     return PromptSet(
-        name=_sentence(data["name"], f"{where}: name"),
+        name=_sentence(data.get("name", stem), f"{where}: name"),
         version=version,
-        source=_source(data["source"], f"{where}: source"),
+        source=_source(data["source"], f"{where}: source") if "source" in data else OWN,
         classes=classes,
         sensitive=sensitive,
         counterfactual=_counterfactuals(data.get("counterfactual", []), classes, sensitive, where),
         spurious=_sentences(data.get("spurious", []), f"{where}: spurious"),
         pairs=_pairs(data.get("pairs", []), classes, f"{where}: pairs"),
         templates=templates,
+        queries=_prompts(data["queries"], templates, f"{where}: queries", budget)
+        if "queries" in data
+        else (),
     )
 
 
@@ -98,7 +116,8 @@ class PromptBudget:
 
 
 def _prompts(given: Any, templates: Prompts, where: str, budget: PromptBudget) -> Prompts:
-    """Return the prompts of one class or value, which are given as sentences or as names and templates."""
+    """Return the prompts of one class or value: a sentence, a list of sentences, or names and templates."""
+    given = [given] if isinstance(given, str) else given
     if isinstance(given, list):
         prompts = _sentences(given, where)
         budget.add(len(prompts), sum(map(len, prompts)))

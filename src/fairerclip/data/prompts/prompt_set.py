@@ -15,7 +15,7 @@ Prompts = tuple[str, ...]
 class PromptSource:
     """Source of the sentences, with a note on what is uncertain about them."""
 
-    kind: str  # paper, released, debias_vl, ours, …
+    kind: str  # paper, released, debias_vl, ours, own (a file that names no source), …
     citation: str
     note: str = ""
 
@@ -54,6 +54,8 @@ class PromptSet:
         Pairs of opposite classes; one model is fitted for each pair.
     templates : tuple of str
         Templates into which names were filled, if the file has names.
+    queries : tuple of str
+        Free queries for a gallery.
     """
 
     name: str
@@ -65,6 +67,7 @@ class PromptSet:
     spurious: Prompts = ()
     pairs: tuple[tuple[str, str], ...] = ()
     templates: Prompts = ()
+    queries: Prompts = ()
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -115,7 +118,7 @@ class PromptSet:
         """Return every sentence once, in a fixed order, for one call of a text encoder."""
         groups: list[Iterable[str]] = list(self.classes.values())
         groups += [prompts for values in self.sensitive.values() for prompts in values.values()]
-        groups += [[sentence.prompt for sentence in self.counterfactual], self.spurious]
+        groups += [[sentence.prompt for sentence in self.counterfactual], self.spurious, self.queries]
         return list(dict.fromkeys(prompt for group in groups for prompt in group))
 
     def select(self, classes: Sequence[str]) -> PromptSet:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip.auditing.many_models import ModelTask, tasks_of_models
-from fairerclip.data.build import check_prompts, from_dataset
+from fairerclip.data.build import check_prompts
 from fairerclip.data.datasets import DatasetIndex, read_dataset
 from fairerclip.data.datasets.fairface import MARGINS
+from fairerclip.data.labelled_rows import from_dataset
 from fairerclip.data.prompts import PromptSet, load_prompts
 from fairerclip.encoders.choice import ModelChoice
 from fairerclip.encoders.encoder import Encoder

@@ -1,0 +1,272 @@
+"""`check` says what is in a store or a task, what is wrong with it, and which commands can use it."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fairerclip
+from fairerclip.auditing.task_check import check_task
+from fairerclip.data import Sentences, Split, StoreWriter, Task, save_task, simulate
+from fairerclip.data.io.npz import write_npz
+from fairerclip.data.provenance import Provenance
+from fairerclip.errors import StoreError, TaskFileError
+from fairerclip.experiment import Experiment
+from fairerclip.model.estimator import FairerCLIP
+
+ROWS = np.random.default_rng(0).normal(size=(12, 6)).astype(np.float32)
+IDS = [f"{i}.jpg" for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def birds():
+    return simulate("waterbirds", seed=1, scale=0.05, width=32)
+
+
+def arrays(**changes):
+    y, s = np.arange(12) % 2, np.arange(12) // 6
+    made = {"image_train": ROWS, "y_train": y, "s_train": s, "image_test": ROWS, "y_test": y, "s_test": s}
+    made |= {"text_target": ROWS[:2], "class_names": np.array(["cat", "dog"])}
+    return {key: value for key, value in (made | changes).items() if value is not None}
+
+
+def checked(run, path, *, code):
+    """The JSON document of a check, and the lines of one without --json, which agree on the exit code."""
+    came, out, err = run("check", path, "--json")
+    assert came == code, (out, err)
+    plain, lines, _ = run("check", path)
+    assert plain == code
+    return json.loads(out), lines
+
+
+def test_a_good_task_is_described_from_its_arrays(run, tmp_path, birds):
+    queries = Sentences(birds.text_target, ("a nest", "a bird that dives"))
+    file = save_task(replace(birds, queries=queries), tmp_path / "t.npz")
+    found, lines = checked(run, file, code=0)
+    assert (found["kind"], found["usable"], found["problems"]) == ("task", True, [])
+    told = found["task"]
+    assert {name: split["rows"] for name, split in told["splits"].items()} == {
+        name: len(split) for name, split in birds.splits.items()
+    }
+    assert told["classes"] == {"names": ["landbird", "waterbird"], "prompts": True}
+    assert told["sentences"] == {"queries": 2}
+    y, s = birds.test.y, birds.test.sensitive()
+    for c, class_name in enumerate(birds.class_names):
+        for v, value in enumerate(birds.sensitive["s"].names):
+            n = int(((y == c) & (s == v)).sum())
+            assert told["cells"]["s"]["test"][f"{class_name} × {value}"] == n
+    predicted = (birds.test.X @ birds.text_target.T).argmax(axis=1)  # rows of unit length
+    share = next(a for a in told["agreement"] if (a["of"], a["split"]) == ("class", "test"))
+    assert share["accuracy"] == pytest.approx(np.mean(predicted == y))
+    assert f"class {100 * share['accuracy']:.1f} %" in lines
+    assert lines.strip().endswith("Usable: yes.")
+    assert found["rows"]["rows"] == sum(map(len, birds.splits.values()))
+
+
+def test_a_simulated_task_can_be_checked_by_its_name():
+    found = fairerclip.check("simulated:gallery")
+    assert found.usable
+    assert "simulated embeddings" in found.lines()[1]
+    assert {c.command.split(" --labels ")[0].split()[-1] for c in found.commands if c.reason is None} == {
+        "sex",
+        "race",
+    }
+
+
+LACKS = {
+    "everything": (),
+    "class prompts": ("text",),
+    "sensitive prompts": ("sensitive text",),
+    "class labels": ("y",),
+    "class labels and sensitive prompts": ("y", "sensitive text"),
+    "sensitive labels": ("s",),
+    "a training split": ("train",),
+}
+
+
+@pytest.mark.parametrize("what", LACKS)
+def test_commands_that_are_told_to_run_are_those_that_do(tmp_path, birds, what):
+    task, gone = birds, LACKS[what]
+    if "text" in gone:
+        task = replace(task, text_target=None, variants=None)
+    if "sensitive text" in gone:
+        task = replace(task, sensitive={"s": replace(task.sensitive["s"], text=None)})
+    splits = {
+        name: replace(split, y=None if "y" in gone else split.y, s={} if "s" in gone else split.s)
+        for name, split in task.splits.items()
+        if name not in gone
+    }
+    task = replace(task, splits=splits)
+    found = fairerclip.check(save_task(task, tmp_path / "t.npz"))
+    told = {
+        c.command.split("--labels ")[1].split()[0]: c.reason for c in found.commands if " fit " in c.command
+    }
+    for labels, reason in told.items():
+        experiment = Experiment.of(task)
+        ranked = experiment.is_gallery() and experiment.why_untuned() is None
+        try:
+            if ranked:  # a gallery is tuned by default, which takes longer: its arguments are enough here
+                experiment.arguments(labels, guess=False)
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = FairerCLIP(
+                        tau=0.5, zero_shot=0.5, gamma=1e-3, criterion="marginal", class_offsets=None
+                    )
+                    experiment.fit(model.set_params(n_features=16, random_state=0, refine=False), labels)
+            came = None
+        except fairerclip.errors.FairerClipError as error:
+            came = str(error)
+        assert (came is None) == (reason is None), (labels, came, reason)
+        if reason is not None:
+            assert reason == came
+    audit = next(c for c in found.commands if " audit " in c.command)
+    assert (audit.reason is None) == ("s" not in gone)
+
+
+def test_damaged_rows_of_a_task_are_reasons_and_all_are_named(run, tmp_path):
+    bad, zero = ROWS.copy(), ROWS.copy()
+    bad[[3, 5]] = np.nan
+    zero[7] = 0
+    file = write_npz(tmp_path / "t.npz", arrays(image_train=bad, image_test=zero))
+    found, lines = checked(run, file, code=1)
+    assert (found["usable"], found["task"]) == (False, None)
+    assert found["error"]["exit_code"] == 1
+    assert any(
+        "image_train: expected finite values" in p and "in 2 rows: 3, 5" in p for p in found["problems"]
+    )
+    assert any(
+        "image_test: expected rows with a direction" in p and "1 rows: 7" in p for p in found["problems"]
+    )
+    assert len(found["problems"]) == 2
+    assert "Usable: no." in lines
+    assert "image_train float32 (12, 6)" in lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"y_train": np.zeros(3, dtype=int)}, "y_train: expected 12 integers"),
+        ({"text_target": ROWS[:2, :4]}, "text_target: expected width 6"),
+        ({"image_trian": ROWS}, "did you mean 'image_train'"),
+        ({"text_target": None, "y_train": None, "y_test": None}, "expected text_target or labels"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_reasons(run, tmp_path, changes, reason):
+    found, _ = checked(run, write_npz(tmp_path / "t.npz", arrays(**changes)), code=1)
+    assert any(reason in problem for problem in found["problems"])
+
+
+def test_a_task_that_no_command_can_use_is_not_usable(run, tmp_path):
+    file = write_npz(tmp_path / "t.npz", {"image_test": ROWS, "text_target": ROWS[:2]})
+    found, _ = checked(run, file, code=1)
+    assert "no command can use it" in found["problems"][0]
+    assert not any(command["possible"] for command in found["commands"])
+    one = write_npz(
+        tmp_path / "one.npz", {"image_test": ROWS, "text_target": ROWS[:1], "s_test": np.arange(12) % 2}
+    )
+    assert "at least 2 classes" in checked(run, one, code=1)[0]["problems"][0]
+
+
+def test_unknown_arrays_small_cells_and_contradicting_prompts_are_notes(run, tmp_path, birds):
+    names = ("landbird", "waterbird")
+    turned = replace(birds, text_target=birds.text_target[::-1].copy(), variants=None)
+    few = replace(turned, splits={**turned.splits, "val": turned.val.take(slice(4))})
+    found = fairerclip.check(save_task(replace(few, extra={"notes": np.arange(3)}), tmp_path / "t.npz"))
+    assert found.usable
+    assert any("nothing uses the array 'notes'" in note for note in found.notes)
+    assert any(
+        "prompts of class agree better with the labels of test in another order" in n for n in found.notes
+    )
+    assert any(f"Fewer than 5 validation rows of {names[0]} × " in note for note in found.notes)
+    noise = replace(turned, text_target=np.random.default_rng(3).normal(size=(2, 32)).astype(np.float32))
+    noise = replace(noise, splits={"test": Split(birds.test.X, np.arange(len(birds.test)) % 2, birds.test.s)})
+    chance = fairerclip.check(save_task(noise, tmp_path / "n.npz"))
+    assert any("prompts of class predict the labels of test no better than chance" in n for n in chance.notes)
+
+
+def test_a_store_is_described(run, tmp_path):
+    made = Provenance("ViT-X", "abc", "resize", "library 1", False, 6)
+    with StoreWriter(tmp_path / "emb", width=6, provenance=made) as writer:
+        writer.append(IDS, ROWS)
+        writer.skip("bad.jpg", "no image")
+        writer.write_text(["a cat", "a dog"], ROWS[:2])
+        writer.finish()
+    found, lines = checked(run, tmp_path / "emb", code=0)
+    assert (found["kind"], found["task"], found["problems"]) == ("store", None, [])
+    assert (found["rows"]["rows"], found["rows"]["has_ids"], found["rows"]["dtype_on_disk"]) == (
+        12,
+        True,
+        "float32",
+    )
+    assert found["rows"]["provenance"]["model"] == "ViT-X"
+    assert any("bad.jpg: no image" in note for note in found["notes"])
+    for words in (
+        "12 rows of width 6",
+        "Images come from ViT-X",
+        "Prompts: 2.",
+        "Can run: fairerclip task embeddings",
+    ):
+        assert words in lines
+
+
+def test_an_unfinished_store_and_damaged_rows_are_reasons(run, tmp_path):
+    with StoreWriter(tmp_path / "emb", width=6, provenance=None) as writer:
+        writer.append(IDS, ROWS)
+    found, _ = checked(run, tmp_path / "emb", code=1)
+    assert "not complete" in found["problems"][0]
+    bad = ROWS.copy()
+    bad[2], bad[4:6] = np.inf, 0
+    np.savez(tmp_path / "bad.npz", embeddings=bad, ids=np.array(["same"] * 2 + IDS[2:]))
+    found, lines = checked(run, tmp_path / "bad.npz", code=1)
+    assert [p.split(":")[0] for p in found["problems"]] == [
+        "1 rows hold NaN or infinity, first row 2 (2.jpg)",
+        "2 rows are zero, first row 4 (4.jpg)",
+        "1 ids are repeated",
+    ]
+    assert lines.count("Cannot run:") == 2
+
+
+def test_a_store_without_ids_names_the_ways_to_its_labels(tmp_path):
+    np.save(tmp_path / "x y.npy", ROWS)
+    found = fairerclip.check(tmp_path / "x y.npy")
+    assert found.usable
+    assert "--ids FILE, or --by-position" in found.notes[0]
+    assert f"'{tmp_path / 'x y.npy'}'" in found.commands[0].command, (
+        "a name with a space is quoted for the shell"
+    )
+
+
+@pytest.mark.parametrize("name", ["gone.npz", "gone", "text.txt", "cut.npz", "cut.safetensors", "folder"])
+def test_what_cannot_be_read_is_one_line(run, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    for file in ("text.txt", "cut.npz", "cut.safetensors"):
+        (tmp_path / file).write_bytes(b"PK\x03\x04")
+    code, out, err = run("check", tmp_path / name)
+    assert (code, out) == (2, "")
+    assert len(err.strip().splitlines()) == 1
+    code, out, _ = run("check", tmp_path / name, "--json")
+    assert (code, json.loads(out)["error"]["exit_code"]) == (2, 2)
+    with pytest.raises((StoreError, TaskFileError)):
+        fairerclip.check(tmp_path / name)
+
+
+def test_a_task_folder_is_checked_as_a_task(tmp_path, birds):
+    assert fairerclip.check(save_task(birds, tmp_path / "t")).kind == "task"
+    assert fairerclip.check(save_task(birds, tmp_path / "t.safetensors")).kind == "task"
+    (tmp_path / "t" / "task.toml").write_text('[images]\nstore = "gone"\n')
+    with pytest.raises(TaskFileError):
+        fairerclip.check(tmp_path / "t")
+
+
+def test_a_task_without_attributes_counts_its_classes():
+    X = np.eye(4, dtype=np.float32)
+    facts, _, commands, _ = check_task(
+        Task("t", {"train": Split(X, np.arange(4) % 2)}, X[:2], ("a", "b"), ("a", "b")), "t"
+    )
+    assert facts.cells == {"class": {"train": {"a": 2, "b": 2}}}
+    reasons = {c.command: c.reason for c in commands}
+    assert "no split has sensitive labels" in reasons["fairerclip audit t"]
+    assert reasons["fairerclip fit t --labels target -o MODEL"] is None
