@@ -222,7 +222,7 @@ def test_a_repeated_key_and_nan_are_refused(folder):
         ({"baseline": ["LEACE"]}, "which is none of"),
         ({"baseline": None}, "which is none of"),
         ({"baseline": "ZeroShot"}, "parameters do not match"),
-        ({"format_version": 5}, "has format version 5"),
+        ({"format_version": 6}, "has format version 6"),
         ({"format_version": True}, "has format version True"),
         ({"surprise": 1}, "missing or unknown keys: .'surprise'"),
         ({"parameters": []}, "'parameters'.* do not describe a model"),

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from fairerclip._util.numbers import bare, number, setting, worded
 from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.metrics.names import FIGURES
 from fairerclip.model.estimator import FairerCLIP
@@ -31,7 +32,7 @@ _ORTHOGONAL_KEPT = (
     "No encoder was better on the rows used for choosing than zero-shot with orthogonal prompts (class prompts "
     "projected onto the orthogonal complement of the sensitive prompts), so these were kept"
 )
-KEPT: dict[Method, str] = {
+KEPT: dict[str, str] = {
     ZERO_SHOT: "Nothing was better than zero-shot on the rows used for choosing, so zero-shot was kept",
     "zero-shot with class offsets": "No encoder was better than zero-shot on the rows used for choosing, so "
     "zero-shot was kept, and only class offsets were learned",
@@ -62,14 +63,17 @@ UNKNOWN_TUNING = "It is not known whether a search chose it."
 class ModelFacts(NamedTuple):
     """Method of a model, and how it was trained and tuned if its diagnostics record that."""
 
-    method: Method
+    method: str
     training: TrainingSection | None
     tuning: TuningSection | None
 
 
-def model_facts(model: FairerCLIP) -> ModelFacts:
+def model_facts(model: FairerCLIP | Baseline) -> ModelFacts:
     """Return the facts about a fitted model; diagnostics come from a file if it was loaded, and are not trusted."""
-    diagnostics = model.diagnostics_
+    diagnostics = getattr(model, "diagnostics_", None) or {}
+    if isinstance(model, Baseline):
+        method = model.title + (OFFSETS if model.offsets_.any() else "")
+        return ModelFacts(method, None, _tuning(diagnostics.get("tuning")))
     return ModelFacts(_method_of(model), _training(diagnostics), _tuning(diagnostics.get("tuning")))
 
 
@@ -126,7 +130,7 @@ def strategy_name(name: str) -> str:
     return STRATEGIES.get(plain, plain) + (OFFSETS if offsets == "offsets" else "")
 
 
-def _method(model: ModelSection | ModelFacts | None) -> Method:
+def _method(model: ModelSection | ModelFacts | None) -> str:
     """Return the method of a model; results of earlier versions do not have it and are always of FairerCLIP."""
     return FAIRERCLIP if model is None or model.method is None else model.method
 
@@ -142,7 +146,7 @@ def subject(model: ModelSection | ModelFacts | None) -> str:
     method = _method(model)
     if method == ZERO_SHOT:
         return "the kept zero-shot classifier"
-    return method if method == FAIRERCLIP or method.startswith(ZERO_SHOT) else f"{ZERO_SHOT} with {method}"
+    return f"{ZERO_SHOT} with {method}" if method.startswith("orthogonal prompts") else method
 
 
 def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) -> str | None:
@@ -152,7 +156,7 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
     of them if ``whole``.
     """
     method = _method(model)
-    if model is None or method == FAIRERCLIP:
+    if model is None or method not in KEPT:
         return None
     tuning = model.tuning
     if tuning is None:

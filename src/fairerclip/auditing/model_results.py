@@ -71,7 +71,7 @@ class ModelSection(Part):
     command: Command | None = None
     seconds: Number | None = None
     source: Text
-    method: Method | None = None
+    method: Text | None = None
     untuned: Text | None = None
     training: TrainingSection | None = None
     tuning: TuningSection | None = None

@@ -85,6 +85,11 @@ class LinearProbe(L2Probe, LinearHead):
     recipe: Mapping[str, Any] | None = None
     random_state: Any = None
 
+    @property
+    def title(self) -> str:
+        """Name of the method with its solver and weights."""
+        return "linear probe" + (", by gradient" if self.solver == "sgd" else self._weighted())
+
     def _learn(self, data: Training) -> None:
         check_choice("solver", self.solver, SOLVERS)
         self._check_probe()

@@ -15,12 +15,12 @@ from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
 from fairerclip.auditing.model_facts import model_facts
 from fairerclip.auditing.model_results import Labels, ModelSection
-from fairerclip.experiment import UNKNOWN, Experiment, warn_untuned_ranking
+from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
-from fairerclip.tuning.ranking import RANKING
+from fairerclip.tuning.ranking import RANKING, warn_untuned_ranking
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
