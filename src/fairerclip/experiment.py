@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip.baselines.baseline import Baseline
+from fairerclip.applying.apply import AnyModel
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError
@@ -29,8 +29,6 @@ HALVES = 2
 """Smallest number of labelled validation rows to choose a model with: one half chooses, the other half judges."""
 UNKNOWN = ""
 """Name of an unknown label."""
-AnyModel = FairerCLIP | Baseline
-"""A classifier of the package."""
 
 
 @dataclass(frozen=True)

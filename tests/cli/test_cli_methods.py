@@ -1,14 +1,21 @@
 """Every method on the command line: trained, saved, applied, audited and reported."""
 
+import csv
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from test_cli import refused
 
 import fairerclip
 from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.data import load_task, save_task, simulate
+from fairerclip.data.io.parquet_table import write_parquet
+from fairerclip.data.writer import StoreWriter
+from fairerclip.experiment import Experiment
 from fairerclip.study.methods import FITTABLE
 
 
@@ -101,3 +108,80 @@ def test_a_model_of_another_kind_is_left_alone(run, task, tmp_path):
     before = (tmp_path / "m" / "model.json").read_bytes()
     assert refused(run("fit", task, "-o", tmp_path / "m", "--overwrite", "--tau", 0.5), "is left alone")
     assert (tmp_path / "m" / "model.json").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def birds(task):
+    return load_task(task)
+
+
+@pytest.fixture(scope="module")
+def leace(birds, tmp_path_factory):
+    """A saved LEACE of the task, with offsets."""
+    arguments = Experiment.of(birds).arguments("none")
+    model = LEACE().fit(arguments.pop("X"), arguments.pop("y"), **arguments).at(offsets=[0.01, -0.01])
+    return model.save(tmp_path_factory.mktemp("model") / "leace")
+
+
+def stores(folder, X, ids):
+    """The same rows in every layout that is read, with ids."""
+    np.savez(folder / "e.npz", embeddings=X, ids=ids)
+    save_file({"embeddings": X}, folder / "e.safetensors", metadata={"ids": json.dumps(ids.tolist())})
+    with StoreWriter(folder / "store", width=X.shape[1], provenance=None) as writer:
+        writer.append(ids.tolist(), X)
+        writer.finish()
+    found = [folder / "e.npz", folder / "e.safetensors", folder / "store"]
+    if find_spec("pyarrow") is None:
+        return found
+    write_parquet({"id": ids.tolist(), "embedding": X.tolist()}, folder / "e.parquet")
+    for name in ("img_emb", "metadata"):
+        (folder / "retrieval" / name).mkdir(parents=True)
+    np.save(folder / "retrieval" / "img_emb" / "img_emb_0.npy", X)
+    write_parquet({"image_path": ids.tolist()}, folder / "retrieval" / "metadata" / "metadata_0.parquet")
+    return [*found, folder / "e.parquet", folder / "retrieval"]
+
+
+def test_apply_takes_any_model_and_any_store_and_keeps_the_ids(run, birds, leace, tmp_path):
+    X, model = birds.test.X[:40], fairerclip.load(leace)
+    ids = np.array([f"{row}.jpg" for row in range(40)])
+    for number, store in enumerate(stores(tmp_path, X, ids)):
+        out = tmp_path / f"{number}.npz"
+        assert run("apply", leace, store, "-o", out)[0] == 0
+        with np.load(out) as written:
+            assert written["id"].tolist() == ids.tolist()
+            assert written["prediction"].tolist() == model.predict(X).tolist()
+            np.testing.assert_allclose(written["score"], model.scores(X), rtol=1e-6)
+            np.testing.assert_allclose(written["embedding"], model.transform(X), rtol=1e-5, atol=1e-7)
+        table = tmp_path / f"{number}.csv"
+        code, out, _ = run("apply", leace, store, "-o", table, "--top", 7, "--json")
+        assert code == 0
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        assert list(rows[0]) == ["prompt", "rank", "id", "score"]
+        assert len(rows) == 7 * 2
+        for name, best in json.loads(out)["top"].items():
+            column = model.classes_.tolist().index(name)
+            order = np.argsort(-model.scores(X)[:, column], kind="stable")[:7]
+            assert [row["id"] for row in best] == ids[order].tolist()
+            assert [row["id"] for row in rows if row["prompt"] == name] == ids[order].tolist()
+
+
+def test_a_long_ranking_is_written_whole_and_shown_in_part(run, task, leace, tmp_path):
+    code, out, _ = run("apply", leace, task, "-o", tmp_path / "o.csv", "--top", 50)
+    assert code == 0
+    assert "the first 20 of" in out
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 1 + 50 * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-o", "o.txt"), ["must end in .npz or .csv or .parquet", "o.txt"]),
+        (("-o", "o.csv", "--top", 0), ["--top must be between 1 and"]),
+        (("-o", "o.csv", "--prompt", "landbird"), ["--prompt", "--top K"]),
+        (("-o", "o.csv", "--top", 2, "--prompt", "goose"), ["'goose' is not a prompt"]),
+    ],
+)
+def test_apply_refuses_what_cannot_be_written(run, task, leace, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert refused(run("apply", leace, task, *arguments), *words)
+    assert list(tmp_path.iterdir()) == []

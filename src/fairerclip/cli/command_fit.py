@@ -12,7 +12,8 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
-    from fairerclip.experiment import AnyModel, Experiment
+    from fairerclip.applying.apply import AnyModel
+    from fairerclip.experiment import Experiment
     from fairerclip.model.archive import Archive
     from fairerclip.model.estimator import FairerCLIP
 
