@@ -49,7 +49,7 @@ class NotDefiniteError(FairerClipError, ValueError):
 
 
 class FreeQueryError(FairerClipError, ValueError):
-    """A retrieval query is not among the prompts that the model was fitted on."""
+    """A query is not among the prompts that the model was fitted on; `EmbeddingMitigator` takes any query."""
 
 
 class StateError(FairerClipError, RuntimeError):

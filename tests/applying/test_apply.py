@@ -98,7 +98,10 @@ def test_the_best_rows_are_those_of_the_ranking_also_of_a_store_in_blocks(birds,
             assert [row.row for row in found] == ranks[:, column].argsort()[:12].tolist()
             assert [row.id for row in found] == [ids[row.row] for row in found]
             np.testing.assert_allclose(
-                [row.score for row in found], model.scores(X)[[row.row for row in found], column]
+                [row.score for row in found],
+                model.scores(X)[[row.row for row in found], column],
+                rtol=1e-5,
+                atol=1e-6,
             )
     assert {row.prompt for row in top_rows(model, X, 3, prompts=["waterbird"])} == {"waterbird"}
     assert top_rows(model, X, 1)[0].id is None
