@@ -185,3 +185,35 @@ def test_apply_refuses_what_cannot_be_written(run, task, leace, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     assert refused(run("apply", leace, task, *arguments), *words)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_audit_and_report_name_the_method_of_any_model(run, task, leace, tmp_path):
+    file = tmp_path / "results.json"
+    code, out, _ = run("audit", task, "--after", leace, "--permutations", 19, "-o", file)
+    assert code == 0
+    method = "LEACE (zero-shot head) with class offsets"
+    assert f"Predictions of {method}" in out
+    assert "There is no trade-off of τ and τ_z" in out
+    model = json.loads(file.read_text())["model"]
+    assert (model["method"], model["tau"], model["source"]) == (method, None, "given")
+    assert "Belrose" in model["paper"]
+    for form, name in (("html", "page.html"), ("md", "report.md"), ("card", "card.md"), ("csv", "tables")):
+        assert run("report", file, "-o", tmp_path / name, "--format", form)[0] == 0
+    page, markdown = (tmp_path / "page.html").read_text(), (tmp_path / "report.md").read_text()
+    card, table = (tmp_path / "card.md").read_text(), (tmp_path / "tables" / "model.csv").read_text()
+    for text in (page, markdown, card, table):
+        assert method in text
+    for text in (page, card, table):
+        assert "Belrose et al. 2023" in text
+    assert 'id="explorer"' not in page
+    assert 'fairerclip.load("MODEL")' in card
+    assert "in closed form" not in card
+    assert "It learns from no labels." in markdown
+
+
+def test_a_model_of_other_classes_is_refused(run, task, birds, tmp_path):
+    classes = ["cat", "dog"]
+    ZeroShot().fit(birds.train.X, text=dict(zip(classes, birds.text_target, strict=True))).save(
+        tmp_path / "m"
+    )
+    assert refused(run("audit", task, "--after", tmp_path / "m"), "fitted on cat, dog", "landbird")

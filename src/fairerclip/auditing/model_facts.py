@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -56,6 +56,11 @@ RANKED = (
     "It ranks by prompt: classes were not learned, and the sensitive values of the training rows were predicted by a "
     "probe trained on the labelled validation rows."
 )
+LEARNS_FROM = {
+    "none": "It learns from no labels.",
+    "target": "It learns from class labels.",
+    "all": "It learns from class labels and sensitive labels.",
+}
 UNKNOWN_LABELS = "It is not known which labels it was fitted with."
 UNKNOWN_TUNING = "It is not known whether a search chose it."
 
@@ -141,6 +146,11 @@ def after_name(model: ModelSection | ModelFacts | None) -> str:
     return "zero-shot, kept" if method == ZERO_SHOT else method
 
 
+def is_baseline(model: ModelSection | ModelFacts | None) -> bool:
+    """Return whether a model is of another method than FairerCLIP."""
+    return _method(model) not in get_args(Method)
+
+
 def subject(model: ModelSection | ModelFacts | None) -> str:
     """Return the name of the model as the subject of a sentence."""
     method = _method(model)
@@ -203,7 +213,7 @@ def _labels(model: ModelSection) -> str:
 def _given_labels(model: ModelSection) -> str:
     training = model.training
     if training is None:
-        return UNKNOWN_LABELS
+        return LEARNS_FROM.get(model.labels or "", UNKNOWN_LABELS)
     target = {
         "known": "the class labels were known",
         "guessed": "the classes were predicted from the prompts",

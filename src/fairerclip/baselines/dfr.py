@@ -28,8 +28,8 @@ VARIANTS = ("validation", "train", "subsample", "upsample")
 VARIANT_NAMES = {
     "validation": "validation groups",
     "train": "training groups",
-    "subsample": "pseudo-groups, subsample",
-    "upsample": "pseudo-groups, upsample",
+    "subsample": "subsampled pseudo-groups",
+    "upsample": "upsampled pseudo-groups",
 }
 C_GRIDS = {
     "waterbirds": (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01),
@@ -136,7 +136,7 @@ class DFR(LinearHead):
     @property
     def title(self) -> str:
         """Name of the method with its variant."""
-        return f"DFR, {VARIANT_NAMES.get(str(self.variant), self.variant)}"
+        return f"DFR ({VARIANT_NAMES.get(str(self.variant), self.variant)})"
 
     @property
     def requirements(self) -> Needs:

@@ -117,7 +117,7 @@ class LEACE(L2Probe):
     @property
     def title(self) -> str:
         """Name of the method with its head."""
-        return f"LEACE, {self.head} head"
+        return f"LEACE ({self.head} head)"
 
     def _learn(self, data: Training) -> None:
         check_within("shrinkage", self.shrinkage, 0.0, 1.0)

@@ -88,7 +88,9 @@ class LinearProbe(L2Probe, LinearHead):
     @property
     def title(self) -> str:
         """Name of the method with its solver and weights."""
-        return "linear probe" + (", by gradient" if self.solver == "sgd" else self._weighted())
+        if self.solver == "sgd":
+            return "linear probe by gradient"
+        return f"{self._weighted() or 'linear '}probe"
 
     def _learn(self, data: Training) -> None:
         check_choice("solver", self.solver, SOLVERS)

@@ -18,7 +18,7 @@ from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 
 STANDARDIZE = ("scalar", "column", None)
 CLASS_WEIGHTS = (None, "balanced", "group")
-BALANCED = {"balanced": ", balanced classes", "group": ", balanced groups"}
+BALANCED = {"balanced": "class-balanced ", "group": "group-balanced "}
 SELECT = ("average", "worst_group")
 _SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding error
 
@@ -86,7 +86,7 @@ class L2Probe(Baseline):
         strengths(self.C)
 
     def _weighted(self) -> str:
-        """Return the part of the title that says what ``class_weight`` balances."""
+        """Return the beginning of the title, which says what ``class_weight`` balances."""
         return BALANCED.get(str(self.class_weight), "")
 
     def _row_weights(self, data: Training) -> F64:

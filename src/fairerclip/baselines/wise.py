@@ -57,7 +57,7 @@ class WiSE(L2Probe):
     @property
     def title(self) -> str:
         """Name of the method with its weights."""
-        return "WiSE" + self._weighted()
+        return f"{self._weighted()}WiSE"
 
     def _learn(self, data: Training) -> None:
         check_within("alpha", self.alpha, 0.0, 1.0)
