@@ -226,6 +226,10 @@ class UntunedRankingWarning(FairerClipWarning):
     """A task without target labels was fitted without tuning its rankings."""
 
 
+class RefitWarning(FairerClipWarning):
+    """A model that was trained again does not predict as it did."""
+
+
 class LabelCycleWarning(FairerClipWarning):
     """Pseudo-labels returned to an earlier state, so the iteration would repeat forever."""
 

@@ -217,3 +217,19 @@ def test_a_model_of_other_classes_is_refused(run, task, birds, tmp_path):
         tmp_path / "m"
     )
     assert refused(run("audit", task, "--after", tmp_path / "m"), "fitted on cat, dog", "landbird")
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_compare_saves_the_winner_and_says_which_it_is(run, task, birds, tmp_path):
+    call = ("compare", task, "--methods", "zero-shot,leace", "--seeds", 1, "-o", tmp_path / "out")
+    code, out, _ = run(*call, "--save-best", tmp_path / "m")
+    assert code == 0
+    assert "Best worst group: " in out
+    model = fairerclip.load(tmp_path / "m")
+    code, out, _ = run(*call, "--save-best", tmp_path / "again", "--json")
+    saved = json.loads(out)["saved"]
+    assert {"zero-shot": ZeroShot, "leace": LEACE}[saved["method"]] is type(model)
+    assert (saved["seed"], saved["offsets"]) == (0, model.offsets_.tolist())
+    again = fairerclip.load(saved["model"])
+    np.testing.assert_array_equal(again.scores(birds.test.X), model.scores(birds.test.X))
+    assert refused(run(*call, "--save-best", tmp_path / "m", "--overwrite"), "--save-best does not replace")
