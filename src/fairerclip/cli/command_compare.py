@@ -84,13 +84,8 @@ def compare(
     if output is not None:
         check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
-    settings = CompareOptions(
-        methods=None if keys is None else tuple(keys),
-        seeds=seeds,
-        jobs=jobs,
-        max_steps=max_steps,
-        source=options.as_text(task),
-    )
+    named = None if keys is None else tuple(keys)
+    settings = CompareOptions(named, seeds, jobs, max_steps, options.as_text(task))
     work = None if output is None else output / "runs"
     best = None
     with kept_when_stopped(work), show.warnings_as_lines():
@@ -104,9 +99,8 @@ def compare(
             best = save_winner(experiment, results, save_best)
     if not json:
         _print(results, output)
-        if best is not None:
-            for sentence in (*best.sentences, f"model written to {save_best}"):
-                show.say(sentence)
+        for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
+            show.say(sentence)
     _check(results, keys)
     if json:
         saved = {} if best is None else {"saved": {**best.as_dict(), "model": str(save_best)}}
