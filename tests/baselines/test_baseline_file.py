@@ -238,6 +238,10 @@ def test_a_repeated_key_and_nan_are_refused(folder):
         ({"feature_names_in": ["a"]}, "'feature_names_in'.* do not describe a model"),
         ({"diagnostics": []}, "'diagnostics'.* do not describe a model"),
         ({"sha256": None}, "does not match its digest"),
+        ({"offsets": [1.0, 2.0]}, "offsets must be 3 numbers"),
+        ({"offsets": [1.0, 2.0, "3"]}, "offsets must be 3 numbers"),
+        ({"offsets": [1.0, 2.0, 1e300]}, "offsets must be 3 numbers"),
+        ({"offsets": {"a": 1}}, "offsets must be 3 numbers"),
     ],
     ids=str,
 )
