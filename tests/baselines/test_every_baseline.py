@@ -238,7 +238,7 @@ def test_every_method_has_a_title_and_takes_offsets(embeddings, model):
     fitted = clone(model).fit(e.X, **everything(e))
     assert len(fitted.title) > 3
     moved = fitted.at(offsets=[0.0, 1e4, 0.0])
-    assert_allclose(moved.scores(e.X), fitted.scores(e.X) + [0, 1e4, 0])
+    assert_allclose(moved.scores(e.X), fitted.scores(e.X) + np.array([0, 1e4, 0]))
     assert set(moved.predict(e.X)) == {1}
     assert not fitted.offsets_.any()
     assert not moved.fit(e.X, **everything(e)).offsets_.any()
