@@ -44,8 +44,8 @@ from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import choose
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.fit_data import read_inputs
+from fairerclip.study.choose_model import choose_model
 from fairerclip.study.methods import METHODS
-from fairerclip.study.run_method import choose_model
 from fairerclip.study.workers import Call, Failure, Returned, run_calls
 from fairerclip.tuning.found_rows import FoundRows, find_rows
 

@@ -24,8 +24,8 @@ from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import load_task, resplit
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import max_skew
+from fairerclip.study.choose_model import choose_model
 from fairerclip.study.methods import METHODS
-from fairerclip.study.run_method import choose_model
 
 TASKS = ("celeba_blond", "celeba_cheekbones", "celeba_attractive", "pacs")
 SHARES = (0.0, 0.01, 0.05, 0.2, 1.0)

@@ -34,8 +34,8 @@ from fairerclip.baselines import LEACE, OrthCali, OrthProj
 from fairerclip.data import Task, load_task, resplit
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import max_skew
+from fairerclip.study.choose_model import choose_model
 from fairerclip.study.methods import METHODS
-from fairerclip.study.run_method import choose_model
 from fairerclip.study.workers import Call, Failure, Returned, run_calls
 from fairerclip.tuning.readers import read_sensitive
 

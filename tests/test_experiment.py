@@ -8,7 +8,6 @@ from fairerclip.data import Split, simulate
 from fairerclip.errors import LabelError, ParameterError, PromptError, TaskFileError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import group_report
-from fairerclip.model.apply import apply_model
 from fairerclip.model.path import effective_strength
 from paper import PAPER
 
@@ -92,47 +91,6 @@ def test_skew_falls_for_the_attribute_that_is_mitigated(gallery):
     rows = experiment.skews(experiment.fit(small(max_iter=1), "none"), "test")
     assert [r.prompt for r in rows] == ["good", "evil"]
     assert np.mean([r.after for r in rows]) < np.mean([r.before for r in rows])
-
-
-def test_applying_a_model_gives_predictions_scores_and_embeddings(birds):
-    model = Experiment.of(birds).fit(small(), "target")
-    result = apply_model(model, birds.test.X, ids=np.arange(len(birds.test)))
-    assert result["prediction"].tolist() == model.predict(birds.test.X).tolist()
-    assert result["embedding"].shape == (len(birds.test), 1)
-    assert result["id"].shape == (len(birds.test),)
-    assert result["names"].tolist() == ["landbird", "waterbird"]
-    np.testing.assert_allclose(result["score"], model.scores(birds.test.X))
-
-
-def test_applying_a_model_as_a_ranking_gives_the_places_of_rank(birds):
-    model = Experiment.of(birds).fit(small(), "target")
-    X = birds.test.X[:60]
-    result = apply_model(model, X, rank=True, prompts=["waterbird"])
-    assert "prediction" not in result
-    assert result["names"].tolist() == ["waterbird"]
-    expected = model.rank("waterbird", X)
-    order = result["rank"][:, 0].argsort()
-    np.testing.assert_array_equal(order, expected.indices)
-    np.testing.assert_allclose(result["score"][order, 0], expected.scores)
-    assert sorted(result["rank"][:, 0]) == list(range(1, 61))
-    with pytest.raises(
-        ParameterError, match="'goose' is not a prompt of this model; it has landbird, waterbird"
-    ):
-        apply_model(model, X, rank=True, prompts=["goose"])
-    with pytest.raises(ParameterError, match="rank=True"):
-        apply_model(model, X, prompts=["waterbird"])
-
-
-def test_rows_whose_scores_tie_are_ranked_in_their_order(birds):
-    model = Experiment.of(birds).fit(small(), "target")
-    X = np.repeat(birds.test.X[:1], 4, axis=0)
-    assert apply_model(model, X, rank=True)["rank"].tolist() == [[1, 1], [2, 2], [3, 3], [4, 4]]
-
-
-def test_classes_that_read_alike_keep_columns_of_their_own(birds):
-    model = Experiment.of(birds).fit(small(), "target")
-    model.fitted_ = replace(model.fitted_, classes=np.array([1, "1"], dtype=object))
-    assert apply_model(model, birds.test.X[:5])["names"].tolist() == ["1", "'1'"]
 
 
 def test_lambda_eff_is_all_that_two_classes_depend_on(birds):

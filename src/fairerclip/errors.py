@@ -49,7 +49,7 @@ class NotDefiniteError(FairerClipError, ValueError):
 
 
 class FreeQueryError(FairerClipError, ValueError):
-    """A retrieval query is not among the prompts that the model was fitted on."""
+    """A query is not among the prompts that the model was fitted on; `EmbeddingMitigator` takes any query."""
 
 
 class StateError(FairerClipError, RuntimeError):
@@ -244,6 +244,10 @@ class PositiveClassWarning(FairerClipWarning):
 
 class UntunedRankingWarning(FairerClipWarning):
     """A task without target labels was fitted without tuning its rankings."""
+
+
+class RefitWarning(FairerClipWarning):
+    """A model that was trained again does not predict as it did."""
 
 
 class LabelCycleWarning(FairerClipWarning):

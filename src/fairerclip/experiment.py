@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.remedies import use_labels, without_prompts
+from fairerclip.applying.apply import AnyModel
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import LabelError, ParameterError, PromptError, UntunedRankingWarning
+from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
 from fairerclip.metrics.retrieval.top_rows import default_cut
@@ -289,13 +289,15 @@ class Experiment:
         known = (cells != UNKNOWN).all(axis=1)
         return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
 
-    def before_after(self, model: FairerCLIP, split: str) -> list[tuple[str, GroupReport]]:
+    def before_after(
+        self, model: AnyModel, split: str, name: str = "FairerCLIP"
+    ) -> list[tuple[str, GroupReport]]:
         """Measure accuracy by group of zero-shot, if there are prompts, and of the model on one split."""
         rows = self.task.split(split)
         reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
-        return [*reports, ("FairerCLIP", self.report(rows, model.predict(rows.X)))]
+        return [*reports, (name, self.report(rows, model.predict(rows.X)))]
 
-    def skews(self, model: FairerCLIP, split: str, k: int | None = None) -> list[PromptSkew]:
+    def skews(self, model: AnyModel, split: str, k: int | None = None) -> list[PromptSkew]:
         """Measure MaxSkew@k of each prompt before (cosines) and after (the model's scores) on all rows of a split.
 
         The default of ``k`` is 1000, or a quarter of the rows if there are fewer than 4000.
@@ -384,16 +386,6 @@ class Experiment:
         y, groups = self.labels(rows)
         known = (y != UNKNOWN) & (groups != UNKNOWN)
         return path.evaluate(rows.X[known], y[known], groups[known])
-
-
-def warn_untuned_ranking(why: str) -> None:
-    """Warn that a gallery was fitted as if its prompts were classes."""
-    warnings.warn(
-        f"no row has a target label, so the prompts can only rank, but the rankings were not tuned: {why}. The fit "
-        "treats the prompts as classes, and its rankings may be more skewed than zero-shot's",
-        UntunedRankingWarning,
-        stacklevel=3,
-    )
 
 
 def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:

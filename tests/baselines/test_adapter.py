@@ -126,7 +126,7 @@ a = np.load({str(tmp_path / "a.npz")!r})
 model = Adapter()
 for name in Adapter.fitted:
     setattr(model, name, a[name])
-model.n_features_in_, model.normalize_ = 12, True
+model.n_features_in_, model.normalize_, model.offsets_ = 12, True, np.zeros(2)
 print(np.array_equal(model.scores(a["X"]), a["scores"]), "torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

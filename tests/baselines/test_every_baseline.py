@@ -230,3 +230,17 @@ def test_recipes_by_gradient_are_reached_by_name_and_saved(embeddings, tmp_path,
     back = baselines.load_baseline(fitted.save(tmp_path / "model"))
     assert_array_equal(back.scores(e.X), fitted.scores(e.X))
     assert back.recipe == model.recipe
+
+
+@every
+def test_every_method_has_a_title_and_takes_offsets(embeddings, model):
+    e = embeddings(n_classes=3)
+    fitted = clone(model).fit(e.X, **everything(e))
+    assert len(fitted.title) > 3
+    moved = fitted.at(offsets=[0.0, 1e4, 0.0])
+    assert_allclose(moved.scores(e.X), fitted.scores(e.X) + np.array([0, 1e4, 0]))
+    assert set(moved.predict(e.X)) == {1}
+    assert not fitted.offsets_.any()
+    assert not moved.fit(e.X, **everything(e)).offsets_.any()
+    with pytest.raises(ParameterError, match="offsets must be 3 numbers"):
+        fitted.at(offsets=[1, 2])

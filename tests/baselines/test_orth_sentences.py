@@ -12,8 +12,9 @@ from fairerclip.data import Sentences, simulate
 from fairerclip.data.prompts import encode_prompts, load_prompts
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.experiment import Experiment
+from fairerclip.study.choose_model import fit_arguments
 from fairerclip.study.methods import chosen_methods
-from fairerclip.study.run_method import fit_arguments, run_method
+from fairerclip.study.run_method import run_method
 
 
 def unit(a):

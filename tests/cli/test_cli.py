@@ -257,8 +257,12 @@ def test_a_classifier_ranks_when_it_is_asked_to(run, task, tmp_path):
     for name in ("landbird", "waterbird"):
         assert f"{name}: the first 5 of {len(X)} rows" in out
     rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
-    best = model.rank("waterbird", X, 1).indices[0]
-    assert [r["row"] for r in rows if r["rank: waterbird"] == "1"] == [str(best)]
+    assert list(rows[0]) == ["prompt", "rank", "row", "score"]
+    assert len(rows) == 2 * 5
+    best = model.rank("waterbird", X, 5)
+    assert [r["row"] for r in rows if r["prompt"] == "waterbird"] == [str(row) for row in best.indices]
+    written = [float(r["score"]) for r in rows if r["prompt"] == "waterbird"]
+    np.testing.assert_allclose(written, best.scores)
     code, out, _ = run("apply", tmp_path / "m", task, "-o", tmp_path / "p.csv", "--json")
     assert set(json.loads(out)["predicted"]) == {"landbird", "waterbird"}
 

@@ -71,7 +71,8 @@ def test_a_name_that_cannot_be_written_is_refused_before_anything_is_read(
     (tmp_path / "file").write_text("as it was")
     needed = ("-o", "new.npz") if option != "output" else ()
     for name, word in BAD.items():
-        refused(run(*command.split(), *GONE[command], *needed, f"--{option}", name), word)
+        flag = f"--{option.replace('_', '-')}"
+        refused(run(*command.split(), *GONE[command], *needed, flag, name), word)
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "as it was"
 

@@ -7,7 +7,6 @@ from fairerclip._util.files import atomic_file
 from fairerclip.cli.options import parse_grid
 from fairerclip.data.io.csv_table import csv_bytes, defused, write_table
 from fairerclip.errors import OutputExistsError, ParameterError
-from fairerclip.model.apply import write_predictions
 from fairerclip.model.path import front
 
 
@@ -99,31 +98,5 @@ def test_a_folder_is_never_replaced_by_a_file(tmp_path):
         pass
 
 
-def test_predictions_are_written_as_csv_and_npz_under_the_names_of_the_prompts(tmp_path):
-    scores = np.array([[0.1, 0.2], [1, 2]])
-    result = {
-        "id": np.array(["a.jpg", "b.jpg"]),
-        "prediction": np.array(["cat", "=dog"], dtype=object),
-        "score": scores,
-        "names": np.array(["cat", "=dog"]),
-        "embedding": np.ones((2, 3)),
-    }
-    write_predictions(result, tmp_path / "p.csv")
-    rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
-    assert [r["id"] for r in rows] == ["a.jpg", "b.jpg"]
-    assert rows[1]["prediction"] == "'=dog"
-    assert list(rows[0]) == ["row", "id", "prediction", "score: cat", "score: =dog"]
-    assert [float(r["score: =dog"]) for r in rows] == [0.2, 2.0]
-    write_predictions(result, tmp_path / "p.npz")
-    with np.load(tmp_path / "p.npz", allow_pickle=False) as back:
-        np.testing.assert_array_equal(back["embedding"], result["embedding"])
-        assert back["prediction"].tolist() == back["names"].tolist() == ["cat", "=dog"]
-
-
 def test_the_heads_of_a_table_are_defused_too():
     assert csv_bytes([{"=cmd()": 1}]).decode().split() == ["'=cmd()", "1"]
-
-
-def test_an_unknown_ending_is_refused(tmp_path):
-    with pytest.raises(ParameterError, match=r"\.npz or \.csv"):
-        write_predictions({}, tmp_path / "p.txt")

@@ -332,6 +332,9 @@ def _record_studies(_: str, to: Recorder) -> None:
     to.run("compare", file, *named, "-o", "compared", text="compare.txt")
     to.write_json("comparison.json", json.loads(Path("compared/comparison.json").read_text(encoding="utf-8")))
     to.write("comparison.md", Path("compared/comparison.md").read_text(encoding="utf-8"))
+    to.run("fit", file, "-o", "leace", "--method", "leace", text="fit-leace.txt")
+    to.run("apply", "leace", file, "-o", "best.csv", "--top", 3, text="apply-leace.txt")
+    to.write("best.csv", Path("best.csv").read_text(encoding="utf-8"))
     entries = ("heatmaps", "models", "implementation")
     to.run(
         *("reproduce", *entries, "--suite", "suite", "--quick", "--jobs", 1, "-o", "out"),

@@ -90,6 +90,7 @@ def _model(point):
     }
     facts = {
         "method": "FairerCLIP",
+        "paper": None,
         "untuned": None,
         "training": {
             "rows": 3000,

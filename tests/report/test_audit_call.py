@@ -8,11 +8,12 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
 import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues
 from fairerclip.auditing import AuditOptions, audit_task, read_results, recommend
-from fairerclip.baselines import ZeroShot
+from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.data import Sensitive, Split, Task, open_store
 from fairerclip.errors import (
     ConstantSensitiveWarning,
@@ -35,6 +36,11 @@ from fairerclip.report.audit_call import audit
 
 CLASSES, PLACES = ("land", "water"), ("field", "lake")
 QUICK = {"permutations": 19}
+
+
+def narrow():
+    """A baseline of rows of another width."""
+    return LinearProbe().fit(np.eye(2), ["land", "water"])
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +305,12 @@ def changed(arrays, change):
         ({"permutations": 3}, ParameterError, "permutations"),
         ({"seed": -1}, ParameterError, "seed"),
         ({"split": "val"}, ParameterError, "split='val' goes with a Task"),
-        ({"model": ZeroShot()}, ParameterError, "a fitted FairerCLIP or FairerCLIPSearch; got ZeroShot"),
+        (
+            {"model": LogisticRegression()},
+            ParameterError,
+            "or baseline of this package; got LogisticRegression",
+        ),
+        ({"model": narrow()}, ShapeError, "X has 8 features, but LinearProbe is expecting 2"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(arrays, change, error, message):
@@ -376,3 +387,36 @@ def test_the_function_stays_callable_where_the_earlier_modules_are_imported(monk
         fairerclip.audit("mine.npz", [0], sensitive_features=[0])
     with pytest.warns(RenamedWarning, match="fairerclip.audit is called fairerclip.auditing now"):
         assert fairerclip.audit.read_results is read_results
+
+
+def test_a_baseline_is_audited_as_after_and_named(made, arrays):
+    X, codes = made.test.X, np.where(made.test.y < 0, 0, made.test.y)
+    probe = LinearProbe().fit(X, codes).at(offsets=[0.2, -0.2])
+    named = LinearProbe().fit(X, np.array(CLASSES)[codes]).at(offsets=[0.2, -0.2])
+    for found in (audit(**arrays, **QUICK, model=named), audit(made, **QUICK, model=probe)):
+        results = found.results
+        assert results.model.method == "linear probe with class offsets"
+        assert results.model.parameters["offsets_"] == "[0.2, -0.2]"
+        assert (results.model.tau, results.model.labels, results.plane) == (None, "target", None)
+        known = (made.test.y >= 0) & (made.test.s["place"] >= 0)
+        right = (probe.predict(X) == made.test.y)[known].mean()
+        assert results.groups.after.average == pytest.approx(right)
+        assert {row.stage for row in results.probes} == {"before"}
+        (note,) = [finding.text for finding in found.findings if "trade-off" in finding.text]
+        assert "the model is linear probe. It changes no image embeddings" in note
+    assert probe.classes_.tolist() == [0, 1]
+
+
+def test_embeddings_that_a_baseline_changes_are_measured_after(made):
+    model = LEACE().fit(
+        made.test.X, text=made.text_target, sensitive_features=np.maximum(made.test.s["place"], 0)
+    )
+    found = audit(made, **QUICK, model=model)
+    assert {row.stage for row in found.results.probes} == {"before", "after"}
+    assert found.results.picture.after is not None
+    assert not any("changes no image" in finding.text for finding in found.findings)
+
+
+def test_a_baseline_that_is_not_fitted_is_refused(arrays):
+    with pytest.raises(NotFittedError):
+        audit(**arrays, model=ZeroShot())

@@ -84,9 +84,15 @@ def test_scores_and_confusion_count_every_row(results):
 
 def test_sections_that_are_null_have_no_table(tmp_path):
     assert csv_rows(sample.minimal()) == {}
-    assert set(csv_rows(sample.retrieval_only())) == {"retrieval", "retrieval_groups"}
-    assert not {"plane", "changes", "seeds"} & set(csv_rows(sample.before_only()))
+    assert set(csv_rows(sample.retrieval_only())) == {"model", "retrieval", "retrieval_groups"}
+    assert not {"model", "plane", "changes", "seeds"} & set(csv_rows(sample.before_only()))
     assert Counter(r["stage"] for r in csv_rows(sample.before_only())["groups"]) == {"before": 4}
+
+
+def test_the_table_of_the_model_says_which_method_it_is(results):
+    rows = csv_rows(results)["model"]
+    assert rows[0] == {"stage": "after", "name": "method", "value": "FairerCLIP"}
+    assert {row["name"]: row["value"] for row in rows}["gamma"] == results["model"]["parameters"]["gamma"]
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted(results, tmp_path):
@@ -110,6 +116,11 @@ def test_overwriting_leaves_no_table_of_before_and_touches_no_other_file(results
     write_csv(results, folder)
     (folder / "notes.txt").write_text("mine")
     write_csv(sample.retrieval_only(), folder, overwrite=True)
-    assert {file.name for file in folder.iterdir()} == {"retrieval.csv", "retrieval_groups.csv", "notes.txt"}
+    assert {file.name for file in folder.iterdir()} == {
+        "model.csv",
+        "retrieval.csv",
+        "retrieval_groups.csv",
+        "notes.txt",
+    }
     with pytest.raises(OutputExistsError, match="is a file"):
         write_csv(results, folder / "notes.txt", overwrite=True)

@@ -12,6 +12,7 @@ from fairerclip.errors import KeptRunWarning, LabelError, ParameterError, Result
 from fairerclip.experiment import Experiment
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
+from fairerclip.study.choose_model import choose_model
 from fairerclip.study.compare import CompareOptions, compare, verdict
 from fairerclip.study.comparison import (
     ComparedData,
@@ -22,7 +23,7 @@ from fairerclip.study.comparison import (
 )
 from fairerclip.study.comparison_page import document, verdict_sentence
 from fairerclip.study.methods import METHODS, SEARCH, chosen_methods
-from fairerclip.study.run_method import choose_model, run_method
+from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
 
 BY_KEY = {method.key: method for method in METHODS}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 from pydantic import ValidationError
 
 from fairerclip._util.numbers import bare, number, setting, worded
 from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.metrics.names import FIGURES
 from fairerclip.model.estimator import FairerCLIP
@@ -31,7 +32,7 @@ _ORTHOGONAL_KEPT = (
     "No encoder was better on the rows used for choosing than zero-shot with orthogonal prompts (class prompts "
     "projected onto the orthogonal complement of the sensitive prompts), so these were kept"
 )
-KEPT: dict[Method, str] = {
+KEPT: dict[str, str] = {
     ZERO_SHOT: "Nothing was better than zero-shot on the rows used for choosing, so zero-shot was kept",
     "zero-shot with class offsets": "No encoder was better than zero-shot on the rows used for choosing, so "
     "zero-shot was kept, and only class offsets were learned",
@@ -55,6 +56,11 @@ RANKED = (
     "It ranks by prompt: classes were not learned, and the sensitive values of the training rows were predicted by a "
     "probe trained on the labelled validation rows."
 )
+LEARNS_FROM = {
+    "none": "It learns from no labels.",
+    "target": "It learns from class labels.",
+    "all": "It learns from class labels and sensitive labels.",
+}
 UNKNOWN_LABELS = "It is not known which labels it was fitted with."
 UNKNOWN_TUNING = "It is not known whether a search chose it."
 
@@ -62,14 +68,17 @@ UNKNOWN_TUNING = "It is not known whether a search chose it."
 class ModelFacts(NamedTuple):
     """Method of a model, and how it was trained and tuned if its diagnostics record that."""
 
-    method: Method
+    method: str
     training: TrainingSection | None
     tuning: TuningSection | None
 
 
-def model_facts(model: FairerCLIP) -> ModelFacts:
+def model_facts(model: FairerCLIP | Baseline) -> ModelFacts:
     """Return the facts about a fitted model; diagnostics come from a file if it was loaded, and are not trusted."""
-    diagnostics = model.diagnostics_
+    diagnostics = getattr(model, "diagnostics_", None) or {}
+    if isinstance(model, Baseline):
+        method = model.title + (OFFSETS if model.offsets_.any() else "")
+        return ModelFacts(method, None, _tuning(diagnostics.get("tuning")))
     return ModelFacts(_method_of(model), _training(diagnostics), _tuning(diagnostics.get("tuning")))
 
 
@@ -126,7 +135,7 @@ def strategy_name(name: str) -> str:
     return STRATEGIES.get(plain, plain) + (OFFSETS if offsets == "offsets" else "")
 
 
-def _method(model: ModelSection | ModelFacts | None) -> Method:
+def _method(model: ModelSection | ModelFacts | None) -> str:
     """Return the method of a model; results of earlier versions do not have it and are always of FairerCLIP."""
     return FAIRERCLIP if model is None or model.method is None else model.method
 
@@ -137,12 +146,17 @@ def after_name(model: ModelSection | ModelFacts | None) -> str:
     return "zero-shot, kept" if method == ZERO_SHOT else method
 
 
+def is_baseline(model: ModelSection | ModelFacts | None) -> bool:
+    """Return whether a model is of another method than FairerCLIP."""
+    return _method(model) not in get_args(Method)
+
+
 def subject(model: ModelSection | ModelFacts | None) -> str:
     """Return the name of the model as the subject of a sentence."""
     method = _method(model)
     if method == ZERO_SHOT:
         return "the kept zero-shot classifier"
-    return method if method == FAIRERCLIP or method.startswith(ZERO_SHOT) else f"{ZERO_SHOT} with {method}"
+    return f"{ZERO_SHOT} with {method}" if method.startswith("orthogonal prompts") else method
 
 
 def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) -> str | None:
@@ -152,7 +166,7 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
     of them if ``whole``.
     """
     method = _method(model)
-    if model is None or method == FAIRERCLIP:
+    if model is None or method not in KEPT:
         return None
     tuning = model.tuning
     if tuning is None:
@@ -199,7 +213,7 @@ def _labels(model: ModelSection) -> str:
 def _given_labels(model: ModelSection) -> str:
     training = model.training
     if training is None:
-        return UNKNOWN_LABELS
+        return LEARNS_FROM.get(model.labels or "", UNKNOWN_LABELS)
     target = {
         "known": "the class labels were known",
         "guessed": "the classes were predicted from the prompts",

@@ -16,7 +16,8 @@ Method = Literal[
     "orthogonal prompts",
     "orthogonal prompts with class offsets",
 ]
-"""What a fitted model is: learned encoders, or a zero-shot classifier that a search kept."""
+"""What a model of FairerCLIP is: learned encoders, or a zero-shot classifier that a search kept. The method of a
+baseline is its title."""
 
 
 class TrainingSection(Part):
@@ -57,21 +58,24 @@ class TuningSection(Part):
 
 
 class ModelSection(Part):
-    """The model after mitigation; ``labels`` and ``command`` are None for a model that was given.
+    """The model after mitigation; ``command`` is None for a model that was given.
 
-    ``untuned`` is the reason why rankings were not tuned, ``source`` tells whether the model was fitted here or given.
+    ``labels`` are those that a model fitted here was given, and those that a baseline learns from. ``untuned`` is the
+    reason why rankings were not tuned, ``source`` tells whether the model was fitted here or given. Only FairerCLIP has
+    ``tau``, ``tau_z``, ``criterion`` and ``n_iter``, only a baseline has ``paper``.
     """
 
     labels: Labels | None = None
-    tau: Number
-    tau_z: Number
-    criterion: Text
+    tau: Number | None = None
+    tau_z: Number | None = None
+    criterion: Text | None = None
     n_iter: Count | None = None
     parameters: Keyed[Scalar]
     command: Command | None = None
     seconds: Number | None = None
     source: Text
-    method: Method | None = None
+    method: Text | None = None
+    paper: Text | None = None
     untuned: Text | None = None
     training: TrainingSection | None = None
     tuning: TuningSection | None = None

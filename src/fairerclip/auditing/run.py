@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.checks import check_confidence, check_range
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.display_names import attribute_name, base_name
 from fairerclip.auditing.findings import find
 from fairerclip.auditing.group_results import Stage
@@ -41,6 +42,7 @@ from fairerclip.auditing.sections.probes import audit_probes
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError
@@ -113,10 +115,10 @@ def audit_task(
     experiment: Experiment,
     options: AuditOptions | None = None,
     *,
-    model: FairerCLIP | None = None,
+    model: AnyModel | None = None,
     fitted: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[AuditResults, FairerCLIP | None]:
+) -> tuple[AuditResults, AnyModel | None]:
     """Audit one task, before and after mitigation.
 
     Parameters
@@ -125,9 +127,9 @@ def audit_task(
         The task, its classes and sensitive attributes.
     options : AuditOptions, optional
         The defaults of `AuditOptions` if None.
-    model : FairerCLIP, optional
-        Model to audit as "after". It is fitted on the training split, unless ``fitted``. None audits the task before
-        mitigation only.
+    model : FairerCLIP or Baseline, optional
+        Model to audit as "after". FairerCLIP is fitted on the training split, unless ``fitted``; a baseline must be
+        fitted. None audits the task before mitigation only.
     fitted : bool, default=False
         Whether the model is fitted already.
     progress : callable
@@ -137,7 +139,7 @@ def audit_task(
     -------
     results : AuditResults
         `fairerclip.auditing.results.write_results` writes them.
-    model : FairerCLIP or None
+    model : FairerCLIP, Baseline or None
         The fitted model audited as "after".
     """
     options = options or AuditOptions()
@@ -226,7 +228,20 @@ def _sections(
     sections |= dependence
     if labelled:
         sections["wording"] = _wording(experiment, split_name, options)
+    if isinstance(model, Baseline):
+        notes.append(_left_out(model))
     return sections, [Finding(level="note", text=note) for note in notes]
+
+
+def _left_out(model: Baseline) -> str:
+    """Return a sentence on the sections that are not there because the model is a baseline."""
+    name = model.title
+    sentence = (
+        f"There is no trade-off of τ and τ_z: these are parameters of FairerCLIP, and the model is {name}."
+    )
+    if model.changes_embeddings:
+        return sentence
+    return f"{sentence} It changes no image embeddings, so that these are measured and drawn once."
 
 
 def _check_options(options: AuditOptions, n: int) -> None:
@@ -262,11 +277,11 @@ def _counter(progress: Callable[[int, int], None]) -> Step:
 
 
 def _mitigation(
-    experiment: Experiment, model: FairerCLIP | None, fitted: bool, options: AuditOptions, split_name: str
+    experiment: Experiment, model: AnyModel | None, fitted: bool, options: AuditOptions, split_name: str
 ) -> Mitigation | None:
     if model is None:
         return None
-    if not fitted:
+    if isinstance(model, FairerCLIP) and not fitted:
         split = split_name if experiment.is_labelled(split_name) else None
         return mitigate(experiment, model, options.labels, split, by_hand=not options.tune)
     unknown = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
@@ -279,13 +294,14 @@ def _mitigation(
 
 
 def _dependence_sections(
-    experiment: Experiment, split: Split, model: FairerCLIP | None, options: AuditOptions, step: Step
+    experiment: Experiment, split: Split, model: AnyModel | None, options: AuditOptions, step: Step
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the sections on what embeddings and predictions reveal of S, and notes on attributes left out."""
     embeddings: dict[Stage, Any] = {"before": unit_rows(split.X)}  # as cosines and models use them
     predictions: dict[Stage, Any] = {} if experiment.text is None else {"before": experiment.zero_shot(split)}
     if model is not None:
-        embeddings["after"] = model.transform(split.X)
+        if model.changes_embeddings:
+            embeddings["after"] = model.transform(split.X)
         predictions["after"] = model.predict(split.X)
     draws: dict[str, Any] = {"random_state": options.seed, "confidence": options.confidence}
     probes, notes = audit_probes(experiment, split, embeddings, **draws)

@@ -47,7 +47,9 @@ class Adapted(Recipe, Baseline):
     }
     added: ClassVar[Mapping[str, Any]] = {"max_steps": None}
 
-    def scores(self, X: Any) -> F64:
+    changes_embeddings: ClassVar[bool] = True
+
+    def _class_scores(self, X: Any) -> F64:
         """Return cosines (n, c) of adapted rows with the class prompts, times the temperature. O(n·p·(h + c)) time."""
         return np.asarray(self.temperature * unit_rows(self.transform(X)) @ self.text_.T)
 
@@ -125,6 +127,11 @@ class Adapter(Adapted):
 
     variant: str = "batchnorm"
     ratio: float = 0.2
+
+    @property
+    def title(self) -> str:
+        """Name of the method."""
+        return "CLIP-Adapter" if self.variant == "clip-adapter" else "adapter"
 
     def _learn(self, data: Training) -> None:
         require("torch", "torch", "training an adapter")

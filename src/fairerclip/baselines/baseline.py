@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -21,6 +22,7 @@ from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
+from fairerclip.model.parameters import check_offsets
 
 
 class Needs(NamedTuple):
@@ -97,14 +99,18 @@ class Training:
 
 
 class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
-    """Classifier with the `fit` of `FairerCLIP`; subclasses implement ``_learn`` and ``scores``.
+    """Classifier with the `fit` of `FairerCLIP`; subclasses implement ``_learn`` and ``_class_scores``.
 
-    A subclass also has ``needs`` and ``fitted``, the names of the arrays of the fitted model, for saving. ``shapes``
-    has the expected shapes of saved arrays: "p" is the width of X, "c" the number of classes, and any other letter a
-    size that several arrays share.
+    A subclass also has ``needs``, ``title``, and ``fitted``, the names of the arrays of the fitted model, for saving.
+    ``shapes`` has the expected shapes of saved arrays: "p" is the width of X, "c" the number of classes, and any other
+    letter a size that several arrays share.
     """
 
     needs: ClassVar[Needs]
+    changes_embeddings: ClassVar[bool] = False
+    """Whether `transform` returns other embeddings than the unit rows it is given."""
+    offsets_: F64
+    """Numbers (c,) that are added to the class scores: zeros after a fit; a choice on labelled rows may learn them."""
     fitted: ClassVar[tuple[str, ...]]
     normalize_: bool
     """Whether rows are normalised to unit length: always, except in models loaded from files of version 1."""
@@ -118,6 +124,11 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     def requirements(self) -> Needs:
         """Inputs that `fit` needs with these parameters; ``needs`` is for the default parameters."""
         return self.needs
+
+    @property
+    def title(self) -> str:
+        """Name of the method with these parameters, for reports."""
+        raise NotImplementedError
 
     def fit(
         self,
@@ -166,6 +177,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         given = (sensitive_features, sensitive_text)
         target, sensitive = _resolve(X, y, text, given, weight, classes, missing_label, learns=learns)
         self.classes_ = target.classes
+        self.offsets_ = np.zeros(len(target.classes))
         data = _training(X, weight, target, sensitive, only_labelled=learns)
         self._learn(
             replace(
@@ -242,9 +254,20 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     def _learn(self, data: Training) -> None:
         raise NotImplementedError
 
-    def scores(self, X: Any) -> F64:
-        """Return the class scores (n, c); the largest one decides."""
+    def _class_scores(self, X: Any) -> F64:
         raise NotImplementedError
+
+    def scores(self, X: Any) -> F64:
+        """Return the class scores (n, c), with offsets; the largest one decides."""
+        scores = self._class_scores(X)
+        return np.asarray(scores + self.offsets_)
+
+    def at(self, *, offsets: Any) -> Self:
+        """Return a fitted copy whose class scores have other offsets: c numbers in the order of ``classes_``."""
+        check_is_fitted(self, self.fitted)
+        other = copy(self)
+        other.offsets_ = check_offsets(offsets, len(self.classes_))
+        return other
 
     def transform(self, X: Any) -> F64:
         """Return the image embeddings that the method classifies (n, …): unit rows, unless it changes them."""

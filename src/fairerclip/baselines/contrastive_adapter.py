@@ -112,6 +112,11 @@ class ContrastiveAdapter(Contrasts, Adapted):
     resample: str = "cells"
     cell_rows: int = 500
 
+    @property
+    def title(self) -> str:
+        """Name of the method."""
+        return "Contrastive Adapter"
+
     def _learn(self, data: Training) -> None:
         require("torch", "torch", "training a contrastive adapter")
         from fairerclip.baselines.gradient.contrast import Pairs, contrastive_epoch, count_pairs

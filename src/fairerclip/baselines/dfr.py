@@ -25,6 +25,12 @@ from fairerclip.baselines.logistic import (
 from fairerclip.errors import LabelError, ParameterError
 
 VARIANTS = ("validation", "train", "subsample", "upsample")
+VARIANT_NAMES = {
+    "validation": "validation groups",
+    "train": "training groups",
+    "subsample": "subsampled pseudo-groups",
+    "upsample": "upsampled pseudo-groups",
+}
 C_GRIDS = {
     "waterbirds": (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01),
     "celeba": (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
@@ -126,6 +132,11 @@ class DFR(LinearHead):
     tol: float = 1e-6
     recipe: Mapping[str, Any] | None = None
     random_state: Any = None
+
+    @property
+    def title(self) -> str:
+        """Name of the method with its variant."""
+        return f"DFR ({VARIANT_NAMES.get(str(self.variant), self.variant)})"
 
     @property
     def requirements(self) -> Needs:

@@ -18,6 +18,7 @@ from fairerclip.baselines import BASELINES
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import ModelFileError
 from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
+from fairerclip.model.parameters import check_offsets
 
 FIRST_WITH_STEPS = 3
 """First file version with a cap in steps; earlier versions capped training in seconds, which have no equivalent."""
@@ -27,16 +28,17 @@ PARAMETER = "parameter:"
 ARCHIVE = Archive(
     noun="baseline",
     format="fairerclip-baseline",
-    version=4,
+    version=5,
     first=1,
     tensors=ARRAYS,
     manifest=MANIFEST,
     dtypes=("float32", "float64"),
     keys=(
         *("format", "format_version", "fairerclip_version", "baseline", "parameters", "classes"),
-        *("n_features_in", "feature_names_in", "diagnostics", "normalize", "tensor_bytes", "sha256"),
+        *("n_features_in", "feature_names_in", "diagnostics", "normalize", "offsets"),
+        *("tensor_bytes", "sha256"),
     ),
-    added={2: frozenset({"normalize"}), 4: frozenset({"tensor_bytes"})},
+    added={2: frozenset({"normalize"}), 4: frozenset({"tensor_bytes"}), 5: frozenset({"offsets"})},
 )
 B = TypeVar("B", bound=Baseline)
 
@@ -72,9 +74,8 @@ def save_baseline(model: Baseline, path: str | Path, *, overwrite: bool = False)
     parameters, arrays = _parameters(model)
     for attribute in model.fitted:
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
-    return ARCHIVE.save(
-        model, path, parameters, arrays, overwrite=overwrite, baseline=name, normalize=model.normalize_
-    )
+    more = {"baseline": name, "normalize": model.normalize_, "offsets": model.offsets_.tolist()}
+    return ARCHIVE.save(model, path, parameters, arrays, overwrite=overwrite, **more)
 
 
 def load_baseline(path: str | Path, cls: type[B] = Baseline) -> B:
@@ -134,7 +135,7 @@ def _given(value: Any, arrays: Tensors) -> Any:
 
 
 def _build(cls: type[B], path: Path, manifest: Manifest, arrays: Tensors) -> B:
-    manifest = {"normalize": False, **manifest}  # version 1 did not normalise rows
+    manifest = {"normalize": False, "offsets": None, **manifest}  # as in files that lack them
     name, parameters = manifest["baseline"], manifest["parameters"]
     ARCHIVE.refuse(path, {"normalize": isinstance(manifest["normalize"], bool)})
     if not isinstance(name, str) or name not in BASELINES:
@@ -152,6 +153,7 @@ def _build(cls: type[B], path: Path, manifest: Manifest, arrays: Tensors) -> B:
     model.classes_, model.n_features_in_ = class_array(manifest["classes"]), manifest["n_features_in"]
     model.normalize_ = manifest["normalize"]
     _check_shapes(path, arrays, kind, {"p": model.n_features_in_, "c": len(model.classes_)})
+    model.offsets_ = check_offsets(manifest["offsets"], len(model.classes_))
     for attribute, array in arrays.items():
         setattr(model, attribute, array if array.ndim else array.item())
     if manifest["diagnostics"] is not None:

@@ -24,7 +24,7 @@ class CosineHead(Baseline):
     fitted: ClassVar[tuple[str, ...]] = ("text_",)
     shapes = {"text_": ("c", "p")}  # noqa: RUF012 - a constant, as in every subclass
 
-    def scores(self, X: Any) -> F64:
+    def _class_scores(self, X: Any) -> F64:
         """Return the cosine with each class (n, c). O(n·p·c) time."""
         return np.asarray(unit_rows(self._rows(X)) @ self.text_.T)
 
@@ -35,7 +35,7 @@ class LinearHead(Baseline):
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
     shapes = {"coef_": ("c", "p"), "intercept_": ("c",)}  # noqa: RUF012
 
-    def scores(self, X: Any) -> F64:
+    def _class_scores(self, X: Any) -> F64:
         """Return the logit of each class (n, c). O(n·p·c) time."""
         return np.asarray(self._rows(X) @ self.coef_.T + self.intercept_)
 

@@ -101,6 +101,8 @@ class LEACE(L2Probe):
         "intercept_": ("c",),
     }
 
+    changes_embeddings = True
+
     head: str = "zero-shot"
     _: KW_ONLY
     shrinkage: float = 0.0
@@ -111,6 +113,11 @@ class LEACE(L2Probe):
         check_choice("head", self.head, HEADS)
         probe = self.head == "probe"
         return self.needs._replace(labels="target" if probe else "none", text=not probe)
+
+    @property
+    def title(self) -> str:
+        """Name of the method with its head."""
+        return f"LEACE ({self.head} head)"
 
     def _learn(self, data: Training) -> None:
         check_within("shrinkage", self.shrinkage, 0.0, 1.0)
@@ -138,7 +145,7 @@ class LEACE(L2Probe):
         rows = unit_rows(self._rows(X))
         return Eraser(self.mean_, self.right_, self.left_)(rows)
 
-    def scores(self, X: Any) -> F64:
+    def _class_scores(self, X: Any) -> F64:
         """Return the class scores (n, c), which are linear in the erased rows."""
         return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
 

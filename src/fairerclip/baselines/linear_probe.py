@@ -85,6 +85,13 @@ class LinearProbe(L2Probe, LinearHead):
     recipe: Mapping[str, Any] | None = None
     random_state: Any = None
 
+    @property
+    def title(self) -> str:
+        """Name of the method with its solver and weights."""
+        if self.solver == "sgd":
+            return "linear probe by gradient"
+        return f"{self._weighted() or 'linear '}probe"
+
     def _learn(self, data: Training) -> None:
         check_choice("solver", self.solver, SOLVERS)
         self._check_probe()

@@ -18,6 +18,7 @@ from fairerclip.metrics import cell_accuracies, shrunken_worst_group
 
 STANDARDIZE = ("scalar", "column", None)
 CLASS_WEIGHTS = (None, "balanced", "group")
+BALANCED = {"balanced": "class-balanced ", "group": "group-balanced "}
 SELECT = ("average", "worst_group")
 _SMALLEST_SPREAD = 1e-10  # of a column, relative to its largest value: less is rounding error
 
@@ -83,6 +84,10 @@ class L2Probe(Baseline):
         check_count("max_iter", self.max_iter)
         check_positive("tol", self.tol)
         strengths(self.C)
+
+    def _weighted(self) -> str:
+        """Return the beginning of the title, which says what ``class_weight`` balances."""
+        return BALANCED.get(str(self.class_weight), "")
 
     def _row_weights(self, data: Training) -> F64:
         """Return row weights (n,) that balance what ``class_weight`` names."""

@@ -78,6 +78,11 @@ class OrthCali(CosineHead):
         self.lam = lam
         self.pairs = pairs
 
+    @property
+    def title(self) -> str:
+        """Name of the method."""
+        return "Orth-Cali"
+
     def _learn(self, data: Training) -> None:
         check_within("lam", self.lam, 0.0, LARGEST)
         text = class_prompts(data, "OrthCali")

@@ -56,6 +56,11 @@ class OrthProj(CosineHead):
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_")
     shapes = {"text_": ("c", "p"), "basis_": ("r", "p")}  # noqa: RUF012
 
+    @property
+    def title(self) -> str:
+        """Name of the method."""
+        return "Orth-Proj"
+
     def _learn(self, data: Training) -> None:
         removed, name = projected_off(data, "OrthProj")
         self.basis_ = span(removed)

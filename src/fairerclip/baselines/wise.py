@@ -54,6 +54,11 @@ class WiSE(L2Probe):
 
     alpha: float = 0.5
 
+    @property
+    def title(self) -> str:
+        """Name of the method with its weights."""
+        return f"{self._weighted()}WiSE"
+
     def _learn(self, data: Training) -> None:
         check_within("alpha", self.alpha, 0.0, 1.0)
         self._check_probe()
@@ -68,7 +73,7 @@ class WiSE(L2Probe):
         )
         self.scales_ = np.array([zero_scale, learned_scale])
 
-    def scores(self, X: Any) -> F64:
+    def _class_scores(self, X: Any) -> F64:
         """Return the interpolated class scores (n, c)."""
         return np.asarray(unit_rows(self._rows(X)) @ self.coef_.T + self.intercept_)
 

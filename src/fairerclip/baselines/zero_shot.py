@@ -36,5 +36,10 @@ class ZeroShot(CosineHead):
 
     needs = Needs("none", True, False, False, "Radford et al. 2021, arXiv:2103.00020")
 
+    @property
+    def title(self) -> str:
+        """Name of the method."""
+        return "zero-shot baseline"
+
     def _learn(self, data: Training) -> None:
         self.text_ = class_prompts(data, "ZeroShot")

@@ -199,7 +199,7 @@ def full_audit(
     """
     from fairerclip.auditing.run import AuditOptions, audit_task
     from fairerclip.cli import show
-    from fairerclip.model.estimator import FairerCLIP
+    from fairerclip.model.archive import load
 
     _check_stages(mitigate, after, before_only, fitting.given())
     if mitigate:
@@ -216,7 +216,7 @@ def full_audit(
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
         model = None
         if after is not None:
-            model = FairerCLIP.load(after)
+            model = load(after)
         elif mitigate:
             model = options.build_model(fitting.preset, fitting.parameters, seed)
         results, _ = audit_task(experiment, settings, model=model, fitted=after is not None, progress=advance)

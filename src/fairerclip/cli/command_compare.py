@@ -38,6 +38,13 @@ MaxSteps = Annotated[
     int,
     typer.Option(callback=options.in_range, help="Largest number of batches of one training by gradient."),
 ]
+SaveBest = Annotated[
+    Path | None,
+    options.writes(
+        "--save-best",
+        help="Folder to save the method with the best worst group to, trained again as in its first run; a new one.",
+    ),
+]
 Plot = Annotated[Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")]
 
 
@@ -51,6 +58,7 @@ def compare(
     jobs: options.Jobs = None,
     max_steps: MaxSteps = 20_000,
     plot: Plot = None,
+    save_best: SaveBest = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -59,9 +67,8 @@ def compare(
     A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, where
     a run of a method named with --methods failed, or where the process of a run died twice.
     """
-    from fairerclip._util.files import check_folder
-    from fairerclip.auditing.many_models import check_plot
     from fairerclip.cli import show
+    from fairerclip.study.best_method import save_best as save_winner
     from fairerclip.study.compare import CompareOptions, data_of
     from fairerclip.study.compare import compare as run
     from fairerclip.study.comparison import check_comparison, write_comparison
@@ -72,34 +79,54 @@ def compare(
         return
     if task is None:
         raise typer.BadParameter("Missing argument 'TASK'.")
-    if output is not None:
-        check_folder(output, overwrite=True)
-    if plot is not None:
-        check_plot(plot, overwrite)
+    _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
     if output is not None:
         check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
-    settings = CompareOptions(
-        methods=None if keys is None else tuple(keys),
-        seeds=seeds,
-        jobs=jobs,
-        max_steps=max_steps,
-        source=options.as_text(task),
-    )
+    named = None if keys is None else tuple(keys)
+    settings = CompareOptions(named, seeds, jobs, max_steps, options.as_text(task))
     work = None if output is None else output / "runs"
-    with kept_when_stopped(work):
-        with show.warnings_as_lines(), show.progress("compare") as advance:
+    best = None
+    with kept_when_stopped(work), show.warnings_as_lines():
+        with show.progress("compare") as advance:
             results = run(experiment, settings, work=work, progress=advance)
             if output is not None:
                 write_comparison(results, document(results), output, overwrite=overwrite)
         if plot is not None:
             draw_front(results, plot, overwrite=overwrite)
+        if save_best is not None and any(row.figures for row in results.rows):
+            best = save_winner(experiment, results, save_best)
     if not json:
         _print(results, output)
+        for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
+            show.say(sentence)
     _check(results, keys)
     if json:
-        show.print_json(results.as_dict())
+        saved = {} if best is None else {"saved": {**best.as_dict(), "model": str(save_best)}}
+        show.print_json({**results.as_dict(), **saved})
+
+
+def _check_outputs(
+    output: Path | None, plot: Path | None, save_best: Path | None, *, overwrite: bool
+) -> None:
+    """Raise if an output cannot be written; the model of the winner may be of any kind, so its folder must be new."""
+    from fairerclip._util.files import check_folder
+    from fairerclip.auditing.many_models import check_plot
+    from fairerclip.errors import OutputExistsError
+
+    if output is not None:
+        check_folder(output, overwrite=True)
+    if plot is not None:
+        check_plot(plot, overwrite)
+    if save_best is None:
+        return
+    check_folder(save_best, overwrite=True)
+    if save_best.exists():
+        raise OutputExistsError(
+            f"{save_best} exists, and --save-best does not replace a model, as the winner may be of another kind: "
+            "choose another name"
+        )
 
 
 def _list(json: bool) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,32 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
+    from fairerclip.applying.apply import AnyModel
     from fairerclip.experiment import Experiment
+    from fairerclip.model.archive import Archive
     from fairerclip.model.estimator import FairerCLIP
 
+OWN = "fairerclip"
+"""FairerCLIP among the methods, the default."""
 
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
+MethodName = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="Method to train: fairerclip, or a method of the package with the setting that compare chooses, such as "
+        "zero-shot, orth-proj, orth-cali, leace, probe, probe-group or wise; `compare --methods list` prints all.",
+    ),
+]
+MaxSteps = Annotated[
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Largest number of batches of one training by gradient, for methods that are trained by it. "
+        "Default: that of compare.",
+    ),
+]
 Tune = Annotated[
     bool | None,
     typer.Option(
@@ -55,9 +76,93 @@ MaxSeconds = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of FairerCLIP's search."""
+
+    tune: bool | None = None
+    objective: str | None = None
+    accuracy_floor: float | None = None
+    max_seconds: float | None = None
+    cv: int | None = None
+
+    def asked(self) -> dict[str, object]:
+        """Return the options that ask for a search, by name."""
+        names = ("objective", "accuracy_floor", "max_seconds", "cv")
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Options of a fit, as they were given."""
+
+    labels: str | None = None
+    seed: int | None = None
+    max_steps: int | None = None
+    tau: float | None = None
+    tau_z: float | None = None
+    criterion: str | None = None
+    preset: str | None = None
+    parameters: list[str] | None = None
+    offsets: str | None = None
+    search: SearchOptions = SearchOptions()
+
+    def check(self, key: str) -> None:
+        """Raise if options are given that the method does not have."""
+        from fairerclip.errors import ParameterError
+
+        if key == OWN:
+            if self.max_steps is not None:
+                raise ParameterError(
+                    "--max-steps limits training by gradient; fairerclip has none: leave it out"
+                )
+            return
+        tune = {True: "--tune", False: "--no-tune", None: ""}[self.search.tune]
+        own = {**self._own(), tune: tune or None, **self.search.asked()}
+        given = [name for name, value in own.items() if value is not None]
+        if given:
+            raise ParameterError(
+                f"{', '.join(given)}: for fairerclip only, but the method is {key}: leave "
+                f"{'it' if len(given) == 1 else 'them'} out"
+            )
+
+    def by_hand(self) -> bool:
+        """Return whether parameters or offsets of FairerCLIP were given."""
+        return any(value is not None for value in self._own().values())
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **{
+                "--tau": self.tau,
+                "--tau-z": self.tau_z,
+                "--criterion": self.criterion,
+                "--preset": self.preset,
+            },
+            **{"--set": self.parameters, "--offsets": self.offsets},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model and what is printed of it besides its figures."""
+
+    model: AnyModel
+    labels: str
+    values: Mapping[str, Any]
+    """Values for JSON that this kind of method has."""
+    sentences: Sequence[str]
+    """How it was chosen; the last one is about its setting and has no full stop."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is FairerCLIP."""
+        return "tau" in self.values
+
+
 def fit(
     task: options.TaskFile,
     output: Output,
+    method: MethodName = "fairerclip",
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -72,47 +177,86 @@ def fit(
     accuracy_floor: AccuracyFloor = None,
     max_seconds: MaxSeconds = None,
     cv: Folds = None,
+    max_steps: MaxSteps = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Train FairerCLIP on a task and compare it with zero-shot."""
+    """Train FairerCLIP, or another method of the package, on a task and compare it with zero-shot."""
     from fairerclip.cli import show
-    from fairerclip.model.model_file import ARCHIVE, check_class_names
+    from fairerclip.model.model_file import check_class_names
+    from fairerclip.study.methods import fit_key
 
-    ARCHIVE.check(output, overwrite=overwrite)  # before the work, not after it
+    key = fit_key(method)
+    search = SearchOptions(tune, objective, accuracy_floor, max_seconds, cv)
+    given = FitOptions(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets, search)
+    given.check(key)
+    archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
-    search = {
-        "--objective": objective,
-        "--accuracy-floor": accuracy_floor,
-        "--max-seconds": max_seconds,
-        "--cv": cv,
-    }
-    class_offsets = None if offsets is None else options.parse_offsets(offsets)
-    by_hand = any(given is not None for given in (tau, tau_z, criterion, preset, parameters, offsets))
-    tune = _whether_to_tune(tune, search, by_hand, experiment, with_offsets=offsets is not None)
-    goal = objective or experiment.default_objective()
-    chosen = options.default_labels(labels, experiment)
     with show.warnings_as_lines() as warned:
-        model = options.build_model(preset, parameters, seed, tau=tau, tau_z=tau_z, criterion=criterion)
-        if tune:
-            with show.progress(f"searching by {goal}") as progress:
-                model = experiment.tune(
-                    *(model, chosen, goal),
-                    accuracy_floor=accuracy_floor,
-                    max_seconds=max_seconds,
-                    cv=cv,
-                    progress=progress,
-                )
-        else:
-            model = _fitted(experiment, model, chosen, class_offsets)
-        result = _result(experiment, model, chosen, output)
-    model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
+        trained = train(key, experiment, given)
+        result = _result(experiment, trained, output)
+    trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         show.print_json({**_plain(result), "warnings": warned})
     else:
-        _print(result, model)
+        _print(result, trained)
+
+
+def archive_of(key: str) -> Archive:
+    """Return the kind of folder that a method is saved as."""
+    from fairerclip.baselines.file import ARCHIVE as BASELINE
+    from fairerclip.model.model_file import ARCHIVE as MODEL
+
+    return MODEL if key == OWN else BASELINE
+
+
+def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
+    """Train a method; a method of another kind is added here and in `archive_of`."""
+    return _train_own(experiment, given) if key == OWN else _train_other(key, experiment, given)
+
+
+def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
+    """Train FairerCLIP: by its search, or with the parameters that are given."""
+    from fairerclip.cli import show
+
+    search = given.search
+    class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
+    tune = _whether_to_tune(
+        search.tune, search.asked(), given.by_hand(), experiment, with_offsets=given.offsets is not None
+    )
+    goal = search.objective or experiment.default_objective()
+    labels = options.default_labels(given.labels, experiment)
+    model = options.build_model(
+        *(given.preset, given.parameters, given.seed),
+        tau=given.tau,
+        tau_z=given.tau_z,
+        criterion=given.criterion,
+    )
+    if tune:
+        with show.progress(f"searching by {goal}") as progress:
+            limits = {name: getattr(search, name) for name in ("accuracy_floor", "max_seconds", "cv")}
+            model = experiment.tune(*(model, labels, goal), **limits, progress=progress)
+    else:
+        model = _fitted(experiment, model, labels, class_offsets)
+    values = {"tau": model.tau_, "tau_z": model.tau_z, "criterion": model.criterion_, "n_iter": model.n_iter_}
+    return Trained(model, labels, values, _own_sentences(model))
+
+
+def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained:
+    """Train another method, with the setting that a comparison would choose."""
+    from fairerclip.report.fit_tables import settings_text
+    from fairerclip.study.fit_method import fit_method
+
+    trained = fit_method(
+        key, experiment, labels=given.labels, seed=given.seed or 0, max_steps=given.max_steps
+    )
+    values = {"key": key, "parameters": dict(trained.parameters), "offsets": trained.model.offsets_.tolist()}
+    sentences = [trained.how_chosen, *(f"Left out: {failure}" for failure in trained.failures)]
+    settings = settings_text(trained.parameters)
+    last = f"{trained.method.title}: {settings}" if settings else trained.method.title
+    return Trained(trained.model, trained.method.labels, values, [*sentences, last])
 
 
 def _whether_to_tune(
@@ -142,7 +286,7 @@ def _fitted(
     experiment: Experiment, model: FairerCLIP, labels: str, offsets: list[float] | None
 ) -> FairerCLIP:
     """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
-    from fairerclip.experiment import warn_untuned_ranking
+    from fairerclip.tuning.ranking import warn_untuned_ranking
 
     model = experiment.fit(model, labels)
     if offsets is not None:
@@ -152,29 +296,30 @@ def _fitted(
     return model
 
 
-def _result(experiment: Experiment, model: FairerCLIP, labels: str, output: Path) -> dict[str, Any]:
+def _result(experiment: Experiment, trained: Trained, output: Path) -> dict[str, Any]:
     """Evaluate the model, and return the result that is printed."""
     from fairerclip.auditing.model_facts import model_facts
 
+    model = trained.model
+    diagnostics = getattr(model, "diagnostics_", None) or {}
+    tuning, method = diagnostics.get("tuning"), model_facts(model).method
     split = experiment.evaluation_split()
-    if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
+    if (tuning or {}).get("objective") == "max_skew":
         split = None  # the model ranks: its class boundaries mean nothing
     ranked = experiment.ranked_split() if split is None else None
+    name = "FairerCLIP" if trained.is_own else method
     return {
         "task": experiment.task.name,
         "simulated": experiment.task.simulated,
-        "labels": labels,
+        "labels": trained.labels,
         "model": str(output),
-        "tau": model.tau_,
-        "tau_z": model.tau_z,
-        "criterion": model.criterion_,
-        "n_iter": model.n_iter_,
+        **trained.values,
         "split": split or ranked,
-        "reports": dict(experiment.before_after(model, split)) if split else {},
+        "reports": dict(experiment.before_after(model, split, name)) if split else {},
         "skews": experiment.skews(model, ranked) if ranked else [],
-        "method": model_facts(model).method,
-        "tuning": model.diagnostics_.get("tuning"),
-        "diagnostics": model.diagnostics_,
+        "method": method,
+        "tuning": tuning,
+        "diagnostics": diagnostics,
     }
 
 
@@ -187,41 +332,43 @@ def _plain(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print(result: dict[str, Any], model: FairerCLIP) -> None:
+def _print(result: dict[str, Any], trained: Trained) -> None:
     """Print the result as tables and sentences."""
-    from fairerclip._util.numbers import setting
-    from fairerclip.auditing.model_facts import (
-        after_name,
-        automatic_sentences,
-        model_facts,
-        strategy_name,
-        why_kept,
-    )
+    from fairerclip.auditing.model_facts import after_name, model_facts
     from fairerclip.cli import show
-    from fairerclip.report.fit_tables import skew_table, tuning_table
+    from fairerclip.report.fit_tables import choice_table, skew_table, tuning_table
 
-    facts = model_facts(model)
+    after = after_name(model_facts(trained.model))
     training = " (the rows it was fitted on)" if result["split"] == "train" else ""
     title = f"{result['task']}, {result['split']} split{training}"
     if result["reports"]:
-        rows = [
-            (after_name(facts) if name == "FairerCLIP" else name, r) for name, r in result["reports"].items()
-        ]
+        rows = [(name if name == "zero-shot" else after, r) for name, r in result["reports"].items()]
         show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
     elif result["skews"]:
-        show.put(show.rendered(skew_table(title, result["skews"], after_name(facts))))
+        show.put(show.rendered(skew_table(title, result["skews"], after)))
     else:
         show.say("No split has sensitive labels: nothing to evaluate on.")
     if result["tuning"]:
-        show.put(show.rendered(tuning_table(result["tuning"])))
-        if "strategy" in result["tuning"]:  # rankings have none
-            show.say(f"Chosen: {strategy_name(result['tuning']['strategy'])}.")
-    for sentence in automatic_sentences(model.diagnostics_.get("automatic")):
+        table = tuning_table if trained.is_own else choice_table
+        show.put(show.rendered(table(result["tuning"])))
+    *sentences, setting = trained.sentences
+    for sentence in sentences:
         show.say(sentence)
-    kept = why_kept(facts, whole=True)
-    if kept is not None:
-        show.say(kept)
-    show.say(
-        f"τ={setting(result['tau'])}, τ_z={setting(result['tau_z'])}, {result['criterion']}; "
-        f"rounds: {result['n_iter']}; written to {result['model']}"
-    )
+    show.say(f"{setting}; written to {result['model']}")
+
+
+def _own_sentences(model: FairerCLIP) -> list[str]:
+    """Return how FairerCLIP was chosen, and last its strengths."""
+    from fairerclip._util.numbers import setting
+    from fairerclip.auditing.model_facts import automatic_sentences, model_facts, strategy_name, why_kept
+
+    tuning = model.diagnostics_.get("tuning") or {}
+    # Rankings have no strategy.
+    chosen = [f"Chosen: {strategy_name(tuning['strategy'])}."] if "strategy" in tuning else []
+    kept = why_kept(model_facts(model), whole=True)
+    return [
+        *chosen,
+        *automatic_sentences(model.diagnostics_.get("automatic")),
+        *([] if kept is None else [kept]),
+        f"τ={setting(model.tau_)}, τ_z={setting(model.tau_z)}, {model.criterion_}; rounds: {model.n_iter_}",
+    ]

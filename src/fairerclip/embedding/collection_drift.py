@@ -111,9 +111,9 @@ def compare_collections(fitted: FittedMap, new: CollectionSummary) -> Collection
         messages.append(
             (
                 CollectionDriftWarning,
-                f"these rows differ from the collection of the fit: their mean is {number(shift, 2)} of its spread away "
-                f"(limit {MEAN_SHIFT:g}), and its main directions hold {number(kept, 2)} of the variance that they could "
-                f"(limit {OVERLAP:g}). Rankings may become worse than without mitigation: fit on this collection",
+                f"these rows differ from the collection of the fit: their mean is {number(shift, 2)} of its spread "
+                f"away (limit {MEAN_SHIFT:g}), and its main directions hold {number(kept, 2)} of the variance "
+                f"that they could (limit {OVERLAP:g}). Rankings may become worse than without mitigation: fit on this collection",
             )
         )
     shares = _shares(fitted, new)

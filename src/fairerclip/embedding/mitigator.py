@@ -167,7 +167,6 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sample_weight : array of shape (n,), optional
             Row weights.
         """
-        vars(self).pop("_sums", None)
         return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=True)
 
     def partial_fit(
@@ -240,7 +239,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         learned = {
             name: value for name, value in vars(self).items() if name not in self.get_params(deep=False)
         }
-        vars(other).update(learned)
+        other.__dict__.update(learned)
         return other._set_strength()
 
     def path(

@@ -83,7 +83,11 @@ class PromptMixture:
     @property
     def slopes(self) -> F64:
         """Coefficients (v, v) of the cosines in the logits of the values."""
-        return np.asarray(self.centres.T / self.variance) if self.variance > 0 else 1e3 * np.eye(len(self.centres))
+        return (
+            np.asarray(self.centres.T / self.variance)
+            if self.variance > 0
+            else 1e3 * np.eye(len(self.centres))
+        )
 
     @property
     def intercepts(self) -> F64:

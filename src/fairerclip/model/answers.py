@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -23,6 +23,8 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     """
 
     fitted_: FittedModel
+    changes_embeddings: ClassVar[bool] = True
+    """Whether `transform` returns other embeddings than the rows it is given, as some baselines do not."""
 
     classes_ = part("classes")
     features_, text_features_ = part("features"), part("text_features")

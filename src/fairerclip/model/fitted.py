@@ -31,6 +31,8 @@ from fairerclip.solver.decision import Adjustment
 
 USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")
 """Parameters that may be "auto", whose values in a fit are kept."""
+FREE_QUERIES = "for any query use EmbeddingMitigator (fairerclip fit TASK --method embedding)"
+"""What to do about a prompt that a model was not fitted on."""
 SAME_PROMPT = 1 - 1e-5
 """A prompt with this cosine or more with a fitted one is that prompt, in whatever precision it was kept."""
 
@@ -172,8 +174,8 @@ class FittedModel:
         """Return class codes (m,) of prompts (m, p) of the fit; raise for any other prompt."""
         if self.prompts is None or self.prompt_classes is None:
             raise FreeQueryError(
-                "this model was fitted without text, so there is no prompt that it knows: fit it with text=, or rank "
-                f"by one of its classes {self.classes.tolist()[:10]}"
+                "this model was fitted without text, so there is no prompt that it knows: fit it with text=, rank by "
+                f"one of its classes {self.classes.tolist()[:10]}, or {FREE_QUERIES}"
             )
         fitted = np.asarray(unit_rows(self.prompts))
         means = prototypes([fitted[self.prompt_classes == k] for k in np.unique(self.prompt_classes)])
@@ -207,8 +209,7 @@ class FittedModel:
     def _why_no_free_query(self) -> str:
         return (
             f"The learned space has r={self.n_components} dimensions and holds the target alone: fit a model with this "
-            "prompt as a class to rank by it. For free queries, EmbeddingMitigator will map embeddings within their "
-            "own space; until this package has it, LEACE in fairerclip.baselines does"
+            f"prompt as a class to rank by it, or {FREE_QUERIES}"
         )
 
     def drift(self, X: Any) -> Drift:

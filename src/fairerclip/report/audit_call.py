@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.array_task import task_from_arrays
 from fairerclip.auditing.recommendation import Recommendation, recommend
 from fairerclip.auditing.results import AuditResults, Finding
 from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
-from fairerclip.errors import ParameterError, PromptError
+from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.report.phrases import presentable
@@ -89,7 +93,7 @@ def audit(
     sensitive_text: Any = None,
     classes: Iterable[Any] | None = None,
     missing_label: Any = None,
-    model: FairerCLIP | FairerCLIPSearch | None = None,
+    model: FairerCLIP | FairerCLIPSearch | Baseline | None = None,
     split: str | None = None,
     k: int | None = None,
     permutations: int = 199,
@@ -114,7 +118,7 @@ def audit(
         Class labels in the order of ``text``. Of a task: names of the classes to audit, by default all.
     missing_label : object, optional
         Unknown label besides None and NaN.
-    model : FairerCLIP or FairerCLIPSearch, optional
+    model : FairerCLIP, FairerCLIPSearch or Baseline, optional
         Fitted model to show as *after*. Its integer classes are the codes of a task's classes.
     split : str, optional
         Split of a task to report on; by default test, else val, else train.
@@ -170,18 +174,36 @@ def _of_task(
     return Experiment.of(task, chosen, None if classes is None else list(classes)), names
 
 
-def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> FairerCLIP:
+def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> AnyModel:
     """Return a copy of a fitted model that predicts the names of classes, for rows without names of columns."""
+    if isinstance(model, Baseline):
+        return _named_baseline(model, names, X)
     if not isinstance(model, FairerCLIP | FairerCLIPSearch):
         raise ParameterError(
-            f"model must be a fitted FairerCLIP or FairerCLIPSearch; got {type(model).__name__}. "
-            "`fairerclip compare` measures baselines"
+            f"model must be a fitted FairerCLIP, FairerCLIPSearch or baseline of this package; got "
+            f"{type(model).__name__}"
         )
     fitted = model.fitted_model()
     if not isinstance(X, Task):
         model.embeddings(X)  # raises if X has other columns than the rows of the fit
-    classes = np.array([names.get(label, str(label)) for label in fitted.classes.tolist()])
     copied = copy(model.best_estimator_ if isinstance(model, FairerCLIPSearch) else model)
-    copied.fitted_ = replace(fitted, classes=classes)
+    copied.fitted_ = replace(fitted, classes=_named(fitted.classes, names))
     copied.__dict__.pop("feature_names_in_", None)
     return copied
+
+
+def _named_baseline(model: Baseline, names: Mapping[Any, str], X: Any) -> Baseline:
+    check_is_fitted(model, model.fitted)
+    if not isinstance(X, Task):
+        try:
+            model.scores(X[:1])  # raises if X has other columns than the rows of the fit
+        except ValueError as error:
+            raise ShapeError(str(error)) from None
+    copied = copy(model)
+    copied.classes_ = _named(model.classes_, names)
+    copied.__dict__.pop("feature_names_in_", None)
+    return copied
+
+
+def _named(classes: NDArray[Any], names: Mapping[Any, str]) -> NDArray[Any]:
+    return np.array([names.get(label, str(label)) for label in classes.tolist()])

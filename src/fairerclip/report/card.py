@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairerclip._util.numbers import interval, number, setting
+from fairerclip._util.numbers import interval, number
 from fairerclip.auditing.group_results import Measured, Stage, present_stages
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import AuditResults, RetrievalSection
@@ -17,6 +17,7 @@ from fairerclip.report.markdown import (
     findings,
     how_made,
     retrieval,
+    strengths,
     tables_with_notes,
     trade_off,
 )
@@ -26,6 +27,7 @@ from fairerclip.report.phrases import (
     ZERO_SHOT,
     about_model,
     confidence,
+    is_baseline,
     is_given,
     is_learned,
     presentable,
@@ -47,6 +49,10 @@ USE = """from fairerclip import FairerCLIP
 model = FairerCLIP.load("MODEL")  # the folder that `fairerclip fit` wrote
 labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each
 embeddings = model.transform(X)"""
+USE_ANY = """import fairerclip
+
+model = fairerclip.load("MODEL")  # the folder that `fairerclip fit` wrote
+labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each"""
 INTENDED = (
     "To predict its classes, or to search by its prompts, on images like those it was evaluated on, by people who have "
     "read the figures of every group below."
@@ -106,6 +112,8 @@ def metadata(results: AuditResults, *, license_id: str | None = None) -> dict[st
 def _name(results: AuditResults) -> str:
     """Return the name of the model: method and task."""
     name, method = "FairerCLIP" if is_learned(results) else "zero-shot CLIP", subject(results.model)
+    if is_baseline(results):
+        return f"{method} on {results.task.name}"
     if results.model is not None and method.startswith(ZERO_SHOT):
         name += method.removeprefix(ZERO_SHOT)
     return f"{name} on {results.task.name}"
@@ -159,7 +167,7 @@ def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
         ("Model details", _details(results)),
         ("Intended use", [INTENDED, ""]),
         ("Out-of-scope use", _out_of_scope(results)),
-        ("How to use", block(USE, "python") if fitted else []),
+        ("How to use", block(USE_ANY if is_baseline(results) else USE, "python") if fitted else []),
         ("Training data", _training(results)),
         ("Evaluation", _evaluation(results)),
         ("Bias, risks and limitations", _limitations(results)),
@@ -184,8 +192,11 @@ def _details(results: AuditResults) -> list[str]:
             "less on the sensitive attribute. The section Evaluation shows how far they do, by group.",
             "",
             f"- Method: [FairerCLIP (Dehdashtian, Wang and Boddeti, ICLR 2024)]({PAPER})",
-            f"- Strength: τ {setting(model.tau)}, τ_z {setting(model.tau_z)}, {escape(model.criterion)}",
+            f"- Strength: {strengths(model) or 'not known'}",
         ]
+    elif is_baseline(results):
+        paper = "" if model.paper is None else f" ({escape(model.paper)})"
+        lines += [f"- Method: {escape(subject(model))}{paper}"]
     else:
         lines += [f"- Method: {escape(subject(results.model))}; no encoder was learned"]
     facts = [
@@ -208,7 +219,7 @@ def _out_of_scope(results: AuditResults) -> list[str]:
         "- Decisions about people without a person who can overrule them.",
         "- Groups, images and prompts that were not evaluated.",
     ]
-    if results.model is not None:
+    if results.model is not None and not is_baseline(results):
         lines.append("- Free text queries: the learned space represents the target only.")
     return [*lines, ""]
 
@@ -244,7 +255,8 @@ def _compute(results: AuditResults) -> list[str]:
         return []
     took = "not measured" if model.seconds is None else f"{number(model.seconds, 1)} s"
     audit = "" if seconds is None else f" The audit took {number(seconds, 1)} s."
+    how = "" if is_baseline(results) else ", in closed form and without a GPU"
     return [
-        f"Fitting: {took}, in closed form and without a GPU; embedding the images is not included.{audit}",
+        f"Fitting: {took}{how}; embedding the images is not included.{audit}",
         "",
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fairerclip._util.files import write_folder
 from fairerclip.auditing.group_results import FigureChange, Measured, SeedFigure, present_stages
+from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import (
     AuditResults,
     DriftFigures,
@@ -216,7 +217,17 @@ def _representation(results: AuditResults) -> Iterable[Row]:
                 yield {**about, "label": figure.label, **_of(tested, "value p_value low high")}
 
 
+def _model(results: AuditResults) -> Iterable[Row]:
+    model = results.model
+    if model is None:
+        return
+    about = {"method": subject(model), "paper": model.paper, "source": model.source, "labels": model.labels}
+    for name, value in {**about, **model.parameters}.items():
+        yield {"stage": "after", "name": name, "value": value}
+
+
 TABLES: dict[str, Callable[[AuditResults], Iterable[Row]]] = {
+    "model": _model,
     "groups": _groups,
     "figures": _figures,
     "changes": _changes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairerclip._util.numbers import setting
+from fairerclip._util.numbers import setting, significant
 from fairerclip.auditing.model_facts import judged_rows
 from fairerclip.experiment import PromptSkew
 from fairerclip.metrics.names import FIGURES, RETRIEVAL
@@ -19,6 +19,29 @@ def skew_table(title: str, rows: Sequence[PromptSkew], after: str) -> ResultTabl
         [row.prompt, Cell(row.before, "number"), Cell(row.after, "number")] for row in rows
     ]
     return ResultTable(title, ["prompt", "zero-shot", after], cells)
+
+
+def settings_text(parameters: Mapping[str, Any]) -> str:
+    """Return parameters as text, such as "C=0.01, class_weight=group"."""
+    return ", ".join(
+        f"{name}={significant(value) if isinstance(value, float) else value}"
+        for name, value in parameters.items()
+    )
+
+
+def choice_table(tuning: Mapping[str, Any]) -> ResultTable:
+    """Return a table of the setting that was chosen for a baseline, from ``diagnostics_["tuning"]``."""
+    rows_of = judged_rows(tuning["rows"], tuning["validation_rows"], tuning["folds"])
+    counted = "1 model" if tuning["candidates"] == 1 else f"{tuning['candidates']} models"
+    title = f"Chosen by {tuning['objective']} on {rows_of} ({counted}); figures are optimistic"
+    chosen, names = tuning["chosen"], ("average", "worst_group")
+    parameters = {name: value for name, value in chosen["parameters"].items() if name != "offsets"}
+    offsets = ", ".join(significant(value) for value in chosen["parameters"]["offsets"])
+    cells: list[Content] = [
+        Cell(chosen[name], "bare", *(chosen["intervals"].get(name) or ())) for name in names
+    ]
+    columns = ["setting", "class offsets", *(FIGURES[name].short for name in names)]
+    return ResultTable(title, columns, [[settings_text(parameters) or "–", offsets, *cells]])
 
 
 def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:

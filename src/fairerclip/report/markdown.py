@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from fairerclip._util.numbers import number, setting
 from fairerclip.auditing.group_results import present_stages
+from fairerclip.auditing.model_facts import subject
+from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.results import AuditResults
 from fairerclip.report import tables
 from fairerclip.report.command import MISSING, filled, known_command
@@ -122,12 +124,19 @@ def how_made(results: AuditResults) -> list[str]:
     ]
     if model is None:
         return [*lines, ""]
-    at = f"τ {setting(model.tau)}, τ_z {setting(model.tau_z)}, {escape(model.criterion)}"
+    at = strengths(model) or escape(subject(model))
     used = "" if is_given(results) else f"; labels used: {model.labels}"
     lines += [f"- {at}{used}; {escape(model.source)}", *(f"- {escape(s)}" for s in about_model(results))]
     values = ", ".join(f"{code(name)}: {code(str(value))}" for name, value in model.parameters.items())
     lines += [f"- parameters: {values}"] if values else []
     return [*lines, "", *([] if is_given(results) else _command(known_command(model.command)))]
+
+
+def strengths(model: ModelSection) -> str | None:
+    """Return the strengths of FairerCLIP; None for a baseline, which has none."""
+    if model.tau is None or model.tau_z is None or model.criterion is None:
+        return None
+    return f"τ {setting(model.tau)}, τ_z {setting(model.tau_z)}, {escape(model.criterion)}"
 
 
 def _command(command: str | None) -> list[str]:

@@ -78,6 +78,7 @@ def _parts(results: AuditResults) -> dict[str, Any]:
         "plane_order": page_parts.plane_order(results),
         "fewest": phrases.fewest_rows(results),
         "given": phrases.is_given(results),
+        "baseline": phrases.is_baseline(results),
         "after_name": phrases.stage_names(results)["after"],
         "about_model": phrases.about_model(results),
         "versions": phrases.versions(results),

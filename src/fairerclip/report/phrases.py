@@ -49,6 +49,11 @@ def is_learned(results: AuditResults) -> bool:
     return results.model is not None and results.model.method in (None, "FairerCLIP")
 
 
+def is_baseline(results: AuditResults) -> bool:
+    """Return whether the model is of another method than FairerCLIP."""
+    return model_facts.is_baseline(results.model)
+
+
 def is_given(results: AuditResults) -> bool:
     """Return whether the model was given, i.e. not fitted by the audit."""
     model = results.model

@@ -33,7 +33,7 @@ from fairerclip.study.comparison import (
     Verdict,
 )
 from fairerclip.study.jobs import Job, run_jobs
-from fairerclip.study.methods import CANDIDATES, SEARCH, Method, chosen_methods
+from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, Method, chosen_methods
 from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
 
@@ -66,7 +66,7 @@ class CompareOptions:
     methods: tuple[str, ...] | None = None
     seeds: int = 3
     jobs: int | None = None
-    max_steps: int = 20_000
+    max_steps: int = MAX_STEPS
     source: str = "TASK.npz"
 
 

@@ -2,22 +2,28 @@
 
 Every method has the same number of candidate models, `CANDIDATES`, or one if it has nothing to vary. The cost of a
 candidate does not count: it may be a point of a factorisation, a share of WiSE, a λ of Orth-Cali, a penalty of a probe,
-or the state of a network after some epochs. `run_method` chooses among the candidates of every method by the same rule.
+or the state of a network after some epochs. `choose_model` chooses among the candidates of every method by the same
+rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fairerclip.data.io.bounded_text import nearest
 from fairerclip.errors import ParameterError
-from fairerclip.experiment import Experiment
+from fairerclip.experiment import LABELS, Experiment
 
 CANDIDATES = 40
 """Number of models that a method may choose from, for one seed."""
 CHECKPOINTS = 10
 """Number of models that one training by gradient gives, one after each tenth of its epochs."""
+MAX_STEPS = 20_000
+"""Limit of the training of one setting by gradient, in batches, unless another is given."""
+OWN = "fairerclip"
+"""Key of FairerCLIP for `fit`, with any labels; a comparison has a row for each kind of labels."""
 
 Parameters = Mapping[str, Any]
 Labels = Literal["none", "target", "all", "validation"]
@@ -228,13 +234,56 @@ METHODS = (
 """All methods, in the order of tables: without labels, with labels, with labels and true S, on validation rows."""
 
 
+ALIASES = {"group-balanced-probe": "probe-group"}
+"""Other names of methods."""
+FITTABLE = {method.key: method for method in METHODS if not method.is_own}
+"""Methods that `fit` trains besides FairerCLIP, by key."""
+LEARNS_FROM = {
+    "none": "no labels",
+    "target": "target labels",
+    "all": "target and sensitive labels",
+    "validation": "the labels of validation rows",
+}
+
+
 def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
-    """Methods by key, all unless given."""
+    """Return the methods of a comparison by key or alias, all unless given."""
     known = {method.key: method for method in METHODS}
-    unknown = [key for key in keys or () if key not in known]
-    if unknown:
-        raise ParameterError(f"no method {unknown[0]!r}; there are {', '.join(known)}")
-    return list(METHODS) if keys is None else [known[key] for key in keys]
+    named = [ALIASES.get(key, key) for key in keys or ()]
+    _check_known(named, known)
+    return list(METHODS) if keys is None else [known[key] for key in named]
+
+
+def fit_key(name: str) -> str:
+    """Return the key of a method that `fit` trains, from its key or alias; raise for any other name."""
+    key = ALIASES.get(name, name)
+    variant = next((method for method in METHODS if method.is_own and method.key == key), None)
+    if variant is not None:
+        raise ParameterError(f"{key} is a row of a comparison: use {OWN} with labels {variant.labels}")
+    _check_known([key], [OWN, *FITTABLE])
+    return key
+
+
+def _check_known(names: Sequence[str], known: Collection[str]) -> None:
+    """Raise for the first unknown name, with the most similar one."""
+    for name in names:
+        if name not in known:
+            near = nearest(name, [*known, *ALIASES])
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ParameterError(f"no method {name!r}{hint}; there are {', '.join(known)}")
+
+
+def check_labels(method: Method, labels: str | None) -> None:
+    """Raise if ``labels`` contradict those that a method learns from; None contradicts nothing."""
+    if labels is None or labels == method.labels:
+        return
+    if labels not in LABELS:
+        raise ParameterError(f"labels must be one of {', '.join(LABELS)}; got {labels!r}")
+    others = [key for key, other in FITTABLE.items() if other.labels == labels]
+    raise ParameterError(
+        f"{method.key} learns from {LEARNS_FROM[method.labels]}, but labels are {labels!r}: leave labels out, or take "
+        f"a method that learns from {LEARNS_FROM[labels]}: {', '.join([*others, OWN])}"
+    )
 
 
 def make(

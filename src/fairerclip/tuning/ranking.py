@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 
 from fairerclip._util.types import F64, Ints
-from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError
+from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError, UntunedRankingWarning
 from fairerclip.inputs.sensitive_columns import sensitive_columns
 from fairerclip.metrics import max_skew
 from fairerclip.tuning.readers import read_sensitive
@@ -197,3 +197,13 @@ def _judge(strength: float, old: F64, taken: F64, codes: Ints) -> dict[str, floa
         "max_skew": float(np.mean(max_skew(new, codes, k))),
         "rank_correlation": min(agreement) if strength else 1.0,
     }
+
+
+def warn_untuned_ranking(why: str) -> None:
+    """Warn that a gallery was fitted as if its prompts were classes."""
+    warnings.warn(
+        f"no row has a target label, so the prompts can only rank, but the rankings were not tuned: {why}. The fit "
+        "treats the prompts as classes, and its rankings may be more skewed than zero-shot's",
+        UntunedRankingWarning,
+        stacklevel=3,
+    )

@@ -95,7 +95,16 @@ def describe(
     candidate: Candidate, offsets: NDArray[np.float64], judged: JudgedRows, model: FairerCLIP
 ) -> dict[str, Any]:
     """Return a candidate's parameters, and its figures with intervals on rows that are the last of its scores."""
-    scores = candidate.scores[len(candidate.scores) - len(judged.rows) :]
+    parameters = _varied(candidate, {**model.get_params(deep=False), "zero_shot": model.zero_shot_})
+    return {
+        "parameters": parameters | {"offsets": offsets.tolist()},
+        **judged_figures(candidate.scores, offsets, judged),
+    }
+
+
+def judged_figures(scores: Floats, offsets: NDArray[np.float64], judged: JudgedRows) -> dict[str, Any]:
+    """Return figures with intervals of class scores on rows that are the last of the scores."""
+    scores = scores[len(scores) - len(judged.rows) :]
     predicted = judged.classes[(scores + offsets).argmax(axis=1)]
     names = judged.classes.tolist()
     report = group_report(
@@ -104,8 +113,6 @@ def describe(
         positive=names[1] if len(names) == 2 else None,
     ).as_dict()
     return {
-        "parameters": _varied(candidate, {**model.get_params(deep=False), "zero_shot": model.zero_shot_})
-        | {"offsets": offsets.tolist()},
         "average": report["average"],
         "worst_group": report["worst"]["accuracy"],
         "eod": report["eod"],

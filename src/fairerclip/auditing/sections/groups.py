@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.group_results import GroupsSection, SeedsSection
 from fairerclip.auditing.model_results import Labels
 from fairerclip.data import Split
@@ -15,7 +16,7 @@ from fairerclip.model.estimator import FairerCLIP
 def groups_section(
     experiment: Experiment,
     split: Split,
-    model: FairerCLIP | None,
+    model: AnyModel | None,
     *,
     labels: Labels | None,
     seeds: int,
@@ -35,7 +36,7 @@ def groups_section(
         stages["before"] = experiment.report(split, before, confidence).as_dict()
     elif after is not None:
         stages["after"] = experiment.report(split, after, confidence).as_dict()
-    if model is not None and labels is not None and seeds > 1:
+    if isinstance(model, FairerCLIP) and labels is not None and seeds > 1:
         stages["seeds"] = _seeds(experiment, split, model, labels, seeds)
     return GroupsSection.model_validate(stages)
 

@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
-from fairerclip.auditing.model_facts import model_facts
+from fairerclip.auditing.model_facts import ModelFacts, model_facts
 from fairerclip.auditing.model_results import Labels, ModelSection
-from fairerclip.experiment import UNKNOWN, Experiment, warn_untuned_ranking
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
-from fairerclip.tuning.ranking import RANKING
+from fairerclip.tuning.ranking import RANKING, warn_untuned_ranking
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
@@ -35,7 +37,7 @@ COARSE_TAUS = tuple(np.round(np.linspace(0.0, 0.9, 10), 4).tolist())
 class Mitigation:
     """A fitted model, how it was fitted and chosen, and the plane of τ and τ_z around it."""
 
-    model: FairerCLIP
+    model: AnyModel
     labels: Labels | None
     source: str
     seconds: float | None = None
@@ -152,6 +154,8 @@ def _as_option(value: Any) -> str:
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:
     """Describe the model: its parameters, how it was made, and the command that fits it."""
     model, facts = mitigation.model, model_facts(mitigation.model)
+    if isinstance(model, Baseline):
+        return _baseline_section(model, facts, mitigation.source)
     strengths = (repr(float(model.tau_)), repr(float(model.tau_z)), model.criterion_)
     parameters = {**model.get_params(), **model.used_parameters()}
     return ModelSection(
@@ -173,6 +177,23 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
     )
 
 
+def _baseline_section(model: Baseline, facts: ModelFacts, source: str) -> ModelSection:
+    """Describe a baseline, which was given: its method, the labels it learns from, and its parameters."""
+    needs = model.requirements
+    parameters = {name: _plain(value) for name, value in sorted(model.get_params(deep=False).items())}
+    offsets = {"offsets_": str(model.offsets_.tolist())} if model.offsets_.any() else {}
+    return ModelSection.model_validate(
+        {
+            "labels": needs.labels,
+            "parameters": parameters | offsets,
+            "source": source,
+            "method": facts.method,
+            "paper": needs.paper,
+            "tuning": facts.tuning,
+        }
+    )
+
+
 def _learned(model: FairerCLIP) -> dict[str, str]:
     """Return the corrections of the class scores that a search learned, as text; nothing where there are none."""
     values = {"offsets_": model.offsets_, "sensitive_shifts_": model.sensitive_shifts_}
@@ -180,6 +201,8 @@ def _learned(model: FairerCLIP) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str | float | bool | None:
+    if np.ndim(value) > 1 or callable(value):
+        return f"array of shape {np.shape(value)}" if np.ndim(value) else "a function"
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
 
 
@@ -199,9 +222,10 @@ def plane_section(
     )
     correct = cells.hits[:, places[:, 0], places[:, 1]].tolist()  # (points, groups)
     baseline = _baseline(experiment, split, groups)
-    points = tuple(
-        _point(experiment, mitigation.model, row, c) for row, c in zip(plane.table, correct, strict=True)
-    )
+    model = mitigation.model
+    if not isinstance(model, FairerCLIP):
+        raise AssertionError("only FairerCLIP has a plane")
+    points = tuple(_point(experiment, model, row, c) for row, c in zip(plane.table, correct, strict=True))
     counted = [c for c in (*(point.correct for point in points), baseline and baseline.correct) if c]
     settings = [point.setting for point in plane.points]
     return PlaneSection(
@@ -219,7 +243,7 @@ def plane_section(
         front=tuple(front(plane.table)),
         one_curve=points[0].lambda_eff is not None,
         baseline=baseline,
-        command=fit_command(experiment, source, mitigation.model, mitigation.labels, PLACEHOLDERS),
+        command=fit_command(experiment, source, model, mitigation.labels, PLACEHOLDERS),
     )
 
 

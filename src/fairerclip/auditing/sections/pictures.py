@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 
 from fairerclip._util.numbers import worded
 from fairerclip._util.types import Floats
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.group_results import (
     GroupCell,
     HistogramGroup,
@@ -23,7 +24,6 @@ from fairerclip.auditing.sections.retrieval import class_columns
 from fairerclip.data import Split
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.experiment import UNKNOWN, Experiment
-from fairerclip.model.estimator import FairerCLIP
 
 HISTOGRAM_BINS = 40
 PICTURE_BINS = (44, 32)
@@ -48,7 +48,7 @@ class Cells:
         ]
 
 
-def scores_section(experiment: Experiment, split: Split, model: FairerCLIP | None) -> ScoresSection | None:
+def scores_section(experiment: Experiment, split: Split, model: AnyModel | None) -> ScoresSection | None:
     """Return histograms of each group's margins before and after mitigation; None without prompts and model."""
     if experiment.text is None and model is None:
         return None
@@ -106,9 +106,9 @@ def _histogram(values: Floats, cells: Cells) -> ScoreHistogram:
 
 
 def picture_section(
-    experiment: Experiment, split: Split, model: FairerCLIP | None, seed: int
+    experiment: Experiment, split: Split, model: AnyModel | None, seed: int
 ) -> PictureSection:
-    """Project the embeddings before and after mitigation to two dimensions and count rows in bins."""
+    """Project the embeddings before mitigation, and after if the model changes them, to two dimensions in bins."""
     cells = Cells(experiment, split)
     X = unit_rows(split.X[cells.rows]).astype(np.float64)
     flat, explained = _principal(X, seed)
@@ -120,7 +120,7 @@ def picture_section(
         f"image embeddings; the two components explain {share}",
     )
     after = None
-    if model is not None:
+    if model is not None and model.changes_embeddings:
         Z = np.asarray(model.transform(split.X[cells.rows]), dtype=np.float64)
         if Z.shape[1] > 1:
             two, explained = _principal(Z, seed)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.results import RetrievalSection
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import retrieval_changes, retrieval_report
 from fairerclip.metrics.retrieval.top_rows import default_cut
-from fairerclip.model.estimator import FairerCLIP
 
 
-def class_columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
+def class_columns(model: AnyModel, experiment: Experiment) -> list[int]:
     """Return the indices of the experiment's classes among the model's classes."""
     order = model.classes_.tolist()
     return [order.index(name) for name in experiment.classes]
@@ -22,7 +22,7 @@ def class_columns(model: FairerCLIP, experiment: Experiment) -> list[int]:
 def retrieval_section(
     experiment: Experiment,
     split_name: str,
-    model: FairerCLIP | None,
+    model: AnyModel | None,
     k: int | None,
     *,
     seed: int,

@@ -40,7 +40,7 @@ def correlation_inside_groups(before: ArrayLike, after: ArrayLike, groups: Any) 
         x, y = (_centred_ranks(table[rows]) for table in (first, second))
         scale = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
         np.divide((x * y).sum(axis=0), scale, out=out[:, code], where=scale > 0)
-    return np.clip(out, -1.0, 1.0)
+    return np.asarray(np.clip(out, -1.0, 1.0))
 
 
 def _centred_ranks(table: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ from fairerclip.metrics import max_skew, min_skew, ranking_drift
 from fairerclip.metrics.names import DRIFT, RETRIEVAL
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.report.result_table import Cell, Content, ResultTable
+from fairerclip.study.choose_model import fit_arguments
 from fairerclip.study.methods import chosen_methods, make
 from fairerclip.study.paper.accuracy import published_table
 from fairerclip.study.paper.context import Context, Outcome, job, parted
@@ -21,7 +22,6 @@ from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model
 from fairerclip.study.paper.job_answers import SkewAnswer
 from fairerclip.study.paper.published import published
 from fairerclip.study.paper.task_source import SourceTask
-from fairerclip.study.run_method import fit_arguments
 from fairerclip.study.workers import Failure
 
 ATTRIBUTES = ("sex", "race")

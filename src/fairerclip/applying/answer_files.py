@@ -1,0 +1,78 @@
+"""Files of a model's answers: everything as ``.npz``, or a table as ``.csv`` or ``.parquet``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.extras import require
+from fairerclip._util.files import check_free
+from fairerclip.applying.apply import TopRow
+from fairerclip.data.io.csv_table import write_table
+from fairerclip.data.io.npz import write_npz
+from fairerclip.data.io.parquet_table import write_parquet
+from fairerclip.errors import ParameterError
+
+ENDINGS = (".npz", ".csv", ".parquet")
+
+
+def check_predictions_path(path: Path, overwrite: bool) -> None:
+    """Raise for a file ending that is not written, a missing library for it, or a path that exists."""
+    if path.suffix not in ENDINGS:
+        raise ParameterError(f"the output must end in {' or '.join(ENDINGS)}; got {path.name!r}")
+    if path.suffix == ".parquet":
+        require("pyarrow.parquet", "parquet", "writing parquet")
+    check_free(path, overwrite)
+
+
+def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
+    """Write the result of `apply_model`: everything as ``.npz``, or one row per image as ``.csv`` or ``.parquet``.
+
+    Columns of scores and ranks are named after the prompts.
+    """
+    check_predictions_path(path, overwrite)
+    if path.suffix == ".npz":
+        plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
+        write_npz(path, plain, overwrite=overwrite)
+        return
+    columns: dict[str, list[Any]] = {"row": list(range(len(result["score"])))}
+    if "id" in result:
+        columns["id"] = [str(i) for i in result["id"]]
+    if "prediction" in result:
+        columns["prediction"] = [_plain(label) for label in result["prediction"]]
+    for kind in ("rank", "score"):
+        if kind in result:
+            names = [f"{kind}: {name}" for name in result["names"]]
+            columns |= zip(names, result[kind].T.tolist(), strict=True)
+    _write_columns(columns, path, overwrite)
+
+
+def write_top(rows: Sequence[TopRow], path: Path, *, overwrite: bool = False) -> None:
+    """Write the result of `top_rows` as ``.csv`` or ``.parquet``: one row per prompt and rank.
+
+    The columns are prompt, rank, id (the number of the row, called row, if there are no ids) and score.
+    """
+    check_predictions_path(path, overwrite)
+    if path.suffix == ".npz":
+        raise ParameterError(
+            f"the best rows are a table: end the output in .csv or .parquet; got {path.name!r}"
+        )
+    place = "row" if not rows or rows[0].id is None else "id"
+    names = ("prompt", "rank", place, "score")
+    _write_columns({name: [getattr(row, name) for row in rows] for name in names}, path, overwrite)
+
+
+def _write_columns(columns: Mapping[str, list[Any]], path: Path, overwrite: bool) -> None:
+    if path.suffix == ".parquet":
+        write_parquet(columns, path, overwrite=overwrite)
+        return
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    write_table(rows, path, overwrite=overwrite)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,235 @@
+"""Every method on the command line: trained, saved, applied, audited and reported."""
+
+import csv
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from test_cli import refused
+
+import fairerclip
+from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
+from fairerclip.data import load_task, save_task, simulate
+from fairerclip.data.io.parquet_table import write_parquet
+from fairerclip.data.writer import StoreWriter
+from fairerclip.experiment import Experiment
+from fairerclip.study.methods import FITTABLE
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return save_task(
+        simulate("waterbirds", seed=1, scale=0.05, width=32), tmp_path_factory.mktemp("task") / "t.npz"
+    )
+
+
+def test_fit_trains_any_method_and_prints_what_it_prints_for_fairerclip(run, task, tmp_path):
+    code, out, err = run("fit", task, "-o", tmp_path / "m", "--method", "orth-cali", "--seed", 3)
+    assert (code, err) == (0, "")
+    for words in (
+        "labels used: none",
+        "zero-shot",
+        "Orth-Cali",
+        "40 models",
+        "Chosen: ",
+        "lam=",
+        "written to",
+    ):
+        assert words in out
+    model = fairerclip.load(tmp_path / "m")
+    assert type(model).__name__ == "OrthCali"
+
+
+def test_fit_prints_a_method_for_machines(run, task, tmp_path):
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", "--method", "leace", "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert (result["key"], result["labels"], result["parameters"]) == ("leace", "none", {"head": "zero-shot"})
+    assert set(result["reports"]) == {"zero-shot", result["method"]}
+    model = fairerclip.load(tmp_path / "m")
+    assert isinstance(model, LEACE)
+    assert result["offsets"] == model.offsets_.tolist()
+    right = (
+        model.predict(load_task(task).test.X)
+        == [load_task(task).class_names[y] for y in load_task(task).test.y]
+    ).mean()
+    assert result["reports"][result["method"]]["average"] == pytest.approx(right)
+
+
+def test_an_alias_trains_the_method_it_names(run, task, tmp_path, monkeypatch):
+    quick = replace(FITTABLE["probe-group"], candidates=[{"C": 1.0}, {"C": 0.01}])
+    monkeypatch.setitem(FITTABLE, "probe-group", quick)
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", "--method", "group-balanced-probe", "--json")
+    assert (code, json.loads(out)["key"]) == (0, "probe-group")
+    model = fairerclip.load(tmp_path / "m")
+    assert isinstance(model, LinearProbe)
+    assert model.class_weight == "group"
+
+
+def test_a_gallery_is_ranked_by_methods_without_labels(run, tmp_path):
+    file = save_task(simulate("gallery", scale=0.1, width=48), tmp_path / "g.npz")
+    code, out, _ = run("fit", file, "-o", tmp_path / "m", "--method", "leace", "--sensitive", "sex")
+    assert code == 0
+    assert "MaxSkew" in out
+    assert "No labelled rows can choose" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--method", "zeroshot"),
+            ["no method 'zeroshot'; did you mean 'zero-shot'?", "there are fairerclip, "],
+        ),
+        (("--method", "fairerclip-all"), ["use fairerclip with labels all"]),
+        (("--method", "leace", "--tau", 0.5), ["--tau: for fairerclip only, but the method is leace"]),
+        (
+            ("--method", "leace", "--preset", "paper", "--cv", 3, "--offsets", "0,1", "--no-tune"),
+            ["--preset, --offsets, --no-tune, --cv: for fairerclip only"],
+        ),
+        (("--method", "leace", "--objective", "max_skew"), ["--objective: for fairerclip only"]),
+        (("--method", "leace", "--set", "tau=0"), ["--set: for fairerclip only"]),
+        (("--method", "wise", "--labels", "none"), ["wise learns from target labels", "orth-proj"]),
+        (("--method", "wise", "--max-steps", 3), ["wise is not trained by gradient"]),
+        (("--max-steps", 3), ["--max-steps", "fairerclip"]),
+    ],
+)
+def test_fit_refuses_what_a_method_does_not_have(run, task, tmp_path, arguments, words):
+    assert refused(run("fit", task, "-o", tmp_path / "m", *arguments), *words)
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_of_another_kind_is_left_alone(run, task, tmp_path):
+    model, birds = ZeroShot(), load_task(task)
+    model.fit(birds.train.X, text=birds.text_target).save(tmp_path / "m")
+    before = (tmp_path / "m" / "model.json").read_bytes()
+    assert refused(run("fit", task, "-o", tmp_path / "m", "--overwrite", "--tau", 0.5), "is left alone")
+    assert (tmp_path / "m" / "model.json").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def birds(task):
+    return load_task(task)
+
+
+@pytest.fixture(scope="module")
+def leace(birds, tmp_path_factory):
+    """A saved LEACE of the task, with offsets."""
+    arguments = Experiment.of(birds).arguments("none")
+    model = LEACE().fit(arguments.pop("X"), arguments.pop("y"), **arguments).at(offsets=[0.01, -0.01])
+    return model.save(tmp_path_factory.mktemp("model") / "leace")
+
+
+def stores(folder, X, ids):
+    """The same rows in every layout that is read, with ids."""
+    np.savez(folder / "e.npz", embeddings=X, ids=ids)
+    save_file({"embeddings": X}, folder / "e.safetensors", metadata={"ids": json.dumps(ids.tolist())})
+    with StoreWriter(folder / "store", width=X.shape[1], provenance=None) as writer:
+        writer.append(ids.tolist(), X)
+        writer.finish()
+    found = [folder / "e.npz", folder / "e.safetensors", folder / "store"]
+    if find_spec("pyarrow") is None:
+        return found
+    write_parquet({"id": ids.tolist(), "embedding": X.tolist()}, folder / "e.parquet")
+    for name in ("img_emb", "metadata"):
+        (folder / "retrieval" / name).mkdir(parents=True)
+    np.save(folder / "retrieval" / "img_emb" / "img_emb_0.npy", X)
+    write_parquet({"image_path": ids.tolist()}, folder / "retrieval" / "metadata" / "metadata_0.parquet")
+    return [*found, folder / "e.parquet", folder / "retrieval"]
+
+
+def test_apply_takes_any_model_and_any_store_and_keeps_the_ids(run, birds, leace, tmp_path):
+    X, model = birds.test.X[:40], fairerclip.load(leace)
+    ids = np.array([f"{row}.jpg" for row in range(40)])
+    for number, store in enumerate(stores(tmp_path, X, ids)):
+        out = tmp_path / f"{number}.npz"
+        assert run("apply", leace, store, "-o", out)[0] == 0
+        with np.load(out) as written:
+            assert written["id"].tolist() == ids.tolist()
+            assert written["prediction"].tolist() == model.predict(X).tolist()
+            np.testing.assert_allclose(written["score"], model.scores(X), rtol=1e-6)
+            np.testing.assert_allclose(written["embedding"], model.transform(X), rtol=1e-5, atol=1e-7)
+        table = tmp_path / f"{number}.csv"
+        code, out, _ = run("apply", leace, store, "-o", table, "--top", 7, "--json")
+        assert code == 0
+        rows = list(csv.DictReader(table.read_text().splitlines()))
+        assert list(rows[0]) == ["prompt", "rank", "id", "score"]
+        assert len(rows) == 7 * 2
+        for name, best in json.loads(out)["top"].items():
+            column = model.classes_.tolist().index(name)
+            order = np.argsort(-model.scores(X)[:, column], kind="stable")[:7]
+            assert [row["id"] for row in best] == ids[order].tolist()
+            assert [row["id"] for row in rows if row["prompt"] == name] == ids[order].tolist()
+
+
+def test_a_long_ranking_is_written_whole_and_shown_in_part(run, task, leace, tmp_path):
+    code, out, _ = run("apply", leace, task, "-o", tmp_path / "o.csv", "--top", 50)
+    assert code == 0
+    assert "the first 20 of" in out
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 1 + 50 * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-o", "o.txt"), ["must end in .npz or .csv or .parquet", "o.txt"]),
+        (("-o", "o.csv", "--top", 0), ["--top must be between 1 and"]),
+        (("-o", "o.csv", "--prompt", "landbird"), ["--prompt", "--top K"]),
+        (("-o", "o.csv", "--top", 2, "--prompt", "goose"), ["'goose' is not a prompt"]),
+    ],
+)
+def test_apply_refuses_what_cannot_be_written(run, task, leace, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert refused(run("apply", leace, task, *arguments), *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_audit_and_report_name_the_method_of_any_model(run, task, leace, tmp_path):
+    file = tmp_path / "results.json"
+    code, out, _ = run("audit", task, "--after", leace, "--permutations", 19, "-o", file)
+    assert code == 0
+    method = "LEACE (zero-shot head) with class offsets"
+    assert f"Predictions of {method}" in out
+    assert "There is no trade-off of τ and τ_z" in out
+    model = json.loads(file.read_text())["model"]
+    assert (model["method"], model["tau"], model["source"]) == (method, None, "given")
+    assert "Belrose" in model["paper"]
+    for form, name in (("html", "page.html"), ("md", "report.md"), ("card", "card.md"), ("csv", "tables")):
+        assert run("report", file, "-o", tmp_path / name, "--format", form)[0] == 0
+    page, markdown = (tmp_path / "page.html").read_text(), (tmp_path / "report.md").read_text()
+    card, table = (tmp_path / "card.md").read_text(), (tmp_path / "tables" / "model.csv").read_text()
+    for text in (page, markdown, card, table):
+        assert method in text
+    for text in (page, card, table):
+        assert "Belrose et al. 2023" in text
+    assert 'id="explorer"' not in page
+    assert 'fairerclip.load("MODEL")' in card
+    assert "in closed form" not in card
+    assert "It learns from no labels." in markdown
+
+
+def test_a_model_of_other_classes_is_refused(run, task, birds, tmp_path):
+    classes = ["cat", "dog"]
+    ZeroShot().fit(birds.train.X, text=dict(zip(classes, birds.text_target, strict=True))).save(
+        tmp_path / "m"
+    )
+    assert refused(run("audit", task, "--after", tmp_path / "m"), "fitted on cat, dog", "landbird")
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_compare_saves_the_winner_and_says_which_it_is(run, task, birds, tmp_path):
+    call = ("compare", task, "--methods", "zero-shot,leace", "--seeds", 1, "-o", tmp_path / "out")
+    code, out, _ = run(*call, "--save-best", tmp_path / "m")
+    assert code == 0
+    assert "Best worst group: " in out
+    model = fairerclip.load(tmp_path / "m")
+    code, out, _ = run(*call, "--save-best", tmp_path / "again", "--json")
+    saved = json.loads(out)["saved"]
+    assert {"zero-shot": ZeroShot, "leace": LEACE}[saved["method"]] is type(model)
+    assert (saved["seed"], saved["offsets"]) == (0, model.offsets_.tolist())
+    again = fairerclip.load(saved["model"])
+    np.testing.assert_array_equal(again.scores(birds.test.X), model.scores(birds.test.X))
+    assert refused(run(*call, "--save-best", tmp_path / "m", "--overwrite"), "--save-best does not replace")

@@ -1,0 +1,101 @@
+"""A method trained for use: the setting of a comparison, and the same answers after it is saved."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import fairerclip
+from fairerclip.data import simulate
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.experiment import Experiment
+from fairerclip.study import fit_method as module
+from fairerclip.study.fit_method import fit_method
+from fairerclip.study.methods import ALIASES, FITTABLE, METHODS, fit_key
+from fairerclip.study.run_method import run_method
+
+
+@pytest.fixture(scope="module")
+def birds():
+    return simulate("waterbirds", seed=1, scale=0.05, width=32)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """The first candidates of every method, so that the choice takes no time."""
+    short = {key: replace(method, candidates=method.candidates[:4]) for key, method in FITTABLE.items()}
+    monkeypatch.setattr(module, "FITTABLE", short)
+    return short
+
+
+@pytest.mark.parametrize("key", ["zero-shot", "orth-cali", "leace", "probe-group", "dfr-validation"])
+def test_a_method_answers_as_in_a_comparison_also_after_it_is_saved(key, birds, few, tmp_path):
+    experiment = Experiment.of(birds)
+    trained = fit_method(key, experiment, seed=2)
+    run = run_method(few[key], experiment, 2)
+    assert dict(trained.parameters) == dict(run.chosen)
+    assert trained.model.offsets_.tolist() == list(run.offsets)
+    predicted = np.array(experiment.classes)[list(run.predicted)]
+    assert_array_equal(trained.model.predict(birds.test.X), predicted)
+    loaded = fairerclip.load(trained.model.save(tmp_path / "model"))
+    assert_array_equal(loaded.scores(birds.test.X), trained.model.scores(birds.test.X))
+    assert loaded.diagnostics_["tuning"]["strategy"] == run.strategy
+
+
+def test_offsets_of_the_choice_are_part_of_the_scores(birds, few):
+    trained = fit_method("wise", Experiment.of(birds))
+    model, X = trained.model, birds.test.X
+    assert model.offsets_.any()
+    plain = model.at(offsets=[0, 0])
+    np.testing.assert_allclose(
+        model.scores(X) - plain.scores(X), np.tile(model.offsets_, (len(X), 1)), atol=1e-12
+    )
+    assert_array_equal(model.predict(X), model.classes_[model.scores(X).argmax(axis=1)])
+    assert "with class offsets" in trained.how_chosen
+
+
+def test_without_validation_labels_a_method_without_labels_has_its_published_setting(birds):
+    bare = replace(birds, splits={name: split for name, split in birds.splits.items() if name != "val"})
+    trained = fit_method("orth-cali", Experiment.of(bare))
+    assert dict(trained.parameters) == {"lam": 1000.0}
+    assert not trained.model.offsets_.any()
+    assert "tuning" not in trained.model.diagnostics_
+    assert "No labelled rows can choose" in trained.how_chosen
+    assert "published or default setting" in trained.how_chosen
+
+
+def test_every_method_but_the_rows_of_fairerclip_can_be_trained():
+    assert set(FITTABLE) == {method.key for method in METHODS if not method.key.startswith("fairerclip")}
+    assert fit_key("fairerclip") == "fairerclip"
+    assert {fit_key(alias) for alias in ALIASES} <= set(FITTABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("prob", {}, "no method 'prob'; did you mean 'probe'"),
+        ("xyz", {}, "no method 'xyz'; there are fairerclip, zero-shot"),
+        ("fairerclip-none", {}, "use fairerclip with labels none"),
+        ("fairerclip", {}, "use FairerCLIP or FairerCLIPSearch"),
+        (
+            "probe",
+            {"labels": "none"},
+            "learns from target labels.*learns from no labels: zero-shot, .*fairerclip",
+        ),
+        ("probe-group", {"labels": "all"}, "probe-group-true, dfr-train, fairerclip"),
+        ("dfr-validation", {"labels": "all"}, "learns from the labels of validation rows"),
+        ("probe", {"labels": "some"}, "one of none, target, all; got 'some'"),
+        ("probe", {"max_steps": 10}, "probe is not trained by gradient"),
+        ("probe-sgd", {"max_steps": 0}, "max_steps"),
+    ],
+)
+def test_contradictions_name_the_choices(name, given, words, birds):
+    with pytest.raises(ParameterError, match=words):
+        fit_method(name, Experiment.of(birds), **given)
+
+
+def test_a_task_without_what_a_method_needs_is_refused(birds):
+    unlabelled = replace(birds, splits={name: replace(split, y=None) for name, split in birds.splits.items()})
+    with pytest.raises(LabelError, match="probe cannot be trained on .*: there are no target labels"):
+        fit_method("probe", Experiment.of(unlabelled))
