@@ -21,7 +21,7 @@ from fairerclip.solver.moments import Moments
 
 if TYPE_CHECKING:
     from fairerclip.embedding.attributes import Attribute
-    from fairerclip.embedding.mitigator import FittedMap
+    from fairerclip.embedding.fitted_map import FittedMap
 
 MEAN_SHIFT = 0.5
 """Distance of the means, in units of the root of the total variance, from which a collection is another one."""
@@ -113,7 +113,8 @@ def compare_collections(fitted: FittedMap, new: CollectionSummary) -> Collection
                 CollectionDriftWarning,
                 f"these rows differ from the collection of the fit: their mean is {number(shift, 2)} of its spread "
                 f"away (limit {MEAN_SHIFT:g}), and its main directions hold {number(kept, 2)} of the variance "
-                f"that they could (limit {OVERLAP:g}). Rankings may become worse than without mitigation: fit on this collection",
+                f"that they could (limit {OVERLAP:g}). Rankings may become worse than without mitigation: fit on this "
+                "collection",
             )
         )
     shares = _shares(fitted, new)
