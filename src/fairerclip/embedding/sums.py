@@ -20,11 +20,11 @@ from fairerclip.errors import (
     LabelError,
     NoSensitiveWarning,
     ParameterError,
-    ShapeError,
 )
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import as_rng
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
+from fairerclip.inputs.weights import check_weights
 from fairerclip.solver.moments import Moments
 from fairerclip.solver.same_space import SameSpace, factor_same_space
 
@@ -84,7 +84,7 @@ class MitigatorSums:
         unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
         if unknown and self.rows:
             raise LabelError(f"{unknown} were not among the attributes of the first rows")
-        weight = _weights(sample_weight, int(X.shape[0]))
+        weight = check_weights(sample_weight, int(X.shape[0]))
         columns = {a.name: recode(given.columns.get(a.name), a.name, a.values) for a in self.attributes}
         unit = UnitRows(X)
         for start in range(0, len(unit), READ_ROWS):
@@ -194,17 +194,6 @@ def _features(
         bandwidth=params["bandwidth"],
         random_state=as_rng(params["random_state"]),
     )
-
-
-def _weights(given: Any, n: int) -> F64:
-    if given is None:
-        return np.ones(n)
-    w = np.asarray(given, dtype=np.float64)
-    if w.shape != (n,):
-        raise ShapeError(f"sample_weight must have shape ({n},), one per row of X; got {w.shape}")
-    if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
-        raise ParameterError("sample_weight must be finite and at least 0, with one value above 0")
-    return w
 
 
 def _joined(rows: Sequence[RowSummary]) -> RowSummary:
