@@ -118,8 +118,8 @@ def compare_collections(fitted: FittedMap, new: CollectionSummary) -> Collection
                 CollectionDriftWarning,
                 f"these rows differ from the collection of the fit: their mean is {number(shift, 2)} of its spread "
                 f"away (limit {number(far, 2)}), and its main directions hold {number(kept, 2)} of the variance "
-                f"that they could (limit {number(least, 2)}). Rankings may become worse than without mitigation: fit on this "
-                "collection",
+                f"that they could (limit {number(least, 2)}). Rankings may become worse than without mitigation: "
+                "fit on this collection",
             )
         )
     shares = _shares(fitted, new)
