@@ -554,6 +554,23 @@ def tensors_of_a_baseline_of_another_size(file: Path) -> None:
     tensors(file, header, size=size + 8 + len(json.dumps(header)))
 
 
+@case("mitigator-manifest")
+def manifest_of_a_mitigator_that_never_ends(file: Path) -> None:
+    sparse(file, 6 << 30)
+
+
+@case("mitigator-tensors")
+def tensors_of_a_mitigator_that_never_end(file: Path) -> None:
+    sparse(file, 7 << 30)
+
+
+@case("mitigator-tensors")
+def tensors_of_a_mitigator_of_another_size(file: Path) -> None:
+    size = 7 << 30
+    header = {"collection_covariance": {"dtype": "F64", "shape": [size // 8], "data_offsets": [0, size]}}
+    tensors(file, header, size=size + 8 + len(json.dumps(header)))
+
+
 # Archives.
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from samples import clip_settings, two_class
 
-from fairerclip import FairerCLIP
+from fairerclip import EmbeddingMitigator, FairerCLIP
 from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
@@ -232,6 +232,19 @@ def _baseline(folder: Path) -> None:
     LinearProbe().fit(X, y, text=text).save(folder / "model")
 
 
+def _mitigator(folder: Path) -> None:
+    X, y, text = _fitted()
+    model = EmbeddingMitigator(features="probabilities")
+    model.fit(X, sensitive_features=np.where(y == 1, "a", "b"), sensitive_text={"a": text[0], "b": text[1]})
+    model.save(folder / "model")
+
+
+def _kernel_mitigator(folder: Path) -> None:
+    X, y, _ = _fitted()
+    model = EmbeddingMitigator(features="nystroem", n_features=5, random_state=0)
+    model.fit(X, sensitive_features=y).save(folder / "model")
+
+
 def _forge(folder: Path, manifest: str, tensors: str) -> None:
     """Give a changed model digests that fit, as somebody who forges one would."""
     try:
@@ -253,6 +266,13 @@ def _forged_model(folder: Path) -> Any:
 def _forged_baseline(folder: Path) -> Any:
     _forge(folder / "model", "model.json", "arrays.safetensors")
     return load_baseline(folder / "model").predict(_fitted()[0])
+
+
+def _forged_mitigator(folder: Path) -> Any:
+    _forge(folder / "model", "mitigator.json", "mitigator.safetensors")
+    model = EmbeddingMitigator.load(folder / "model")
+    X = _fitted()[0]
+    return model.transform(X), model.query_meaning(X), model.drift(X)
 
 
 def _results(folder: Path) -> None:
@@ -463,6 +483,17 @@ READERS: dict[str, Reader] = {
     "model-tensors": Reader(_model, "model/model.safetensors", lambda f: FairerCLIP.load(f / "model")),
     "baseline-manifest": Reader(_baseline, "model/model.json", lambda f: load_baseline(f / "model")),
     "baseline-tensors": Reader(_baseline, "model/arrays.safetensors", lambda f: load_baseline(f / "model")),
+    "mitigator-manifest": Reader(
+        _mitigator, "model/mitigator.json", lambda f: EmbeddingMitigator.load(f / "model")
+    ),
+    "mitigator-tensors": Reader(
+        _mitigator, "model/mitigator.safetensors", lambda f: EmbeddingMitigator.load(f / "model")
+    ),
+    "forged-mitigator-manifest": Reader(_mitigator, "model/mitigator.json", _forged_mitigator),
+    "forged-mitigator-tensors": Reader(_mitigator, "model/mitigator.safetensors", _forged_mitigator),
+    "forged-kernel-mitigator-tensors": Reader(
+        _kernel_mitigator, "model/mitigator.safetensors", _forged_mitigator
+    ),
     "forged-model-manifest": Reader(_model, "model/fairerclip.json", _forged_model),
     "forged-model-tensors": Reader(_model, "model/model.safetensors", _forged_model),
     "forged-baseline-manifest": Reader(_baseline, "model/model.json", _forged_baseline),

@@ -69,6 +69,12 @@ class Attribute:
         return np.asarray(P[:, 1:])
 
 
+def term_sizes(attributes: Sequence[Attribute], *, crossed: bool) -> list[int]:
+    """Return the number of label columns of each term: the attributes, or all combinations of their values."""
+    sizes = [attribute.n_columns for attribute in attributes]
+    return [int(np.prod([size + 1 for size in sizes])) - 1] if crossed and sizes else sizes
+
+
 @dataclass(frozen=True, eq=False)
 class Given:
     """Arguments of a fit about the sensitive attributes, checked and in one form."""
@@ -153,10 +159,8 @@ def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_re
     if column is not None and column.continuous:
         return Attribute(name, None, None, None, {"source": "given", "rows": len(X)})
     parts = [part for part in (column, labels) if part is not None]
-    values, codes = _codes(name, parts, prompts)
-    for part, found in zip(parts, codes, strict=True):
-        object.__setattr__(part, "codes", found)
-        object.__setattr__(part, "categories", values)
+    values = _values(name, parts, prompts)
+    column, labels = recode(column, name, values), recode(labels, name, values)
     groups = None if prompts is None else prompts.groups
     n_known = 0 if column is None or column.codes is None else int((column.codes >= 0).sum())
     complete = column is not None and (column.soft is not None or n_known == int(X.shape[0]))
@@ -187,27 +191,38 @@ def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_re
     return Attribute(name, values, groups, reader, record)
 
 
-def _codes(
-    name: str, parts: Sequence[SensitiveColumn], prompts: PromptValues | None
-) -> tuple[NDArray[Any], list[Ints]]:
-    """Return the values of an attribute, and the codes of each part among them."""
+def _values(name: str, parts: Sequence[SensitiveColumn], prompts: PromptValues | None) -> NDArray[Any]:
+    """Return the values of an attribute: those of its prompts, or all that occur."""
     if prompts is not None:
-        found = [match_prompts(name, _of(part.codes), _of(part.categories), prompts) for part in parts]
-        if not found:
-            names = range(len(prompts.groups)) if prompts.values is None else prompts.values
-            return np.array(list(names)), []
-        return found[0][1], [codes for codes, _ in found]
+        found = [match_prompts(name, _of(part.codes), _of(part.categories), prompts)[1] for part in parts]
+        names = range(len(prompts.groups)) if prompts.values is None else prompts.values
+        return found[0] if found else np.array(list(names))
     seen = list(dict.fromkeys(v for part in parts for v in _of(part.categories).tolist()))
     if len({type(v) for v in seen}) == 1:
         seen = sorted(seen)
-    place = {value: k for k, value in enumerate(seen)}
-    moved = []
-    for part in parts:
-        to = np.array([*(place[v] for v in _of(part.categories).tolist()), -1], dtype=np.int64)
-        moved.append(to[_of(part.codes)])
     values = np.empty(len(seen), dtype=object)
     values[:] = seen
-    return np.asarray(seen) if np.asarray(seen).tolist() == seen else values, moved
+    return np.asarray(seen) if np.asarray(seen).tolist() == seen else values
+
+
+def recode(column: SensitiveColumn | None, name: str, values: NDArray[Any] | None) -> SensitiveColumn | None:
+    """Return a column with codes, and probabilities, in the order of the values of its attribute."""
+    if column is None or column.codes is None or column.categories is None or values is None:
+        return column
+    place = {value: k for k, value in enumerate(values.tolist())}
+    found = column.categories.tolist()
+    unknown = [value for value in found if value not in place]
+    if unknown:
+        raise LabelError(
+            f"sensitive attribute {name!r} has the value {unknown[0]!r}, which the first rows did not have; "
+            f"they had {list(place)[:10]}"
+        )
+    places = [place[value] for value in found]
+    soft = column.soft
+    if soft is not None:
+        soft = np.zeros((len(soft), len(place)))
+        soft[:, places] = column.soft
+    return SensitiveColumn(column.name, np.array([*places, -1])[column.codes], values, None, soft)
 
 
 def _of(array: NDArray[Any] | None) -> NDArray[Any]:

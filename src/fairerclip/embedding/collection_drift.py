@@ -32,6 +32,9 @@ MAIN = 0.9
 SHARE_CHANGE = 0.15
 """Change of the share of a sensitive value that is reported."""
 
+SAMPLING = 4.0
+"""Multiple of the sampling variance that is added to the limits: a few rows of the same collection are no drift."""
+
 
 @dataclass(frozen=True, eq=False)
 class CollectionSummary:
@@ -107,19 +110,25 @@ def compare_collections(fitted: FittedMap, new: CollectionSummary) -> Collection
     messages = [
         w for w in compare_rows(old.rows, new.rows, normalize=True).warnings if w[0] is DirectionDriftWarning
     ]
-    if shift > MEAN_SHIFT or kept < OVERLAP:
+    few = SAMPLING / new.rows.rows
+    far, least = np.sqrt(MEAN_SHIFT**2 + few), OVERLAP - np.sqrt(few * MAIN * (1 - MAIN))
+    if shift > far or kept < least:
         messages.append(
             (
                 CollectionDriftWarning,
                 f"these rows differ from the collection of the fit: their mean is {number(shift, 2)} of its spread "
-                f"away (limit {MEAN_SHIFT:g}), and its main directions hold {number(kept, 2)} of the variance "
-                f"that they could (limit {OVERLAP:g}). Rankings may become worse than without mitigation: fit on this "
-                "collection",
+                f"away (limit {number(far, 2)}), and its main directions hold {number(kept, 2)} of the variance "
+                f"that they could (limit {number(least, 2)}). Rankings may become worse than without mitigation: "
+                "fit on this collection",
             )
         )
     shares = _shares(fitted, new)
     for name, values in shares.items():
-        changed = [value for value, (a, b) in values.items() if abs(a - b) > SHARE_CHANGE]
+        changed = [
+            value
+            for value, (a, b) in values.items()
+            if abs(a - b) > SHARE_CHANGE + np.sqrt(few * a * (1 - a))
+        ]
         if changed:
             value = changed[0]
             messages.append(

@@ -140,7 +140,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             A few rows with known sensitive values, which need not be among X; several attributes as in
             ``sensitive_features``.
         sample_weight : array of shape (n,), optional
-            Row weights.
+            Row weights in the map. Sensitive values are read from all rows alike.
         """
         return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=True)
 
@@ -161,6 +161,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         therefore sees the first rows only.
         """
         first = not hasattr(self, "_sums")
+        if first and hasattr(self, "fitted_"):
+            raise StateError("a loaded mitigator has no sums of its rows, so none can be added; fit again")
         if not first and (sensitive_text is not None or labelled is not None):
             raise ParameterError(
                 "sensitive_text and labelled are taken by the first call of partial_fit only"
@@ -215,6 +217,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             name: value for name, value in vars(self).items() if name not in self.get_params(deep=False)
         }
         other.__dict__.update(learned)
+        other._sums = self._sums.copy()  # rows that are added to one of them are not added to the other
         return other._set_strength()
 
     def path(

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairerclip._util.types import Floats
 from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.embedding.attributes import Attribute
+from fairerclip.embedding.attributes import Attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.row_map import (
@@ -82,6 +82,10 @@ M = TypeVar("M", bound="EmbeddingMitigator")
 def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -> Path:
     """Write a fitted mitigator as a folder, atomically."""
     fitted = model.fitted_
+    if len(fitted.attributes) > MAX_ATTRIBUTES:
+        raise ModelFileError(
+            f"a file holds at most {MAX_ATTRIBUTES} attributes; got {len(fitted.attributes)}"
+        )
     part, summary = fitted.map.low_rank, fitted.summary
     arrays: dict[str, Any] = {
         "mean": part.mean,
@@ -168,20 +172,21 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(listed)]
     model = ARCHIVE.make(path, cls, manifest["parameters"])
     model._check_parameters()
-    features = _features(
-        manifest["features"], attributes, rest, crossed=model.sensitive_terms == "intersection"
-    )
+    crossed = model.sensitive_terms == "intersection"
+    features = _features(manifest["features"], attributes, rest, p, crossed=crossed)
     if rest:
         raise ModelFileError(f"{path / ARCHIVE.tensors} has unknown tensors {sorted(rest)[:3]}")
+    sizes = term_sizes(attributes, crossed=crossed)
+    ARCHIVE.refuse(path, {name: len(values) == len(sizes) for name, values in numbers.items()})
     low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
     linear = manifest["features"] in ("linear", "both")
     D = (p if linear else 0) + (0 if features is None else features.n_features)
     k = low_rank.left.shape[0]
     shapes = {"mean": (D,), "right": (D, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
-    shapes |= {"collection_mean": (p,), "collection_covariance": (p, p)}
+    shapes |= {"collection_mean": (p,), "collection_covariance": (p, p), "shares": (sum(sizes),)}
     wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
-    if wrong or tensors["shares"].ndim != 1:
-        raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or 'shares'})")
+    if wrong:
+        raise ModelFileError(f"{path}: the tensors do not fit together ({wrong})")
     rows = RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"])
     summary = CollectionSummary(
         rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
@@ -201,7 +206,7 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Att
     """Return an attribute of a file, and take its arrays out of ``tensors``."""
     name, values, sizes = entry["name"], entry["values"], entry["prompts"]
     fine = isinstance(name, str) and isinstance(entry["record"], dict) and type(entry["reads"]) is bool
-    if not fine or not (values is None or (isinstance(values, list) and len(values) > 1)):
+    if not fine or not (values is None or (_are_labels(values) and len(values) > 1)):
         raise ModelFileError(f"attribute {place} is not described as expected")
     array = None if values is None else class_array(values)
     reader = None
@@ -225,8 +230,17 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Att
     return Attribute(name, array, prompts, reader, entry["record"])
 
 
+def _are_labels(values: Any) -> bool:
+    """Return whether an entry lists different labels."""
+    return (
+        isinstance(values, list)
+        and all(isinstance(value, (bool, int, float, str)) for value in values)
+        and len(set(values)) == len(values)
+    )
+
+
 def _features(
-    kind: Any, attributes: list[Attribute], tensors: Tensors, *, crossed: bool
+    kind: Any, attributes: list[Attribute], tensors: Tensors, width: int, *, crossed: bool
 ) -> ProbabilityFeatures | FeatureMap | None:
     if kind == "linear":
         return None
@@ -237,4 +251,7 @@ def _features(
         return probability_features(readers, kind, crossed=crossed)
     names = [name for name in tensors if name.startswith("features.")]
     arrays = {name.partition(".")[2]: tensors.pop(name) for name in names}
-    return features_from_arrays(str(kind), arrays)
+    features = features_from_arrays(str(kind), arrays)
+    if features.n_features_in != width:
+        raise ModelFileError(f"the features are for rows {features.n_features_in} wide, not {width}")
+    return features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,40 +15,43 @@ from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.features import FeatureMap
 from fairerclip.solver.same_space import LowRankMap
 
-PROBABILITY_SCALE = 0.05
-"""Scale of the probabilities beside the embeddings as features. With the ridge γ it decides how much of a change is
-made by probabilities, which keep more of the order inside groups, and how much by a linear function, after which the
-shares of groups at the top are more equal; docs/search.md has the figures."""
+PROBABILITY_SCALE = 0.025
+"""Scale of probabilities beside the embeddings as features, times the root of the number of values, since each of v
+probabilities varies by about 1/√v. With the ridge γ it decides how much of a change is made by probabilities, which keep
+more of the order inside groups, and how much by a linear function, after which the shares of groups at the top are more
+equal; docs/search.md has the figures."""
 READ = ("both", "probabilities")
 """Features that need the probabilities of the sensitive values."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityFeatures:
-    """Features φ(x): probabilities of the values of each attribute, without the first value of each.
+    """Features φ(x): probabilities of all values of each attribute, so that the order of the values does not matter.
 
     Attributes
     ----------
     readers : tuple of tuple of ValueReader
         Readers of each block of features; a block with several readers has the products of their probabilities,
         for the combinations of several attributes.
-    scale : float
-        Factor of the probabilities.
+    scaled : bool
+        Whether the probabilities are scaled to stand beside the embeddings.
     """
 
     readers: tuple[tuple[ValueReader, ...], ...]
-    scale: float
+    scaled: bool
 
     @property
     def n_features(self) -> int:
         """Number D of features."""
-        return sum(int(np.prod([len(r.values) for r in block])) - 1 for block in self.readers)
+        return sum(int(np.prod([len(r.values) for r in block])) for block in self.readers)
 
     def transform(self, X: Floats) -> Floats:
         """Return Φ (n, D) of unit rows X (n, p)."""
-        parts = [joint_probabilities(block, X)[:, 1:] for block in self.readers]
-        Phi = parts[0] if len(parts) == 1 else np.hstack(parts)
-        return Phi if self.scale == 1 else np.asarray(Phi * np.asarray(self.scale, dtype=Phi.dtype))
+        parts = [joint_probabilities(block, X) for block in self.readers]
+        if self.scaled:
+            for part in parts:
+                part *= PROBABILITY_SCALE * math.sqrt(part.shape[1])
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
 def joint_probabilities(readers: Sequence[ValueReader], X: Floats) -> Floats:
@@ -102,7 +106,7 @@ class EmbeddingMap:
 def probability_features(readers: Sequence[ValueReader], kind: str, *, crossed: bool) -> ProbabilityFeatures:
     """Return the features of some readers, for ``features`` of `READ`; ``crossed`` if their combinations are a term."""
     blocks = (tuple(readers),) if crossed else tuple((reader,) for reader in readers)
-    return ProbabilityFeatures(blocks, PROBABILITY_SCALE if kind == "both" else 1.0)
+    return ProbabilityFeatures(blocks, kind == "both")
 
 
 def features_name(features: ProbabilityFeatures | FeatureMap | None, *, linear: bool) -> str:

@@ -13,7 +13,7 @@ from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, unit_rows
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.sensitive_columns import encode_groups
-from fairerclip.metrics.retrieval.inside_groups import correlation_inside_groups
+from fairerclip.metrics.retrieval.inside_groups import FEW_ROWS, correlation_inside_groups
 from fairerclip.metrics.retrieval.skew import max_skew
 from fairerclip.metrics.retrieval.top_rows import checked_cut, default_cut
 
@@ -87,10 +87,11 @@ class StrengthPath:
         check_choice("objective", objective, ("max_skew",))
         check_interval("floor", floor, -1, 1, "[]")
         allowed = [p for p in self.points if p.rank_correlation[0] >= floor]
-        if not allowed:
-            most = max(p.rank_correlation[0] for p in self.points)
+        if not any(p.strength > 0 for p in allowed):
+            most = max((p.rank_correlation[0] for p in self.points if p.strength > 0), default=float("nan"))
             raise ParameterError(
-                f"no strength has a rank correlation of at least {floor:g} inside groups; the largest is {most:.3f}"
+                f"no strength above 0 has a rank correlation of at least {floor:g} inside groups; the largest is "
+                f"{most:.3f}"
             )
         return min(allowed, key=lambda p: (p.max_skew[0], p.strength))
 
@@ -117,6 +118,10 @@ def solve_strengths(
             f"{len(encoded.codes)} with {len(known)} known"
         )
     codes = encoded.codes[known]
+    if np.bincount(codes).max() <= FEW_ROWS:
+        raise LabelError(
+            f"no group has more than {FEW_ROWS} rows, so there is no order inside groups to compare; give more rows"
+        )
     cut = default_cut(len(known)) if k is None else checked_cut(k, len(known))
     rows = UnitRows(X)[known]
     original = np.asarray(rows @ Q.T.astype(rows.dtype), dtype=np.float64)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
-from fairerclip.embedding.attributes import Attribute, Given, resolve_attribute
+from fairerclip.embedding.attributes import Attribute, Given, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
@@ -20,11 +20,11 @@ from fairerclip.errors import (
     LabelError,
     NoSensitiveWarning,
     ParameterError,
-    ShapeError,
 )
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import as_rng
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
+from fairerclip.inputs.weights import check_weights
 from fairerclip.solver.moments import Moments
 from fairerclip.solver.same_space import SameSpace, factor_same_space
 
@@ -76,15 +76,19 @@ class MitigatorSums:
     @property
     def sizes(self) -> list[int]:
         """Number of label columns of each term."""
-        return _sizes(self.attributes, self.crossed)
+        return term_sizes(self.attributes, crossed=self.crossed)
+
+    def copy(self) -> MitigatorSums:
+        """Return a copy, to which rows can be added without adding them here."""
+        return replace(self, moments=copy.deepcopy(self.moments), rows=list(self.rows))
 
     def add(self, X: Any, given: Given, sample_weight: Any) -> None:
         """Add rows X (n, p) with what is known about them; O(n·(p + D)²) time, in blocks."""
         unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
         if unknown and self.rows:
             raise LabelError(f"{unknown} were not among the attributes of the first rows")
-        weight = _weights(sample_weight, int(X.shape[0]))
-        columns = {a.name: _recoded(given.columns.get(a.name), a) for a in self.attributes}
+        weight = check_weights(sample_weight, int(X.shape[0]))
+        columns = {a.name: recode(given.columns.get(a.name), a.name, a.values) for a in self.attributes}
         unit = UnitRows(X)
         for start in range(0, len(unit), READ_ROWS):
             block = slice(start, start + READ_ROWS)
@@ -140,7 +144,9 @@ def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums
         raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
     attributes = _resolved(given, rows, sample, needs_reader=kind in READ)
     features = _features(kind, rows, sample, attributes, params)
-    width = p + (0 if features is None else features.n_features) + sum(_sizes(attributes, crossed))
+    width = (
+        p + (0 if features is None else features.n_features) + sum(term_sizes(attributes, crossed=crossed))
+    )
     linear = features is None or kind == "both"
     return MitigatorSums(attributes, features, linear, crossed, Moments(width, 0), p)
 
@@ -191,42 +197,6 @@ def _features(
         bandwidth=params["bandwidth"],
         random_state=as_rng(params["random_state"]),
     )
-
-
-def _sizes(attributes: Sequence[Attribute], crossed: bool) -> list[int]:
-    sizes = [attribute.n_columns for attribute in attributes]
-    return [int(np.prod([size + 1 for size in sizes])) - 1] if crossed and sizes else sizes
-
-
-def _recoded(column: SensitiveColumn | None, attribute: Attribute) -> SensitiveColumn | None:
-    """Return values with the codes of an attribute, whose first rows fixed them."""
-    if column is None or column.codes is None or column.categories is None or attribute.values is None:
-        return column
-    place = {value: k for k, value in enumerate(attribute.values.tolist())}
-    unknown = [value for value in column.categories.tolist() if value not in place]
-    if unknown:
-        raise LabelError(
-            f"sensitive attribute {attribute.name!r} has the value {unknown[0]!r}, which the first rows did not have; "
-            f"they had {list(place)[:10]}"
-        )
-    codes = np.array([*(place[value] for value in column.categories.tolist()), -1])[column.codes]
-    soft = column.soft
-    if soft is not None:
-        moved = np.zeros((len(soft), len(place)))
-        moved[:, [place[value] for value in column.categories.tolist()]] = soft
-        soft = moved
-    return SensitiveColumn(column.name, codes, attribute.values, None, soft)
-
-
-def _weights(given: Any, n: int) -> F64:
-    if given is None:
-        return np.ones(n)
-    w = np.asarray(given, dtype=np.float64)
-    if w.shape != (n,):
-        raise ShapeError(f"sample_weight must have shape ({n},), one per row of X; got {w.shape}")
-    if not (np.isfinite(w).all() and (w >= 0).all() and w.any()):
-        raise ParameterError("sample_weight must be finite and at least 0, with one value above 0")
-    return w
 
 
 def _joined(rows: Sequence[RowSummary]) -> RowSummary:

@@ -50,7 +50,8 @@ class ValueReader:
     intercepts: F64
 
     def __post_init__(self) -> None:
-        if self.weights.ndim != 2 or self.weights.shape[1:] != self.intercepts.shape != (len(self.values),):
+        v = len(self.values)
+        if self.weights.ndim != 2 or self.weights.shape[1] != v or self.intercepts.shape != (v,):
             raise ModelFileError(f"the reader of {self.name!r} has weights of shape {self.weights.shape}")
 
     def logits(self, X: Floats) -> Floats:

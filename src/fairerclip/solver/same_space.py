@@ -51,17 +51,17 @@ class SameSpace:
 
     def at(self, strengths: Sequence[float]) -> LowRankMap:
         """Return the map of one strength per attribute: 0 leaves rows unchanged, 1 is τ → ∞. O(D·k + k³) time."""
-        penalty, used = self._penalty(strengths)
-        if not used.any():
-            k = self.half.shape[1]
-            return LowRankMap(self.mean, np.zeros((len(self.mean), k)), self.cross.T)
-        P = self.half[:, used]
-        # (PᵀP + Δ)⁻¹Pᵀ from the singular values of [P; Δ^½], which does not square the condition number.
-        U, s, Vt = np.linalg.svd(np.vstack([P, np.diag(np.sqrt(penalty[used]))]), full_matrices=False)
-        kept = s > RANK_TOLERANCE * max(float(s[0]), np.finfo(np.float64).tiny)
-        inverse = Vt[kept].T / s[kept] @ U[: len(P), kept].T  # (k', D)
+        scale, rest = self._scales(strengths)
+        used = scale > 0
         right = np.zeros((len(self.mean), self.half.shape[1]))
-        right[:, used] = solve_triangular(self.factor, inverse.T, lower=True, trans="T")
+        if used.any():
+            P = self.half[:, used] * scale[used]
+            # (PᵀP + Δ)⁻¹Pᵀ from the singular values of [P; Δ^½], which does not square the condition number.
+            U, s, Vt = np.linalg.svd(np.vstack([P, np.diag(np.sqrt(rest[used]))]), full_matrices=False)
+            kept = s > RANK_TOLERANCE * s[0]
+            inverse = Vt[kept].T / s[kept] @ U[: len(P), kept].T  # (k', D)
+            solved = solve_triangular(self.factor, inverse.T, lower=True, trans="T")
+            right[:, used] = solved * scale[used]
         return LowRankMap(self.mean, right, np.ascontiguousarray(self.cross.T))
 
     def remaining(self, strengths: Sequence[float]) -> list[float]:
@@ -72,24 +72,27 @@ class SameSpace:
         shares = []
         for block in self.blocks:
             before = float(np.sum(self.cross[:, block] ** 2))
-            shares.append(float(np.sum(after[:, block] ** 2)) / before if before > 0 else 0.0)
+            shares.append(float(np.sum(after[:, block] ** 2)) / before if before > RANK_TOLERANCE**2 else 0.0)
         return shares
 
-    def _penalty(self, strengths: Sequence[float]) -> tuple[F64, np.ndarray]:
-        """Return 1/τ for each column, in units of the spectral norm of its attribute, and the columns with τ > 0."""
+    def _scales(self, strengths: Sequence[float]) -> tuple[F64, F64]:
+        """Return √(strength/ρ) and 1 − strength for each column; ρ is the squared spectral norm of its attribute.
+
+        With P scaled by the first, Δ = 1/τ becomes the second, and no attribute is small beside another one. The first
+        is 0 where nothing is to be done: singular values of P are at most 1, so that tiny ones are rounding error.
+        """
         if len(strengths) != len(self.blocks):
             raise ShapeError(
                 f"one strength per attribute is needed: expected {len(self.blocks)}, got {len(strengths)}"
             )
-        penalty = np.zeros(self.half.shape[1])
-        used = np.zeros(self.half.shape[1], dtype=bool)
+        scale, rest = np.zeros(self.half.shape[1]), np.zeros(self.half.shape[1])
         for block, strength in zip(self.blocks, strengths, strict=True):
             readable = self.half[:, block]
-            norm = float(np.linalg.norm(readable, 2)) ** 2 if readable.size else 0.0
-            if strength > 0 and norm > 0:
-                used[block] = True
-                penalty[block] = norm * (1 - strength) / strength
-        return penalty, used
+            norm = float(np.linalg.norm(readable, 2)) if readable.size else 0.0
+            if norm > RANK_TOLERANCE:
+                scale[block] = np.sqrt(strength) / norm
+                rest[block] = 1 - strength
+        return scale, rest
 
 
 def factor_same_space(
@@ -123,8 +126,8 @@ def factor_same_space(
         whiteners.append((columns, whitener))
         blocks.append(slice(found, found + whitener.shape[1]))
         start, found = start + size, found + whitener.shape[1]
-    M = np.hstack([np.zeros((phi.stop - phi.start, 0)), *(C[phi, columns] @ V for columns, V in whiteners)])
-    cross = np.hstack([np.zeros((width, 0)), *(C[:width, columns] @ V for columns, V in whiteners)])
+    covariances = np.hstack([np.zeros((len(C), 0)), *(C[:, columns] @ V for columns, V in whiteners)])
+    M, cross = covariances[phi], covariances[:width]
     regularised = C[phi, phi] + gamma * np.eye(phi.stop - phi.start)
     try:
         R = np.tril(cho_factor(regularised, lower=True)[0])

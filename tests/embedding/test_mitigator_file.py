@@ -1,0 +1,316 @@
+"""The file of a mitigator: bit-identical round trips, and nothing that is damaged, forged or strange is loaded."""
+
+import hashlib
+import json
+import random
+
+import numpy as np
+import pytest
+from gallery import Gallery
+from numpy.testing import assert_array_equal
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from fairerclip import EmbeddingMitigator, load
+from fairerclip.embedding.mitigator_file import ARCHIVE, MAX_ATTRIBUTES
+from fairerclip.errors import ModelFileError, NoSensitiveWarning, OutputExistsError, StateError
+from forged import canonical
+
+TENSORS, MANIFEST = ARCHIVE.tensors, ARCHIVE.manifest
+FEATURES = ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
+
+
+@pytest.fixture(scope="module")
+def g():
+    return Gallery(v=3, n=80, p=6)
+
+
+@pytest.fixture(scope="module")
+def fairer(g):
+    given = {"a": g.named, "b": g.s % 2}
+    return EmbeddingMitigator(about=None).fit(g.X, sensitive_features=given, sensitive_text={"a": g.text})
+
+
+@pytest.fixture
+def folder(fairer, tmp_path):
+    return fairer.save(tmp_path / "m")
+
+
+def assert_same(a, b, g):
+    for X in (g.X, g.X.astype(np.float32), g.X.astype(np.float16)):
+        assert_array_equal(a.transform(X), b.transform(X))
+    assert_array_equal(a.scores(g.X, g.Q), b.scores(g.X, g.Q))
+    assert_array_equal(a.query_meaning(g.Q).shares, b.query_meaning(g.Q).shares)
+    assert a.get_params() == b.get_params()
+    assert a.diagnostics_ == b.diagnostics_
+    assert a.fitted_.strengths == b.fitted_.strengths
+    assert a.fitted_.remaining == b.fitted_.remaining
+    for one, other in zip(a.fitted_.attributes, b.fitted_.attributes, strict=True):
+        assert (one.name, one.record) == (other.name, other.record)
+        assert (one.values is None) == (other.values is None)
+        if one.values is not None:
+            assert one.values.tolist() == other.values.tolist()
+
+
+# Round trips ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("features", FEATURES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_round_trip_maps_bit_for_bit(g, tmp_path, features, dtype):
+    fairer = EmbeddingMitigator(0.9, features=features, n_features=12, random_state=0, about=None)
+    fairer.fit(g.X.astype(dtype), sensitive_features=g.named, sensitive_text=g.text)
+    assert_same(fairer, EmbeddingMitigator.load(fairer.save(tmp_path / "m")), g)
+
+
+def test_round_trips_of_other_fits(g, tmp_path):
+    two = {"a": g.named, "b": g.s % 2}
+    amount = {"amount": g.X[:, 0], "a": g.named}
+    pairs = [
+        (EmbeddingMitigator({"a": 0.5, "b": 1}, about=None, unit=True), two),
+        (EmbeddingMitigator(sensitive_terms="intersection", about=None), two),
+        (EmbeddingMitigator(about=None, random_state=np.random.default_rng(0)), amount),
+        (EmbeddingMitigator(about=None, missing_label="?"), {"a": np.where(g.s == 0, "?", g.named)}),
+    ]
+    for number, (model, given) in enumerate(pairs):
+        fairer = model.fit(g.X, sensitive_features=given)
+        back = load(fairer.save(tmp_path / str(number)))
+        if not isinstance(model.random_state, np.random.Generator):
+            assert_same(fairer, back, g)
+        assert_array_equal(fairer.transform(g.X), back.transform(g.X))
+    with pytest.warns(NoSensitiveWarning):
+        nothing = EmbeddingMitigator().fit(g.X)
+    assert_same(nothing, load(nothing.save(tmp_path / "nothing")), g)
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b"], [-1, 1], [False, True], [0.0, 2.0], ["a", 7], ["Ä\n", "水"]], ids=str
+)
+def test_values_of_every_kind_survive(g, tmp_path, names):
+    values = np.empty(len(g.s), dtype=object)
+    values[:] = [names[k % 2] for k in g.s]
+    fairer = EmbeddingMitigator(about=None).fit(g.X, sensitive_features=values)
+    assert_same(fairer, load(fairer.save(tmp_path / "m")), g)
+
+
+def test_names_of_columns_survive(g, tmp_path):
+    frame = pytest.importorskip("pandas").DataFrame(g.X, columns=[f"x{k}" for k in range(6)])
+    fairer = EmbeddingMitigator().fit(frame, sensitive_features=g.s)
+    back = load(fairer.save(tmp_path / "m"))
+    assert back.get_feature_names_out().tolist() == frame.columns.tolist()
+    assert_array_equal(back.transform(frame), fairer.transform(frame))
+
+
+def test_a_mitigator_saved_twice_is_the_same_file_and_holds_no_row(g, folder, tmp_path):
+    again = EmbeddingMitigator.load(folder).save(tmp_path / "again")
+    for name in (TENSORS, MANIFEST):
+        assert (folder / name).read_bytes() == (again / name).read_bytes()
+    sizes = {name: array.shape for name, array in load_tensors((folder / TENSORS).read_bytes()).items()}
+    assert not any(len(g.X) in shape for shape in sizes.values())
+
+
+def test_a_loaded_mitigator_has_one_strength_and_takes_no_more_rows(g, folder):
+    back = EmbeddingMitigator.load(folder)
+    with pytest.raises(StateError, match="one strength only"):
+        back.at(0.5)
+    with pytest.raises(StateError, match="no sums of its rows"):
+        back.partial_fit(g.X, sensitive_features=g.s)
+    assert back.fit(g.X, sensitive_features=g.s).at(0.5).strength == 0.5
+
+
+def test_what_cannot_be_read_is_not_written(g, tmp_path):
+    many = {f"s{k}": (g.X[:, k % 6] > k / 50).astype(int) for k in range(MAX_ATTRIBUTES + 1)}
+    fairer = EmbeddingMitigator(features="linear").fit(g.X, sensitive_features=many)
+    with pytest.raises(ModelFileError, match=f"at most {MAX_ATTRIBUTES} attributes"):
+        fairer.save(tmp_path / "m")
+    odd = np.empty(len(g.s), dtype=object)
+    odd[:] = [(k,) for k in g.s]
+    with pytest.raises(ModelFileError, match="relabel"):
+        EmbeddingMitigator().fit(g.X, sensitive_features=odd).save(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Writing --------------------------------------------------------------------------------------------
+
+
+def test_a_taken_name_is_left_alone_unless_asked(g, fairer, folder):
+    before = (folder / MANIFEST).read_bytes()
+    with pytest.raises(OutputExistsError, match="overwrite"):
+        fairer.save(folder)
+    assert (folder / MANIFEST).read_bytes() == before
+    fairer.at(0.5).save(folder, overwrite=True)
+    assert load(folder).strength == 0.5
+
+
+def test_what_is_no_mitigator_is_never_overwritten(fairer, tmp_path):
+    target = tmp_path / "precious"
+    target.mkdir()
+    (target / "fairerclip.json").write_text("a model")
+    with pytest.raises(OutputExistsError, match="not a fairerclip mitigator; it is left alone"):
+        fairer.save(target, overwrite=True)
+    assert (target / "fairerclip.json").read_text() == "a model"
+
+
+# Damage ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [TENSORS, MANIFEST])
+def test_byte_flips_and_truncations_are_rejected(folder, name):
+    whole, rng = (folder / name).read_bytes(), random.Random(0)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        (folder / name).write_bytes(damaged)
+        with pytest.raises(ModelFileError):
+            load(folder)
+        (folder / name).write_bytes(whole[: rng.randrange(len(whole))])
+        with pytest.raises(ModelFileError):
+            load(folder)
+    (folder / name).unlink()
+    with pytest.raises(ModelFileError):
+        EmbeddingMitigator.load(folder)
+
+
+def forge(folder, *, tensors=None, attribute=None, **changes):
+    """Change a mitigator and make every digest fit again."""
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    if tensors is not None:
+        arrays = dict(load_tensors((folder / TENSORS).read_bytes()))
+        arrays = {k: v for k, v in {**arrays, **tensors}.items() if v is not None}
+        blob = save_tensors(arrays)
+        (folder / TENSORS).write_bytes(blob)
+        manifest |= {"sha256": hashlib.sha256(blob).hexdigest(), "tensor_bytes": len(blob)}
+    if attribute is not None:
+        manifest["attributes"][0] |= attribute
+    manifest |= changes
+    (folder / MANIFEST).write_bytes(canonical(manifest))
+    return folder
+
+
+def test_a_forged_file_that_changes_nothing_is_read(g, fairer, folder):
+    assert_same(load(forge(folder, tensors={})), fairer, g)
+
+
+WRONG_TENSORS = {
+    "mean": np.zeros(5),
+    "right": np.zeros((3, 4)),
+    "left": np.zeros((3, 5)),
+    "row_lengths": np.ones(2),
+    "row_mean": np.zeros(7),
+    "collection_mean": np.zeros((6, 1)),
+    "collection_covariance": np.eye(5),
+    "shares": np.zeros(5),
+    "reader0.weights": np.zeros((6, 4)),
+    "reader1.weights": np.zeros((5, 2)),
+    "reader0.intercepts": np.zeros(2),
+    "prompts0": np.zeros((4, 6)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TENSORS)
+@pytest.mark.parametrize("how", ["shape", "missing", "nan", "float32"])
+def test_tensors_that_do_not_fit_are_refused(fairer, tmp_path, name, how):
+    folder = fairer.save(tmp_path / "m")
+    good = load_tensors((folder / TENSORS).read_bytes())[name]
+    bad = {
+        "shape": WRONG_TENSORS[name],
+        "missing": None,
+        "nan": np.full_like(good, np.nan),
+        "float32": good.astype(np.float32),
+    }
+    with pytest.raises(ModelFileError):
+        load(forge(folder, tensors={name: bad[how]}))
+
+
+def test_unknown_tensors_are_refused(folder):
+    with pytest.raises(ModelFileError, match=r"unknown tensors \['more'\]"):
+        load(forge(folder, tensors={"more": np.zeros(1)}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attributes": None},
+        {"attributes": [{}]},
+        {"attributes": []},
+        {"features": "linear"},
+        {"features": "rbf"},
+        {"features": None},
+        {"features": ["probabilities"]},
+        {"strengths": [1.0]},
+        {"strengths": [1.0, "1"]},
+        {"strengths": [1.0, -1.0]},
+        {"remaining": [0.0, 0.0, 0.0]},
+        {"remaining": None},
+        {"n_rows": 0},
+        {"n_rows": "80"},
+        {"n_features_in": 7},
+        {"n_features_in": True},
+        {"parameters": {}},
+        {"parameters": None},
+        {"diagnostics": None},
+        {"diagnostics": [1]},
+        {"format": "fairerclip-model"},
+        {"format_version": 99},
+        {"format_version": "1"},
+        {"feature_names_in": ["a"]},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_forged_manifests_are_refused(folder, changes):
+    with pytest.raises(ModelFileError):
+        load(forge(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        {"name": 1},
+        {"values": ["a", "b"]},
+        {"values": ["a", "a", "b"]},
+        {"values": [["a"], ["b"], ["c"]]},
+        {"values": [{"a": 1}, "b", "c"]},
+        {"values": [None, "b", "c"]},
+        {"values": "abc"},
+        {"values": None},
+        {"prompts": [1, 1]},
+        {"prompts": [0, 2, 1]},
+        {"prompts": [-1, 2, 2]},
+        {"prompts": [True, True, True]},
+        {"prompts": 3},
+        {"prompts": None},
+        {"reads": False},
+        {"reads": 1},
+        {"record": None},
+        {"odd": 1},
+    ],
+    ids=str,
+)
+def test_forged_attributes_are_refused(folder, attribute):
+    with pytest.raises(ModelFileError):
+        load(forge(folder, attribute=attribute))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"strength": 2.0}, {"features": 3}, {"gamma": -1.0}, {"about": "x"}, {"strength": [1]}],
+    ids=str,
+)
+def test_forged_parameters_are_refused(folder, parameters):
+    good = json.loads((folder / MANIFEST).read_bytes())["parameters"]
+    with pytest.raises(ModelFileError):
+        load(forge(folder, parameters=good | parameters))
+
+
+def test_features_of_another_width_are_refused(g, tmp_path):
+    folders = [
+        EmbeddingMitigator(features="rbf", n_features=12, random_state=0)
+        .fit(X, sensitive_features=g.s)
+        .save(tmp_path / name)
+        for name, X in (("six", g.X), ("five", g.X[:, :5]))
+    ]
+    other = load_tensors((folders[1] / TENSORS).read_bytes())
+    narrow = {name: array for name, array in other.items() if name.startswith("features.")}
+    with pytest.raises(ModelFileError, match="wide, not 6"):
+        load(forge(folders[0], tensors=narrow))

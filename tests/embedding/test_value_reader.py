@@ -1,0 +1,168 @@
+"""ValueReader: probabilities of sensitive values from prompts, labelled rows, or both."""
+
+import numpy as np
+import pytest
+from gallery import Gallery
+from numpy.testing import assert_allclose
+from sklearn.linear_model import LogisticRegression
+
+from fairerclip.embedding.row_map import joint_probabilities
+from fairerclip.embedding.value_reader import (
+    PENALTY,
+    WEAKER,
+    ValueReader,
+    _choose,
+    _fit,
+    _folds,
+    _prompt_scale,
+    read_from_labels,
+    read_from_prompts,
+)
+from fairerclip.errors import ModelFileError
+from fairerclip.judging.group_doubt import mixture_probabilities
+
+
+def loss(reader, X, s):
+    return float(-np.mean(np.log(reader.probabilities(X)[np.arange(len(X)), s])))
+
+
+def groups(g):
+    return [prompt[None] for prompt in g.prompts]
+
+
+@pytest.mark.parametrize("v", [2, 3, 5])
+def test_without_labels_it_is_the_mixture_of_the_cosines(v):
+    g = Gallery(v=v)
+    reader = read_from_prompts("s", g.names, groups(g), g.X)
+    P = reader.probabilities(g.X)
+    assert_allclose(P.sum(axis=1), 1)
+    assert_allclose(P, mixture_probabilities(g.X @ g.prompts.T), atol=1e-8)
+
+
+@pytest.mark.parametrize("with_prompts", [False, True])
+def test_probabilities_sum_to_one_and_those_of_combinations_are_products(with_prompts):
+    g = Gallery(v=3)
+    reader, penalty = read_from_labels(
+        "s", g.names, groups(g) if with_prompts else None, g.X, g.X, np.eye(3)[g.s]
+    )
+    assert any(np.isclose(penalty, factor * 3 * PENALTY) for factor in (1.0, *WEAKER))
+    P = reader.probabilities(g.X)
+    assert_allclose(P.sum(axis=1), 1)
+    assert P.min() > 0
+    crossed = joint_probabilities((reader, reader), g.X)
+    assert_allclose(crossed.reshape(-1, 3, 3), P[:, :, None] * P[:, None, :])
+
+
+def test_extreme_rows_have_finite_probabilities():
+    reader = ValueReader("s", np.arange(2), np.full((3, 2), [1e6, -1e6]), np.zeros(2))
+    assert_allclose(reader.probabilities(np.eye(3)), [[1, 0]] * 3)
+
+
+@pytest.mark.parametrize(("weights", "intercepts"), [((3, 3), 2), ((3, 2), 3), ((3, 3), 3), ((3,), 2)])
+def test_a_reader_whose_arrays_do_not_fit_its_values_is_refused(weights, intercepts):
+    with pytest.raises(ModelFileError, match="reader of 's'"):
+        ValueReader("s", np.arange(2), np.zeros(weights), np.zeros(intercepts))
+
+
+@pytest.mark.parametrize("with_prompts", [False, True])
+@pytest.mark.parametrize("soft", [False, True])
+def test_the_regression_satisfies_first_order_optimality(with_prompts, soft):
+    g = Gallery(v=3, n=150)
+    known = np.eye(3)[g.s] * 0.8 + 0.2 / 3 if soft else np.eye(3)[g.s]
+    rows = g.X - g.X.mean(axis=0)
+    base = _prompt_scale(groups(g) if with_prompts else None, g.X, 3)
+    cosines = g.X @ base.weights + base.intercepts
+    penalty = 2.0
+    scale, b, W = _fit(rows, cosines, known, penalty)
+    logits = scale * cosines + b + rows @ W
+    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    rest = P - known
+    assert abs((rest * cosines).sum()) / 150 < 1e-4
+    assert np.abs(rest.sum(axis=0) + b).max() / 150 < 1e-4
+    assert np.abs(rows.T @ rest + penalty * W).max() / 150 < 1e-4
+
+    def objective(scale, b, W):
+        logits = scale * cosines + b + rows @ W
+        log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return -(known * log_p).sum() + 0.5 * b @ b + 0.5 * penalty * (W**2).sum()
+
+    best, rng = objective(scale, b, W), np.random.default_rng(0)
+    for _ in range(10):
+        moved = objective(
+            scale + 0.1 * with_prompts * rng.normal(),
+            b + 0.1 * rng.normal(size=3),
+            W + 0.1 * rng.normal(size=W.shape),
+        )
+        assert moved > best
+
+
+@pytest.mark.parametrize("penalty", [0.5, 5.0])
+def test_without_prompts_it_is_scikit_learns_regression(penalty):
+    g = Gallery(v=3, n=200)
+    rows = g.X - g.X.mean(axis=0)
+    _, b, W = _fit(rows, np.zeros((200, 3)), np.eye(3)[g.s], penalty)
+    # Its intercept has no penalty and ours has 1: a column of √penalty has one, and makes both problems the same.
+    padded = np.column_stack([rows, np.full(200, np.sqrt(penalty))])
+    probe = LogisticRegression(C=1 / penalty, fit_intercept=False, tol=1e-10, max_iter=5000).fit(padded, g.s)
+    assert_allclose(W, probe.coef_[:, :-1].T, atol=2e-3)
+    assert_allclose(b, np.sqrt(penalty) * probe.coef_[:, -1], atol=2e-3)
+    expected = probe.predict_proba(padded)
+    P = np.exp(b + rows @ W)
+    assert_allclose(P / P.sum(axis=1, keepdims=True), expected, atol=1e-3)
+
+
+def test_more_labelled_rows_predict_held_out_values_better():
+    held = Gallery(v=3, n=2000, seed=99, noise=1.5)
+    means = []
+    for m in (10, 40, 160, 640):
+        losses = []
+        for seed in range(4):
+            g = Gallery(v=3, n=m, seed=seed, noise=1.5)
+            reader, _ = read_from_labels("s", g.names, groups(g), held.X, g.X, np.eye(3)[g.s])
+            losses.append(loss(reader, held.X, held.s))
+        means.append(np.mean(losses))
+    assert np.all(np.diff(means) < 0)
+
+
+def test_few_labelled_rows_with_prompts_predict_better_than_either_alone():
+    held = Gallery(v=3, n=2000, seed=99, noise=1.5)
+    with_prompts, without = [], []
+    for seed in range(6):
+        g = Gallery(v=3, n=20, seed=seed, noise=1.5)
+        for prompts, losses in ((groups(g), with_prompts), (None, without)):
+            losses.append(
+                loss(read_from_labels("s", g.names, prompts, held.X, g.X, np.eye(3)[g.s])[0], held.X, held.s)
+            )
+    assert np.mean(with_prompts) < np.mean(without)
+
+
+def test_a_penalty_is_weakened_only_where_held_out_labels_say_so():
+    g = Gallery(v=2, n=1500, noise=0.3)
+    rows = g.X - g.X.mean(axis=0)
+    none, known = np.zeros((1500, 2)), np.eye(2)[g.s]
+    assert _choose(rows, none, known) < 2 * PENALTY
+    strongest = 0
+    for seed in range(8):
+        noise = np.eye(2)[np.random.default_rng(seed).integers(2, size=600)]
+        strongest += _choose(rows[:600], none[:600], noise) == 2 * PENALTY
+    assert strongest >= 6
+
+
+def test_folds_hold_every_value_and_are_not_made_of_too_few_rows():
+    codes = np.array([0] * 9 + [1] * 7)
+    folds = _folds(np.eye(3)[codes])
+    for value in (0, 1):
+        counts = np.bincount(folds[codes == value], minlength=4)
+        assert counts.max() - counts.min() <= 1
+        assert counts.min() > 0
+    assert _folds(np.eye(2)[[0, 1, 0]]) is None
+    assert _folds(np.eye(2)[[0] * 30]) is None
+
+
+def test_labels_do_not_depend_on_the_order_of_the_values():
+    g = Gallery(v=3, n=200)
+    order = [2, 0, 1]
+    given = np.eye(3)[g.s]
+    a, _ = read_from_labels("s", g.names, groups(g), g.X, g.X, given)
+    b, _ = read_from_labels("s", g.names[order], [groups(g)[k] for k in order], g.X, g.X, given[:, order])
+    assert_allclose(b.probabilities(g.X), a.probabilities(g.X)[:, order], atol=1e-3)
