@@ -23,7 +23,7 @@ WEAKER = (0.1, 0.3)
 CLEARLY = 2.0
 """Number of standard errors by which a weaker penalty must predict held-out labels better."""
 FOLDS = 4
-MAX_ROWS = 20_000
+MAX_ROWS = 5_000
 """Number of labelled rows that a reader learns from at most."""
 ROUNDS, TOLERANCE = 300, 1e-5
 ROUGHLY = 1e-4
