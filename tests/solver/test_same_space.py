@@ -16,15 +16,17 @@ GAMMA = 1e-2
 
 
 class Problem:
-    """Rows x, features φ (none: linear), label columns of each attribute, and weights; all centred naively."""
+    """Rows x, features φ (none: linear; both: [x, φ]), label columns of each attribute, and weights; all naive."""
 
-    def __init__(self, X, Phi, labels, weight=None, gamma=GAMMA):
-        self.X, self.Phi, self.labels, self.gamma = X, X if Phi is None else Phi, labels, gamma
+    def __init__(self, X, Phi, labels, weight=None, gamma=GAMMA, both=False):
+        self.X, self.labels, self.gamma = X, labels, gamma
+        self.Phi = X if Phi is None else np.hstack([X, Phi]) if both else Phi
         w = np.ones(len(X)) if weight is None else weight
         self.w = w / w.sum()
         rows = np.hstack([X, np.empty((len(X), 0)) if Phi is None else Phi, *labels])
         moments = Moments(rows.shape[1], 0).update(rows, np.empty((len(X), 0)), w).finalise()
-        self.space = factor_same_space(moments, X.shape[1], [L.shape[1] for L in labels], gamma)
+        sizes = [L.shape[1] for L in labels]
+        self.space = factor_same_space(moments, X.shape[1], sizes, gamma, linear=both or Phi is None)
 
     def centred(self, A):
         return A - self.w @ A
@@ -84,7 +86,7 @@ def onehot(codes, v):
     return np.eye(v)[codes][:, 1:]
 
 
-def problem(seed=0, n=80, p=4, D=0, sizes=(2,), kind="hard", weighted=False, gamma=GAMMA):
+def problem(seed=0, n=80, p=4, D=0, sizes=(2,), kind="hard", weighted=False, gamma=GAMMA, both=False):
     """A random problem; attributes shift the rows, and kinds of labels are hard, soft or quantities."""
     rng = np.random.default_rng(seed)
     X, labels = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)), []
@@ -98,7 +100,7 @@ def problem(seed=0, n=80, p=4, D=0, sizes=(2,), kind="hard", weighted=False, gam
         else:
             labels.append(onehot(codes, v))
     Phi = np.tanh(X @ rng.normal(size=(p, D))) if D else None
-    return Problem(X, Phi, labels, rng.integers(4, size=n) + 0.5 if weighted else None, gamma)
+    return Problem(X, Phi, labels, rng.integers(4, size=n) + 0.5 if weighted else None, gamma, both)
 
 
 SHAPES = {
@@ -113,6 +115,7 @@ SHAPES = {
     "weights": {"weighted": True, "sizes": (3,)},
     "features": {"D": 7, "sizes": (3, 2), "weighted": True},
     "one feature": {"D": 1},
+    "embeddings and features": {"D": 3, "sizes": (3, 2), "both": True},
 }
 
 
@@ -334,7 +337,7 @@ def test_wrong_numbers_of_strengths_or_columns_are_refused():
         made.space.at([1.0])
     moments = Moments(3, 0).update(np.eye(3), np.empty((3, 0)), np.ones(3)).finalise()
     with pytest.raises(ShapeError, match="at least 5 columns"):
-        factor_same_space(moments, 4, [1], GAMMA)
+        factor_same_space(moments, 4, [1], GAMMA, linear=True)
     moments = Moments(4, 0).update(np.full((3, 4), 2.0), np.empty((3, 0)), np.ones(3)).finalise()
     with pytest.raises(NotDefiniteError, match="raise gamma"):
-        factor_same_space(moments, 3, [1], 0.0)
+        factor_same_space(moments, 3, [1], 0.0, linear=True)

@@ -112,7 +112,7 @@ class MitigatorSums:
     def factor(self, gamma: float) -> Factored:
         """Return the factored problem; more rows may be added later. O((p + D)³) time."""
         moments = copy.deepcopy(self.moments).finalise()  # finalise uses up the buffer
-        space = factor_same_space(moments, self.width, self.sizes, gamma)
+        space = factor_same_space(moments, self.width, self.sizes, gamma, linear=self.features is None)
         if moments.covariance is None:
             raise AssertionError("the covariance is accumulated")
         p = self.width

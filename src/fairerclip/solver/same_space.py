@@ -95,27 +95,30 @@ class SameSpace:
         return scale, rest
 
 
-def factor_same_space(moments: MomentResult, width: int, sizes: Sequence[int], gamma: float) -> SameSpace:
-    """Factor the problem of docs/math.md#same-space from the moments of rows [x, φ(x), L].
+def factor_same_space(
+    moments: MomentResult, width: int, sizes: Sequence[int], gamma: float, *, linear: bool
+) -> SameSpace:
+    """Factor the problem of docs/math.md#same-space from the moments of rows [x, ψ(x), L].
 
     Parameters
     ----------
     moments : MomentResult
-        Moments of the rows [x (p), φ(x) (D), L (K)]; D is 0 for linear features, φ(x) = x.
+        Moments of the rows [x (p), ψ(x), L (K)]; there may be no ψ.
     width : int
         Width p of the embeddings.
     sizes : sequence of int
         Number of columns of L of each attribute; they sum to K.
     gamma : float
         Ridge γ > 0 on the change of the function.
+    linear : bool
+        Whether the features are φ(x) = [x, ψ(x)], or ψ(x) alone.
     """
     C = moments.covariance
     K = int(sum(sizes))
     if C is None or C.shape[0] < width + K:
         raise ShapeError(f"moments of at least {width + K} columns are needed")
-    D = C.shape[0] - width - K
-    phi = slice(width, width + D) if D else slice(0, width)
-    first = width + D
+    first = C.shape[0] - K
+    phi = slice(0 if linear else width, first)
     whiteners, blocks, start, found = [], [], 0, 0
     for size in sizes:
         columns = slice(first + start, first + start + size)
@@ -123,8 +126,8 @@ def factor_same_space(moments: MomentResult, width: int, sizes: Sequence[int], g
         whiteners.append((columns, whitener))
         blocks.append(slice(found, found + whitener.shape[1]))
         start, found = start + size, found + whitener.shape[1]
-    covariances = np.hstack([np.zeros((len(C), 0)), *(C[:, columns] @ V for columns, V in whiteners)])
-    M, cross = covariances[phi], covariances[:width]
+    M = np.hstack([np.zeros((phi.stop - phi.start, 0)), *(C[phi, columns] @ V for columns, V in whiteners)])
+    cross = np.hstack([np.zeros((width, 0)), *(C[:width, columns] @ V for columns, V in whiteners)])
     regularised = C[phi, phi] + gamma * np.eye(phi.stop - phi.start)
     try:
         R = np.tril(cho_factor(regularised, lower=True)[0])
