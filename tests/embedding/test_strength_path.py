@@ -65,7 +65,7 @@ def test_the_best_point_obeys_the_floor_and_no_allowed_point_is_better(g, fairer
         allowed = [p for p in path.points if p.rank_correlation[0] >= floor]
         assert best.max_skew[0] == min(p.max_skew[0] for p in allowed)
     assert path.best().max_skew[0] < path.points[0].max_skew[0]
-    with pytest.raises(ParameterError, match="no strength above 0 has a rank correlation of at least 1 "):
+    with pytest.raises(ParameterError, match="no strength above 0 has a rank correlation of at least 1.000 "):
         path.best(floor=1.0)
     with pytest.raises(ParameterError, match="floor"):
         path.best(floor=2.0)

@@ -138,7 +138,7 @@ def test_a_broken_citation_or_link_is_found(tmp_path):
     assert broken_citations(source, tmp_path) == ["docs/math.md#gone", "docs/none.md"]
 
 
-ROOMS = "data|inputs|features|solver|metrics|model|tuning|baselines|auditing|encoders"
+ROOMS = "data|inputs|features|solver|metrics|model|embedding|tuning|baselines|auditing|encoders"
 
 
 def test_code_that_the_derivations_name_is_there():

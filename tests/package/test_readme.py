@@ -16,11 +16,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_readme_example_runs_and_prints_what_it_computes():
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    printed = io.StringIO()
+    codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert [len([line for line in code.splitlines() if line.strip()]) <= 10 for code in codes] == [True, True]
+    printed, names = io.StringIO(), {}
     with contextlib.redirect_stdout(printed):
-        exec(code, {})  # noqa: S102 - our own README
+        for code in codes:  # the second continues the first
+            exec(code, names)  # noqa: S102 - our own README
+    rows = names["task"].test.X
+    assert len(names["ranking"].indices) == 20
+    assert names["index"].shape == rows.shape
+    np.testing.assert_allclose(
+        names["ranking"].scores,
+        (names["index"] @ names["task"].text_target[0])[names["ranking"].indices],
+        atol=1e-5,
+    )
     average, worst = map(float, re.findall(r"average ([\d.]+), worst group ([\d.]+)", printed.getvalue())[0])
     assert 0.8 < average < 1
     assert 0.75 < worst < average

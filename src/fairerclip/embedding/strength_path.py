@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairerclip._util.checks import check_choice, check_confidence, check_interval
+from fairerclip._util.numbers import number
 from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, unit_rows
 from fairerclip.errors import LabelError, ParameterError
@@ -90,8 +91,8 @@ class StrengthPath:
         if not any(p.strength > 0 for p in allowed):
             most = max((p.rank_correlation[0] for p in self.points if p.strength > 0), default=float("nan"))
             raise ParameterError(
-                f"no strength above 0 has a rank correlation of at least {floor:g} inside groups; the largest is "
-                f"{most:.3f}"
+                f"no strength above 0 has a rank correlation of at least {number(floor)} inside groups; the largest is "
+                f"{number(most)}"
             )
         return min(allowed, key=lambda p: (p.max_skew[0], p.strength))
 

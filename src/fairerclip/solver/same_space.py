@@ -126,8 +126,8 @@ def factor_same_space(
         whiteners.append((columns, whitener))
         blocks.append(slice(found, found + whitener.shape[1]))
         start, found = start + size, found + whitener.shape[1]
-    covariances = np.hstack([np.zeros((len(C), 0)), *(C[:, columns] @ V for columns, V in whiteners)])
-    M, cross = covariances[phi], covariances[:width]
+    M = np.hstack([np.zeros((phi.stop - phi.start, 0)), *(C[phi, columns] @ V for columns, V in whiteners)])
+    cross = np.hstack([np.zeros((width, 0)), *(C[:width, columns] @ V for columns, V in whiteners)])
     regularised = C[phi, phi] + gamma * np.eye(phi.stop - phi.start)
     try:
         R = np.tril(cho_factor(regularised, lower=True)[0])
