@@ -119,13 +119,17 @@ def _scores(model: EmbeddingMitigator, rows: Floats, Q: F64, meaning: QueryMeani
     return np.asarray(scores)
 
 
-def chosen_queries(queries: Floats, names: Sequence[str], kept: Sequence[str] | None) -> tuple[Floats, list[str]]:
+def chosen_queries(
+    queries: Floats, names: Sequence[str], kept: Sequence[str] | None
+) -> tuple[Floats, list[str]]:
     """Return the embeddings and names of some queries, by name, or of all."""
     if not kept:
         return queries, list(names)
     unknown = [name for name in kept if name not in names]
     if unknown:
         shown = ", ".join(list(names)[:SHOWN])
-        raise ParameterError(f"{unknown[0]!r} is not among the {len(names)} queries, which begin with {shown}")
+        raise ParameterError(
+            f"{unknown[0]!r} is not among the {len(names)} queries, which begin with {shown}"
+        )
     places = [list(names).index(name) for name in dict.fromkeys(kept)]
     return queries[places], [names[place] for place in places]

@@ -203,7 +203,9 @@ def _write_partitions(run: _Copy, source: Path, path: Path) -> int:
     images = layouts.partition_files(source / IMAGES, IMAGES, ".npy")
     with _store_errors():
         shapes = {file.name: map_npy(file) for file in images.values()}
-    files = {name: [len(rows), rows.dtype.newbyteorder("=").name] for name, rows in shapes.items()}
+    files: dict[str, list[Any]] = {
+        name: [len(rows), rows.dtype.newbyteorder("=").name] for name, rows in shapes.items()
+    }
     marker = _marker(run, files)
     copied = [*layouts.partition_files(source / layouts.METADATA, layouts.METADATA, ".parquet").values()]
     copied += layouts.partition_files(source / TEXTS, TEXTS, ".npy").values()
@@ -257,8 +259,8 @@ def _is_written(target: Path, shape: tuple[int, int], dtype: str) -> bool:
         rows = map_npy(target)
     if rows.shape != shape or rows.dtype != dtype:
         raise StoreError(
-            f"{target}: expected {dtype} of shape {shape}, got {rows.dtype} of shape {rows.shape}; remove it, and it is "
-            "written again"
+            f"{target}: expected {dtype} of shape {shape}, got {rows.dtype} of shape {rows.shape}; remove it, and it "
+            "is written again"
         )
     return True
 
@@ -300,7 +302,7 @@ def _write_store(run: _Copy, path: Path, source: Any) -> int:
     with StoreWriter(path, width=store.shape[1], provenance=store.provenance, dtype=dtype) as writer:
         if writer.done and not (path / MARKER).is_file():
             raise OutputExistsError(
-                f"{path} is a store that was not written by mitigate_store, so nothing was written; choose another folder"
+                f"{path} is a store that mitigate_store did not write, so nothing was written; choose another folder"
             )
         marker.write(path)
         done = len(writer.done)
@@ -315,5 +317,3 @@ def _write_store(run: _Copy, path: Path, source: Any) -> int:
         writer.finish()
         replace(marker, complete=True).write(path)
     return len(store) - done
-
-

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import BLOCK_ROWS, working_dtype
 from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.row_map import ProbabilityFeatures, features_name
-from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRowWarning
+from fairerclip.embedding.mitigator_file import ARCHIVE
+from fairerclip.errors import DirectionDriftWarning, NonFiniteError, ParameterError, ShapeError, ZeroRowWarning
 
 DRIFT_ROWS = 20_000
 """Largest number of rows that are compared with those of the fit; of a larger store a random sample of this size."""
+FEWEST_ROWS = 100
+"""Fewest rows whose shares of sensitive values and spread are compared; those of fewer rows differ by chance."""
+NOT_IN_DIGEST = ("fairerclip_version", "parameters", "diagnostics", "manifest_sha256")
+"""Entries of the file of a mitigator that do not change its map; of the parameters one is kept, `sensitive_terms`."""
 
 
 def as_mitigator(model: Any) -> EmbeddingMitigator:
@@ -62,9 +67,11 @@ def warn_of_collection(model: EmbeddingMitigator, store: EmbeddingStore, *, seed
     if n > DRIFT_ROWS:
         numbers = np.sort(np.random.default_rng(seed).choice(n, DRIFT_ROWS, replace=False))
     rows = store[numbers]
-    rows = np.delete(rows, _check_finite(store, rows, numbers), axis=0)  # zero rows have no direction; `checked_blocks` warns of them
+    # Zero rows have no direction; `checked_blocks` warns of them.
+    rows = np.delete(rows, _check_finite(store, rows, numbers), axis=0)
     for kind, message in model.drift(rows).warnings if len(rows) else ():
-        warnings.warn(message, kind, stacklevel=3)
+        if len(rows) >= FEWEST_ROWS or kind is DirectionDriftWarning:
+            warnings.warn(message, kind, stacklevel=3)
 
 
 def checked_blocks(
@@ -106,20 +113,12 @@ def _check_finite(store: EmbeddingStore, rows: Floats, numbers: range | Ints) ->
 
 
 def mitigator_digest(model: EmbeddingMitigator) -> str:
-    """Return a SHA-256 of everything that determines the map of a fitted mitigator; a saved copy has the same one."""
-    fitted = model.fitted_
-    features = fitted.map.features
-    arrays: dict[str, NDArray[Any]] = {
-        f"map.{name}": getattr(fitted.map.low_rank, name) for name in ("mean", "right", "left")
-    }
-    if isinstance(features, ProbabilityFeatures):
-        for place, reader in enumerate(reader for block in features.readers for reader in block):
-            arrays |= {f"weights{place}": reader.weights, f"intercepts{place}": reader.intercepts}
-    elif features is not None:
-        arrays |= {f"features.{name}": array for name, array in features.to_arrays().items()}
-    total = hashlib.sha256(f"{features_name(features)} {model.sensitive_terms}".encode())
-    for name, array in sorted(arrays.items()):
-        numbers = np.ascontiguousarray(array, dtype="<f8")
-        total.update(f"{name} {numbers.shape}".encode())
-        total.update(numbers.tobytes())
-    return total.hexdigest()
+    """Return a SHA-256 of the map of a fitted mitigator: that of its file, without what does not change the map.
+
+    A saved and loaded copy has the same one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = ARCHIVE.read(model.save(Path(folder) / "model"))[0]
+    terms = manifest["parameters"]["sensitive_terms"]
+    kept = {name: value for name, value in manifest.items() if name not in NOT_IN_DIGEST}
+    return hashlib.sha256(json.dumps([terms, kept], sort_keys=True).encode()).hexdigest()

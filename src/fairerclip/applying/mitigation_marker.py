@@ -15,7 +15,17 @@ from fairerclip.errors import OutputExistsError, StoreError
 
 MARKER = "mitigated.json"
 FORMAT, FORMAT_VERSION = "fairerclip-mitigated", 1
-KEYS = {"format", "format_version", "fairerclip_version", "complete", "model", "unit", "rows", "width", "files"}
+KEYS = {
+    "format",
+    "format_version",
+    "fairerclip_version",
+    "complete",
+    "model",
+    "unit",
+    "rows",
+    "width",
+    "files",
+}
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,10 @@ def _valid(values: dict[str, Any]) -> bool:
         and all(type(values[name]) is int and values[name] > 0 for name in ("rows", "width"))
         and isinstance(files, dict)
         and all(
-            isinstance(entry, list) and len(entry) == 2 and type(entry[0]) is int and isinstance(entry[1], str)
+            isinstance(entry, list)
+            and len(entry) == 2
+            and type(entry[0]) is int
+            and isinstance(entry[1], str)
             for entry in files.values()
         )
     )

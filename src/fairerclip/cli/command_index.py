@@ -23,8 +23,8 @@ Kind = Annotated[
     str | None,
     typer.Option(
         metavar="flat|ivf|pq",
-        help="flat compares every row; ivf a part of them; pq also compresses rows. ivf and pq need faiss. Default: flat "
-        "up to 200,000 rows, ivf up to 5,000,000, then pq.",
+        help="flat compares every row; ivf a part of them; pq also compresses rows. ivf and pq need faiss. Default: "
+        "flat up to 200,000 rows, ivf up to 5,000,000, then pq.",
     ),
 ]
 Unit = Annotated[
@@ -71,6 +71,6 @@ def index(
         show.print_json({"output": str(output), **asdict(made), "seconds": seconds, "warnings": warned})
         return
     show.say(
-        f"{made.rows} rows of width {made.width} indexed twice (kind {made.kind}) in {number(seconds, 1)} s; written to "
-        f"{output}"
+        f"{made.rows} rows of width {made.width} indexed twice (kind {made.kind}) in {number(seconds, 1)} s; written "
+        f"to {output}"
     )

@@ -37,6 +37,14 @@ Mitigator = Annotated[
     ),
 ]
 K = Annotated[int, typer.Option("--k", help="Number of results.")]
+Probe = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of the cells of an index of kind ivf or pq to search, up to 1: more finds more of the true "
+        "results, and takes longer. Default: 0.25.",
+    ),
+]
 Images = Annotated[Path | None, typer.Option(metavar="ROOT", help="Folder of the images, for --sheet.")]
 Sheet = Annotated[
     Path | None,
@@ -55,6 +63,7 @@ def search(
     query_embedding: QueryEmbedding = None,
     model: Mitigator = None,
     k: K = 10,
+    probe: Probe = None,
     images: Images = None,
     sheet: Sheet = None,
     overwrite: options.Overwrite = False,
@@ -70,7 +79,7 @@ def search(
         raise ParameterError("--images ROOT and --sheet FILE.png go together")
     if sheet is not None:
         check_sheet(sheet, overwrite)
-    opened = open_index(index)
+    opened = open_index(index, probe=probe)
     with show.warnings_as_lines() as warned:
         if query_embedding is not None:
             Q, names = _read(query_embedding, queries)
@@ -155,7 +164,11 @@ def _print(result: SearchResult, rows: int, *, checked: bool) -> None:
     body = [
         [
             str((left or right).rank),
-            *(cell for hit in (left, right) for cell in ((hit.id, number(hit.score, 4)) if hit else ("", ""))),
+            *(
+                cell
+                for hit in (left, right)
+                for cell in ((hit.id, number(hit.score, 4)) if hit else ("", ""))
+            ),
         ]
         for left, right in zip_longest(result.original, result.mitigated)
     ]

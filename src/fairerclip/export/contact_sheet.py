@@ -72,7 +72,9 @@ def write_sheet(
     lost = [*dict.fromkeys(missing)]
     if lost:
         warnings.warn(
-            f"{len(lost)} images are grey on the sheet, the first {lost[0]}", MissingImageWarning, stacklevel=2
+            f"{len(lost)} images are grey on the sheet, the first {lost[0]}",
+            MissingImageWarning,
+            stacklevel=2,
         )
     return len(lost)
 

@@ -7,6 +7,7 @@ before, and the shape after; but whoever forges an index can forge its digest, t
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,11 +26,11 @@ CELLS_PER_ROOT = 2
 """Number of cells, in units of the root of the number of rows."""
 TRAIN_PER_CELL, LEAST_PER_CELL = 50, 39
 """Rows of the training sample per cell, and the fewest with which faiss trains without a warning."""
-PROBED_SHARE = 16
-"""One cell of this many is searched, at least `LEAST_PROBED`."""
-LEAST_PROBED = 8
-CODE_BITS, NUMBERS_PER_CODE = 8, 8
-"""Bits of a code of kind pq, and numbers of a row that share one code: 32 bytes become 1."""
+PROBED_SHARE = 0.25
+"""Share of the cells that are searched by default. A text is far from all images, so that its results are spread over
+many cells: docs/search.md has the share of the true results that is found."""
+CODE_BITS, NUMBERS_PER_CODE = 8, 4
+"""Bits of a code of kind pq, and numbers of a row that share one code: 16 bytes become 1."""
 MAGIC = {"ivf": b"IwFl", "pq": b"IwPQ"}
 
 
@@ -46,14 +47,16 @@ def cell_count(rows: int) -> int:
     >>> cell_count(1_000_000), cell_count(100)
     (2000, 2)
     """
-    return max(1, min(round(CELLS_PER_ROOT * rows**0.5), rows // LEAST_PER_CELL))
+    return max(1, min(round(CELLS_PER_ROOT * math.sqrt(rows)), rows // LEAST_PER_CELL))
 
 
 def sample_size(rows: int, kind: str) -> int:
     """Return the number of rows that an index is trained on; raise if there are too few rows to train."""
     fewest = LEAST_PER_CELL * (2**CODE_BITS if kind == "pq" else 1)
     if rows < fewest:
-        raise ParameterError(f"an index of kind {kind} needs at least {fewest:,} rows; got {rows:,}: use flat")
+        raise ParameterError(
+            f"an index of kind {kind} needs at least {fewest:,} rows; got {rows:,}: use flat"
+        )
     return min(rows, max(TRAIN_PER_CELL * cell_count(rows), fewest))
 
 
@@ -72,20 +75,31 @@ def write_trained(
         )
         index.pq.cp.seed = seed
     index.cp.seed = seed
-    index.nprobe = min(cells, max(LEAST_PROBED, cells // PROBED_SHARE))
+    index.nprobe = probed_cells(cells, PROBED_SHARE)
     index.train(np.ascontiguousarray(sample, dtype=np.float32))
     for block in blocks:
         index.add(np.ascontiguousarray(block, dtype=np.float32))
     faiss.write_index(index, str(file))
 
 
+def probed_cells(cells: int, share: float) -> int:
+    """Return the number of cells that are searched.
+
+    Examples
+    --------
+    >>> probed_cells(2000, 0.25), probed_cells(2, 0.25)
+    (500, 1)
+    """
+    return max(1, min(cells, math.ceil(share * cells)))
+
+
 def code_count(width: int) -> int:
-    """Return the number of codes of a row: the largest divisor of the width up to an eighth of it.
+    """Return the number of codes of a row: the largest divisor of the width up to a quarter of it.
 
     Examples
     --------
     >>> code_count(512), code_count(30)
-    (64, 3)
+    (128, 6)
     """
     most = max(1, width // NUMBERS_PER_CODE)
     return next(count for count in range(most, 0, -1) if width % count == 0)
@@ -104,9 +118,19 @@ class TrainedIndex:
         Rows and width that it must have.
     size, digest : int and str
         Bytes and SHA-256 that its description gives.
+    probe : float, optional
+        Share of the cells that are searched.
     """
 
-    def __init__(self, file: Path, kind: str, shape: tuple[int, int], size: int, digest: str) -> None:
+    def __init__(
+        self,
+        file: Path,
+        kind: str,
+        shape: tuple[int, int],
+        size: int,
+        digest: str,
+        probe: float | None = None,
+    ) -> None:
         faiss = library(kind)
         _check_bytes(file, kind, size, digest)
         try:
@@ -121,10 +145,11 @@ class TrainedIndex:
                 f"{file}: expected an index of kind {kind} with {shape[0]:,} rows of width {shape[1]} and inner "
                 f"products, got {type(index).__name__} with {index.ntotal:,} rows of width {index.d}"
             )
+        index.nprobe = probed_cells(index.nlist, PROBED_SHARE if probe is None else probe)
         self._index = index
 
     def search(self, Q: F64, k: int) -> tuple[list[Ints], list[F64]]:
-        """Return row numbers and scores of about the k best rows of each unit query (m, p); fewer where none is found."""
+        """Return row numbers and scores of about the k best rows of each unit query (m, p), or of fewer."""
         scores, rows = self._index.search(np.ascontiguousarray(Q, dtype=np.float32), k)
         found = rows >= 0
         return (

@@ -76,7 +76,9 @@ def read_index_manifest(folder: Path) -> IndexManifest:
             "written by a later fairerclip?"
         )
     names = [*IndexManifest.__dataclass_fields__]
-    if set(values) != {"format", "format_version", "fairerclip_version", "metric", *names} or not _valid(values):
+    if set(values) != {"format", "format_version", "fairerclip_version", "metric", *names} or not _valid(
+        values
+    ):
         raise IndexFileError(f"{file}: it does not describe an index; build the index again")
     return IndexManifest(*(values[name] for name in names))
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_interval
 from fairerclip._util.types import F64, Ints
 from fairerclip.applying.apply import check_k
 from fairerclip.applying.free_queries import queries_about
@@ -68,6 +69,8 @@ class SearchIndex:
     ----------
     path : str or Path
         The folder. A flat index is mapped; one of kind ivf or pq is read into memory by faiss, and must be trusted.
+    probe : float, optional
+        Share of the cells of an index of kind ivf or pq that are searched, in (0, 1]. Default: 0.25.
 
     Attributes
     ----------
@@ -75,11 +78,15 @@ class SearchIndex:
         Description of the index.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, probe: float | None = None) -> None:
+        self.path, self._probe = Path(path), probe
+        if probe is not None:
+            check_interval("probe", probe, 0, 1, "(]")
         if not self.path.is_dir():
             raise IndexFileError(f"{path}: expected a folder that build_index (fairerclip index) wrote")
         self.manifest = read_index_manifest(self.path)
+        if probe is not None and self.manifest.kind == "flat":
+            raise ParameterError(f"{path} is flat and compares every row: leave probe out")
         self._sides = {side: self._open(name) for side, name in SIDES.items()}
 
     def __len__(self) -> int:
@@ -94,7 +101,7 @@ class SearchIndex:
         if m.kind == "flat":
             return FlatIndex(self.path / name, m.rows, m.width)
         size, digest = m.files[name]
-        return TrainedIndex(self.path / name, m.kind, (m.rows, m.width), size, digest)
+        return TrainedIndex(self.path / name, m.kind, (m.rows, m.width), size, digest, self._probe)
 
     @property
     def provenance(self) -> Provenance | None:
@@ -164,6 +171,6 @@ class SearchIndex:
         )
 
 
-def open_index(path: str | Path) -> SearchIndex:
-    """Open a folder that `build_index` wrote."""
-    return SearchIndex(path)
+def open_index(path: str | Path, *, probe: float | None = None) -> SearchIndex:
+    """Open a folder that `build_index` wrote; parameters as of `SearchIndex`."""
+    return SearchIndex(path, probe=probe)
