@@ -112,13 +112,16 @@ def test_an_index_of_cells_finds_what_a_flat_one_finds_if_all_cells_are_searched
     assert all(hit.row >= 0 for hit in few.original)
 
 
-def test_a_compressed_index_is_trained_and_read(model, tmp_path, monkeypatch, faiss):
-    monkeypatch.setattr(faiss_index, "CODE_BITS", 2)
-    X = rows(400)[0]
+def test_a_compressed_index_is_trained_and_read_although_its_table_is_larger_than_its_file(
+    model, tmp_path, faiss
+):
+    X = rows(10_000)[0]
     build_index(model, X, tmp_path / "pq", kind="pq")
     result = open_index(tmp_path / "pq", probe=1).search(QUERIES, 100)[0]
     true = {*np.argsort(-(X @ QUERIES[0]))[:100].tolist()}
     assert len(true & {hit.row for hit in result.original}) > 50
+    table = 4 * faiss_index.cell_count(10_000) * faiss_index.code_count(WIDTH) * 256
+    assert table > (tmp_path / "pq" / "original.index").stat().st_size
 
 
 def test_equal_collections_give_equal_indexes(model, ivf, tmp_path):

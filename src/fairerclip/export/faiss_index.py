@@ -134,7 +134,9 @@ class TrainedIndex:
         faiss = library(kind)
         _check_bytes(file, kind, size, digest)
         try:
-            with _bounded(faiss, size):
+            # faiss also makes a table of all cells and codes when it reads kind pq.
+            table = 4 * cell_count(shape[0]) * code_count(shape[1]) * 2**CODE_BITS
+            with _bounded(faiss, size + table):
                 index = faiss.read_index(str(file))
         except RuntimeError as error:
             message = " ".join(str(error).split())
@@ -180,7 +182,7 @@ def _check_bytes(file: Path, kind: str, size: int, digest: str) -> None:
 
 @contextmanager
 def _bounded(faiss: Any, size: int) -> Iterator[None]:
-    """Let faiss allocate no vector larger than the file, where it knows such a limit (1.14 or newer)."""
+    """Let faiss allocate no vector of more bytes than this, where it knows such a limit, as recent versions do."""
     if not hasattr(faiss, "set_deserialization_vector_byte_limit"):
         yield
         return
