@@ -12,7 +12,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
-from fairerclip.embedding.attributes import MitigatedAttribute, Given, recode, resolve_attribute, term_sizes
+from fairerclip.embedding.attributes import Given, MitigatedAttribute, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
