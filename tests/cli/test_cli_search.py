@@ -22,7 +22,7 @@ def home(tmp_path_factory):
     queries = np.stack([*QUERIES[:2], PROMPTS["x"]]).astype(np.float32)
     write_npz(home / "q.npz", {"text": queries, "queries": np.array(["a nurse", "a cook", "an x"])})
     X, s = rows(40)
-    text = {name: T for name, T in zip("ab", QUERIES, strict=False)}
+    text = dict(zip("ab", QUERIES, strict=False))
     ZeroShot().fit(X, np.where(s == "x", "a", "b"), text=text).save(home / "classifier")
     return home
 

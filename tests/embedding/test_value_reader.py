@@ -16,7 +16,6 @@ from fairerclip.embedding.value_reader import (
     read_from_prompts,
 )
 from fairerclip.errors import ModelFileError
-from fairerclip.judging.group_doubt import mixture_probabilities
 
 
 def loss(reader, X, s):
@@ -28,12 +27,20 @@ def groups(g):
 
 
 @pytest.mark.parametrize("v", [2, 3, 5])
-def test_without_labels_it_is_the_mixture_of_the_cosines(v):
+def test_without_labels_the_most_likely_value_is_the_zero_shot_prediction(v):
     g = Gallery(v=v)
     reader = read_from_prompts("s", g.names, groups(g), g.X)
-    P = reader.probabilities(g.X)
+    P, cosines = reader.probabilities(g.X), g.X @ g.prompts.T
     assert_allclose(P.sum(axis=1), 1)
-    assert_allclose(P, mixture_probabilities(g.X @ g.prompts.T), atol=1e-8)
+    assert np.array_equal(P.argmax(axis=1), cosines.argmax(axis=1))
+    logits = np.log(P) - np.log(P).mean(axis=1, keepdims=True)
+    centred = cosines - cosines.mean(axis=1, keepdims=True)
+    scales = logits / centred  # one number for all rows and values
+    assert_allclose(scales, scales[0, 0], rtol=1e-6)
+    sure = P.max(axis=1)
+    right = P.argmax(axis=1) == g.s
+    assert sure[right].mean() > sure.mean() - 1e-12
+    assert abs(sure.mean() - right.mean()) < 0.2  # neither certain nor ignorant
 
 
 @pytest.mark.parametrize("with_prompts", [False, True])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.files import atomic_folder
+from fairerclip._util.files import atomic_folder, reading
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.bounded_text import MAX_TOML_BYTES
 from fairerclip.data.io.npy import Limits
@@ -57,6 +57,7 @@ def task_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
+@reading(TaskFileError)
 def is_task(path: Path) -> bool:
     """Return whether a file or folder is a task and not a store of embeddings: it has images of a split.
 

@@ -18,6 +18,8 @@ from fairerclip.judging.group_doubt import prompt_mixture
 PENALTY = 1.5
 """Penalty of the weights of the embeddings, for each value: with more values there are more noisy differences. It was
 chosen on development galleries; docs/math.md#same-space."""
+PROMPT_ROWS = 50
+"""Number of labelled rows of each value that the prompts are worth: so many rows have the same weight as they have."""
 WEAKER = (0.1, 0.3)
 """Factors of weaker penalties, one of which is used if it predicts held-out labels clearly better."""
 CLEARLY = 2.0
@@ -71,11 +73,17 @@ class _Calibrated(NamedTuple):
 
 
 def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats], X: Floats) -> ValueReader:
-    """Return a reader learned from prompts alone: a mixture of normal distributions of the cosines of rows X (n, p)."""
+    """Return a reader learned from prompts alone: softmax of the cosines of a row, multiplied by one number.
+
+    The number follows from a mixture of normal distributions of the cosines of rows X (n, p): the distance of their
+    centres divided by their variance. The most likely value is the zero-shot prediction; shares of the mixture are not
+    used, because in skewed collections they were wrong more often than equal ones.
+    """
     T = prototypes(prompts)
     T = T - T.mean(axis=0)
     mixture = prompt_mixture(X @ T.T.astype(X.dtype))
-    return ValueReader(name, values, T.T @ mixture.slopes, mixture.intercepts)
+    scale = float(np.trace(mixture.slopes)) / len(T)
+    return ValueReader(name, values, scale * T.T, np.zeros(len(T)))
 
 
 def read_from_labels(
@@ -90,7 +98,8 @@ def read_from_labels(
 
     The logits are a·(cosines with the prompts) + b + x·W. The scale a and the intercepts b are free, W is penalised:
     few rows calibrate the prompts, and many rows replace them. The penalty is weaker than `PENALTY` only if held-out
-    labels are predicted clearly better then.
+    labels are predicted clearly better then. Where there are prompts, the result is averaged with `read_from_prompts`,
+    which counts as much as `PROMPT_ROWS` labelled rows of each value: with few rows of each of many values W is noise.
 
     Parameters
     ----------
@@ -113,8 +122,13 @@ def read_from_labels(
     cosines = np.asarray(labelled @ base.weights + base.intercepts)
     penalty = _choose(rows, cosines, known)
     scale, intercepts, W = _fit(rows, cosines, known, penalty)
-    weights = scale * base.weights + W
-    return ValueReader(name, values, weights, scale * base.intercepts + intercepts - centre @ W), penalty
+    weights, constants = scale * base.weights + W, scale * base.intercepts + intercepts - centre @ W
+    if prompts is not None:
+        prior = read_from_prompts(name, values, prompts, X)
+        share = 1 / (1 + (PROMPT_ROWS * len(values) / len(rows)) ** 2)  # prompts fade out where rows are many
+        weights = share * weights + (1 - share) * prior.weights
+        constants = share * constants + (1 - share) * prior.intercepts
+    return ValueReader(name, values, weights, constants), penalty
 
 
 def _prompt_scale(prompts: Sequence[Floats] | None, X: Floats, v: int) -> _Calibrated:

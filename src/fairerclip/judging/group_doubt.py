@@ -70,14 +70,11 @@ class PromptMixture:
     ----------
     centres : array of shape (v, v)
         Mean of the cosines of each value, one row per value.
-    log_counts : array of shape (v,)
-        Logarithms of the expected numbers of rows; -inf for a value without rows.
     variance : float
         Variance of the cosines in each direction; 0 if all cosines are equal.
     """
 
     centres: F64
-    log_counts: F64
     variance: float
 
     @property
@@ -88,14 +85,6 @@ class PromptMixture:
             if self.variance > 0
             else 1e3 * np.eye(len(self.centres))
         )
-
-    @property
-    def intercepts(self) -> F64:
-        """Constants (v,) of the logits."""
-        if not self.variance > 0:
-            return np.zeros(len(self.centres))
-        logits = np.maximum(self.log_counts, np.log(1e-300))
-        return np.asarray(logits - (self.centres**2).sum(axis=1) / (2 * self.variance))
 
 
 def mixture_probabilities(cosines: Floats) -> F64:
@@ -119,7 +108,7 @@ def _estimated(cosines: Floats) -> tuple[PromptMixture, F64]:
     v = X.shape[1]
     lengths = (X**2).sum(axis=1)[:, None]
     P = np.eye(v)[X.argmax(axis=1)]
-    mixture = PromptMixture(np.zeros((v, v)), np.zeros(v), 0.0)
+    mixture = PromptMixture(np.zeros((v, v)), 0.0)
     for _ in range(ROUNDS):
         total = P.sum(axis=0)
         there = total > 0
@@ -133,7 +122,7 @@ def _estimated(cosines: Floats) -> tuple[PromptMixture, F64]:
         logits = log_counts - squared / (2 * variance)
         P = np.exp(logits - logits.max(axis=1, keepdims=True))
         P /= P.sum(axis=1, keepdims=True)
-        mixture = PromptMixture(centres, log_counts, variance)
+        mixture = PromptMixture(centres, variance)
     return mixture, np.asarray(P)
 
 
