@@ -318,7 +318,9 @@ def test_what_is_no_folder_is_refused(tmp_path):
     for path in (tmp_path / "file", tmp_path / "absent"):
         with pytest.raises(ModelFileError, match="not a model folder"):
             FairerCLIP.load(path)
-        with pytest.raises(ModelFileError, match="not a model folder.*fairerclip.json or mitigator.json or model.json"):
+        with pytest.raises(
+            ModelFileError, match="not a model folder.*fairerclip.json or mitigator.json or model.json"
+        ):
             load(path)
     with pytest.raises(ModelFileError, match="missing"):
         FairerCLIP.load(tmp_path)

@@ -234,15 +234,19 @@ def _of(array: NDArray[Any] | None) -> NDArray[Any]:
 def _known_rows(
     column: SensitiveColumn | None, labels: SensitiveColumn | None, labelled: Floats | None, X: Any, v: int
 ) -> tuple[Floats, F64]:
-    """Return at most `MAX_ROWS` unit rows whose value is known, and the probabilities (m, v) of their values."""
+    """Return unit rows whose value is known, at most `MAX_ROWS` of each source, and the probabilities of the values."""
     rows, known = [np.empty((0, X.shape[1]), dtype=np.float32)], [np.empty((0, v))]
     if labels is not None and labels.codes is not None and labelled is not None:
-        there = np.flatnonzero(labels.codes >= 0)[:MAX_ROWS]
+        there = _spread(np.flatnonzero(labels.codes >= 0))
         rows.append(labelled[there])
         known.append(np.eye(v)[labels.codes[there]] if labels.soft is None else labels.soft[there])
     if column is not None and column.codes is not None:
-        there = np.flatnonzero(column.codes >= 0)
-        there = there[:: max(1, -(-len(there) // MAX_ROWS))]
+        there = _spread(np.flatnonzero(column.codes >= 0))
         rows.append(np.asarray(X[there]))
         known.append(np.eye(v)[column.codes[there]] if column.soft is None else column.soft[there])
     return np.concatenate(rows), np.concatenate(known)
+
+
+def _spread(rows: Ints) -> Ints:
+    """Return at most `MAX_ROWS` of some row numbers, evenly spread."""
+    return rows[:: max(1, -(-len(rows) // MAX_ROWS))]

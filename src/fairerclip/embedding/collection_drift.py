@@ -21,7 +21,7 @@ from fairerclip.solver.moments import Moments
 
 if TYPE_CHECKING:
     from fairerclip.embedding.attributes import Attribute
-    from fairerclip.embedding.mitigator import FittedMap
+    from fairerclip.embedding.fitted_map import FittedMap
 
 MEAN_SHIFT = 0.5
 """Distance of the means, in units of the root of the total variance, from which a collection is another one."""

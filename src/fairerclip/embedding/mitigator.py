@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,10 +14,11 @@ from fairerclip._util.checks import LARGEST, check_choice, check_interval
 from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, check_directions, check_rows, unit_rows
 from fairerclip.data.stores import EmbeddingStore
-from fairerclip.embedding.attributes import Attribute, read_given
+from fairerclip.embedding.attributes import read_given
 from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
+from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.queries import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
-from fairerclip.embedding.row_map import EmbeddingMap, features_name
+from fairerclip.embedding.row_map import READ, EmbeddingMap, features_name
 from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
 from fairerclip.embedding.sums import begin_sums
 from fairerclip.errors import ParameterError, ShapeError, StateError
@@ -27,32 +27,7 @@ from fairerclip.features.feature_map import check_n_features
 from fairerclip.model.fitted import Ranking
 from fairerclip.model.parameters import SMALLEST_RIDGE
 
-FEATURES = ("auto", "probabilities", *KERNELS)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedMap:
-    """The part of a fit that new rows need, without the rows of the fit.
-
-    Attributes
-    ----------
-    map : EmbeddingMap
-        The map of unit rows.
-    attributes : tuple of Attribute
-        Sensitive attributes that vary.
-    strengths : tuple of float
-        Strength of each term.
-    remaining : tuple of float
-        Share of the dependence of the embeddings on S that is left on the rows of the fit, for each term.
-    summary : CollectionSummary
-        Means, covariance and shares of the sensitive values of the rows of the fit.
-    """
-
-    map: EmbeddingMap
-    attributes: tuple[Attribute, ...]
-    strengths: tuple[float, ...]
-    remaining: tuple[float, ...]
-    summary: CollectionSummary
+FEATURES = ("auto", *READ, *KERNELS)
 
 
 class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -67,10 +42,10 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     strength : float or mapping from attribute to float, default=1.0
         Strength of the mitigation from 0, which changes nothing, to 1, after which the scores of every query are
         uncorrelated with S on the rows of the fit.
-    features : {"auto", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"}
-        Features φ(x) of the subtracted part. "probabilities" are those of the sensitive values; they change the order
-        inside groups least. "linear" gives one affine map; the others are kernel features. "auto" takes probabilities,
-        and "linear" if an attribute is a quantity.
+    features : {"auto", "both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"}
+        Features φ(x) of the subtracted part: the embeddings ("linear", one affine map), the probabilities of the
+        sensitive values, which change the order inside groups least ("probabilities"), or both together; the others are
+        kernel features. "auto" takes both, and "linear" if an attribute is a quantity.
     unit : bool, default=False
         Scale the mapped rows to unit length. Indexes of cosines need it; it costs a little skew and order.
     gamma : float, default=1e-4
@@ -216,7 +191,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         strengths = self._strengths([a.name for a in sums.attributes])
         remaining = factored.space.remaining(strengths)
         self.fitted_ = FittedMap(
-            EmbeddingMap(sums.features, factored.space.at(strengths)),
+            EmbeddingMap(sums.features, sums.linear, factored.space.at(strengths)),
             tuple(sums.attributes),
             tuple(strengths),
             tuple(remaining),
@@ -224,7 +199,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         self.diagnostics_ = {
             "attributes": {a.name: dict(a.record) for a in sums.attributes},
-            "features": features_name(sums.features),
+            "features": features_name(sums.features, linear=sums.linear),
             "remaining": dict(zip(sums.terms, remaining, strict=True)),
             "rows": factored.summary.rows.rows,
         }

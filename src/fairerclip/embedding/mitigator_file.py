@@ -17,7 +17,14 @@ from fairerclip._util.types import Floats
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.embedding.attributes import Attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.row_map import EmbeddingMap, ProbabilityFeatures, features_name
+from fairerclip.embedding.fitted_map import FittedMap
+from fairerclip.embedding.row_map import (
+    READ,
+    EmbeddingMap,
+    ProbabilityFeatures,
+    features_name,
+    probability_features,
+)
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ModelFileError
 from fairerclip.features import FeatureMap, features_from_arrays
@@ -104,7 +111,7 @@ def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -
         *(model, path, _parameters(model), tensors),
         overwrite=overwrite,
         attributes=[_described(attribute) for attribute in fitted.attributes],
-        features=features_name(features),
+        features=features_name(features, linear=fitted.map.linear),
         strengths=list(fitted.strengths),
         remaining=list(fitted.remaining),
         n_rows=summary.rows.rows,
@@ -143,8 +150,6 @@ def read_mitigator(path: Path, cls: type[M]) -> M:
 
 
 def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
-    from fairerclip.embedding.mitigator import FittedMap
-
     p = manifest["n_features_in"]
     listed, n_rows = manifest["attributes"], manifest["n_rows"]
     numbers = {name: manifest[name] for name in ("strengths", "remaining")}
@@ -174,7 +179,8 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     sizes = term_sizes(attributes, crossed=crossed)
     ARCHIVE.refuse(path, {name: len(values) == len(sizes) for name, values in numbers.items()})
     low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
-    D = p if features is None else features.n_features
+    linear = manifest["features"] in ("linear", "both")
+    D = (p if linear else 0) + (0 if features is None else features.n_features)
     k = low_rank.left.shape[0]
     shapes = {"mean": (D,), "right": (D, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
     shapes |= {"collection_mean": (p,), "collection_covariance": (p, p), "shares": (sum(sizes),)}
@@ -186,7 +192,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
         rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
     )
     model.fitted_ = FittedMap(
-        EmbeddingMap(features, low_rank),
+        EmbeddingMap(features, linear, low_rank),
         tuple(attributes),
         tuple(manifest["strengths"]),
         tuple(manifest["remaining"]),
@@ -238,11 +244,11 @@ def _features(
 ) -> ProbabilityFeatures | FeatureMap | None:
     if kind == "linear":
         return None
-    if kind == "probabilities":
-        readers = tuple(attribute.reader for attribute in attributes if attribute.reader is not None)
+    if kind in READ:
+        readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
         if not readers or len(readers) != len(attributes):
             raise ModelFileError("probabilities need a reader of each attribute")
-        return ProbabilityFeatures((readers,) if crossed else tuple((reader,) for reader in readers))
+        return probability_features(readers, kind, crossed=crossed)
     names = [name for name in tensors if name.startswith("features.")]
     arrays = {name.partition(".")[2]: tensors.pop(name) for name in names}
     features = features_from_arrays(str(kind), arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,57 +15,82 @@ from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.features import FeatureMap
 from fairerclip.solver.same_space import LowRankMap
 
-SOFTENING = 2 / 3
-"""Factor of the logits of the probabilities that are features. Softer probabilities give a lower skew at the top of a
-ranking and change more of the order inside groups; docs/math.md#same-space has the figures."""
+PROBABILITY_SCALE = 0.024
+"""Scale of probabilities beside the embeddings as features, times the root of the number of values, since each of v
+probabilities varies by about 1/√v. With the ridge γ it decides how much of a change is made by probabilities, which
+keep more of the order inside groups, and how much by a linear function, after which the shares of groups at the top are
+more equal; docs/search.md has the figures."""
+READ = ("both", "probabilities")
+"""Features that need the probabilities of the sensitive values."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbabilityFeatures:
-    """Features φ(x): softened probabilities of the values of each attribute, without the first value of each.
+    """Features φ(x): probabilities of all values of each attribute, so that the order of the values does not matter.
 
     Attributes
     ----------
     readers : tuple of tuple of ValueReader
         Readers of each block of features; a block with several readers has the products of their probabilities,
         for the combinations of several attributes.
+    scaled : bool
+        Whether the probabilities are scaled to stand beside the embeddings.
     """
 
     readers: tuple[tuple[ValueReader, ...], ...]
+    scaled: bool
 
     @property
     def n_features(self) -> int:
         """Number D of features."""
-        return sum(int(np.prod([len(r.values) for r in block])) - 1 for block in self.readers)
+        return sum(int(np.prod([len(r.values) for r in block])) for block in self.readers)
 
     def transform(self, X: Floats) -> Floats:
         """Return Φ (n, D) of unit rows X (n, p)."""
-        parts = [joint_probabilities(block, X, SOFTENING)[:, 1:] for block in self.readers]
+        parts = [joint_probabilities(block, X) for block in self.readers]
+        if self.scaled:
+            for part in parts:
+                part *= PROBABILITY_SCALE * math.sqrt(part.shape[1])
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
-def joint_probabilities(readers: Sequence[ValueReader], X: Floats, softening: float = 1.0) -> Floats:
+def joint_probabilities(readers: Sequence[ValueReader], X: Floats) -> Floats:
     """Return the probabilities (n, v) of all combinations of the values of some attributes."""
-    out = readers[0].probabilities(X, softening)
+    out = readers[0].probabilities(X)
     for reader in readers[1:]:
-        P = reader.probabilities(X, softening)
+        P = reader.probabilities(X)
         out = (out[:, :, None] * P[:, None, :]).reshape(len(X), -1)
     return out
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingMap:
-    """The map A(x) = x − (φ(x) − mean)·right·left of unit rows; φ(x) = x if ``features`` is None."""
+    """The map A(x) = x − (φ(x) − mean)·right·left of unit rows.
+
+    Attributes
+    ----------
+    features : ProbabilityFeatures, FeatureMap or None
+        Features besides the embeddings; None if there are none.
+    linear : bool
+        Whether the embeddings are features, too; φ(x) = [x, features(x)] then.
+    low_rank : LowRankMap
+        Coefficients of the map.
+    """
 
     features: ProbabilityFeatures | FeatureMap | None
+    linear: bool
     low_rank: LowRankMap
 
     def apply(self, rows: Floats) -> Floats:
-        """Map a block of unit rows (b, p) in their precision. O(b·p·k) time for probabilities."""
-        Phi = rows if self.features is None else self.features.transform(rows)
-        dtype = rows.dtype
-        part = self.low_rank
-        reduced = Phi @ part.right.astype(dtype) - (part.mean @ part.right).astype(dtype)  # (b, k)
+        """Map a block of unit rows (b, p) in their precision. O(b·p·k) time, without kernel features."""
+        part, dtype = self.low_rank, rows.dtype
+        right = part.right.astype(dtype)
+        reduced = np.broadcast_to(-(part.mean @ part.right).astype(dtype), (len(rows), right.shape[1]))
+        if self.linear:
+            reduced = reduced + rows @ right[: rows.shape[1]]
+        if self.features is not None:
+            start = rows.shape[1] if self.linear else 0
+            reduced = reduced + self.features.transform(rows).astype(dtype, copy=False) @ right[start:]
         return np.asarray(rows - reduced @ part.left.astype(dtype))
 
     def transform(self, X: Any, *, unit: bool) -> Floats:
@@ -77,8 +103,16 @@ class EmbeddingMap:
         return out
 
 
-def features_name(features: ProbabilityFeatures | FeatureMap | None) -> str:
+def probability_features(readers: Sequence[ValueReader], kind: str, *, crossed: bool) -> ProbabilityFeatures:
+    """Return the features of some readers, for ``features`` of `READ`; ``crossed`` if their combinations are a term."""
+    blocks = (tuple(readers),) if crossed else tuple((reader,) for reader in readers)
+    return ProbabilityFeatures(blocks, kind == "both")
+
+
+def features_name(features: ProbabilityFeatures | FeatureMap | None, *, linear: bool) -> str:
     """Return the name of features, as the parameter of a mitigator has it."""
     if features is None:
         return "linear"
-    return "probabilities" if isinstance(features, ProbabilityFeatures) else features.kernel
+    if isinstance(features, ProbabilityFeatures):
+        return "both" if linear else "probabilities"
+    return features.kernel

@@ -14,7 +14,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
 from fairerclip.embedding.attributes import Attribute, Given, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.row_map import ProbabilityFeatures
+from fairerclip.embedding.row_map import READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -48,7 +48,9 @@ class MitigatorSums:
     attributes : list of Attribute
         Sensitive attributes that vary.
     features : ProbabilityFeatures, FeatureMap or None
-        φ; None for linear features.
+        Features besides the embeddings.
+    linear : bool
+        Whether the embeddings are features.
     crossed : bool
         Whether the combinations of the attributes are one term.
     moments : Moments
@@ -59,6 +61,7 @@ class MitigatorSums:
 
     attributes: list[Attribute]
     features: ProbabilityFeatures | FeatureMap | None
+    linear: bool
     crossed: bool
     moments: Moments
     width: int
@@ -112,7 +115,7 @@ class MitigatorSums:
     def factor(self, gamma: float) -> Factored:
         """Return the factored problem; more rows may be added later. O((p + D)³) time."""
         moments = copy.deepcopy(self.moments).finalise()  # finalise uses up the buffer
-        space = factor_same_space(moments, self.width, self.sizes, gamma, linear=self.features is None)
+        space = factor_same_space(moments, self.width, self.sizes, gamma, linear=self.linear)
         if moments.covariance is None:
             raise AssertionError("the covariance is accumulated")
         p = self.width
@@ -130,21 +133,22 @@ def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums
     quantities = [name for name, column in given.columns.items() if column.continuous]
     kind = params["features"]
     if kind == "auto":
-        kind = "linear" if quantities else "probabilities"
-    if quantities and kind == "probabilities":
+        kind = "linear" if quantities else "both"
+    if quantities and kind in READ:
         raise ParameterError(
-            f"features='probabilities' needs categories, and {quantities[0]!r} is a quantity: use features='linear' "
+            f"features={kind!r} needs categories, and {quantities[0]!r} is a quantity: use features='linear' "
             "or a kernel, or bin it"
         )
     crossed = params["sensitive_terms"] == "intersection"
     if quantities and crossed:
         raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
-    attributes = _resolved(given, rows, sample, needs_reader=kind == "probabilities")
+    attributes = _resolved(given, rows, sample, needs_reader=kind in READ)
     features = _features(kind, rows, sample, attributes, params)
     width = (
         p + (0 if features is None else features.n_features) + sum(term_sizes(attributes, crossed=crossed))
     )
-    return MitigatorSums(attributes, features, crossed, Moments(width, 0), p)
+    linear = features is None or kind == "both"
+    return MitigatorSums(attributes, features, linear, crossed, Moments(width, 0), p)
 
 
 def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool) -> list[Attribute]:
@@ -184,10 +188,9 @@ def _features(
 ) -> ProbabilityFeatures | FeatureMap | None:
     if kind == "linear" or not attributes:
         return None
-    if kind == "probabilities":
-        readers = tuple(attribute.reader for attribute in attributes if attribute.reader is not None)
-        crossed = params["sensitive_terms"] == "intersection"
-        return ProbabilityFeatures((readers,) if crossed else tuple((reader,) for reader in readers))
+    if kind in READ:
+        readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
+        return probability_features(readers, kind, crossed=params["sensitive_terms"] == "intersection")
     return make_features(
         *(kind, rows[sample]),
         n_features=params["n_features"],

@@ -15,15 +15,19 @@ from fairerclip.errors import ModelFileError
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.judging.group_doubt import prompt_mixture
 
-PENALTIES = (1.0, 3.0, 10.0)
-"""Penalties of the weights of the embeddings, from weak to strong; the last one is used unless a weaker one predicts
-held-out labels clearly better."""
+PENALTY = 1.5
+"""Penalty of the weights of the embeddings, for each value: with more values there are more noisy differences. It was
+chosen on development galleries; docs/math.md#same-space."""
+WEAKER = (0.1, 0.3)
+"""Factors of weaker penalties, one of which is used if it predicts held-out labels clearly better."""
 CLEARLY = 2.0
 """Number of standard errors by which a weaker penalty must predict held-out labels better."""
 FOLDS = 4
-MAX_ROWS = 20_000
+MAX_ROWS = 5_000
 """Number of labelled rows that a reader learns from at most."""
-ROUNDS, TOLERANCE = 300, 1e-6
+ROUNDS, TOLERANCE = 300, 1e-5
+ROUGHLY = 1e-4
+"""Tolerance of the fits that only compare penalties."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +58,9 @@ class ValueReader:
         """Return logits (n, v) of unit rows X (n, p). O(n·p·v) time."""
         return np.asarray(X @ self.weights.astype(X.dtype) + self.intercepts.astype(X.dtype))
 
-    def probabilities(self, X: Floats, softening: float = 1.0) -> Floats:
-        """Return probabilities (n, v) of unit rows X (n, p), with all logits multiplied by ``softening``."""
-        return _softmax(softening * self.logits(X))
+    def probabilities(self, X: Floats) -> Floats:
+        """Return probabilities (n, v) of unit rows X (n, p)."""
+        return _softmax(self.logits(X))
 
 
 class _Calibrated(NamedTuple):
@@ -85,8 +89,8 @@ def read_from_labels(
     """Return a reader learned from labelled rows, and from prompts if there are any; also return its penalty.
 
     The logits are a·(cosines with the prompts) + b + x·W. The scale a and the intercepts b are free, W is penalised:
-    few rows calibrate the prompts, and many rows replace them. The penalty is `PENALTIES`' last, unless held-out
-    labels are predicted clearly better with a weaker one.
+    few rows calibrate the prompts, and many rows replace them. The penalty is weaker than `PENALTY` only if held-out
+    labels are predicted clearly better then.
 
     Parameters
     ----------
@@ -105,11 +109,10 @@ def read_from_labels(
     """
     base = _prompt_scale(prompts, X, len(values))
     centre = labelled.mean(axis=0, dtype=np.float64)
-    rows, start = np.asarray(labelled, dtype=np.float64) - centre, None
-    folds = _folds(known)
-    penalty = _choose(rows, labelled, base, known, folds) if folds is not None else PENALTIES[-1]
-    start = _fit(rows, np.asarray(labelled @ base.weights + base.intercepts), known, penalty)
-    scale, intercepts, W = start
+    rows = np.asarray(labelled, dtype=np.float64) - centre
+    cosines = np.asarray(labelled @ base.weights + base.intercepts)
+    penalty = _choose(rows, cosines, known)
+    scale, intercepts, W = _fit(rows, cosines, known, penalty)
     weights = scale * base.weights + W
     return ValueReader(name, values, weights, scale * base.intercepts + intercepts - centre @ W), penalty
 
@@ -137,30 +140,42 @@ def _folds(known: F64) -> Ints | None:
     return folds
 
 
-def _choose(rows: F64, labelled: Floats, base: _Calibrated, known: F64, folds: Ints) -> float:
-    """Return the strongest penalty, or a weaker one whose held-out loss is smaller by `CLEARLY` standard errors."""
-    cosines = np.asarray(labelled @ base.weights + base.intercepts)
-    losses = np.empty((len(PENALTIES), len(rows)))
-    for i, penalty in enumerate(PENALTIES):
-        for fold in range(FOLDS):
-            held = folds == fold
-            scale, intercepts, W = _fit(rows[~held], cosines[~held], known[~held], penalty)
+def _choose(rows: F64, cosines: F64, known: F64) -> float:
+    """Return the penalty, or a weaker one whose held-out loss is smaller by `CLEARLY` standard errors."""
+    strongest = PENALTY * known.shape[1]
+    folds = _folds(known)
+    if folds is None:
+        return float(strongest)
+    penalties = [strongest, *(factor * strongest for factor in sorted(WEAKER, reverse=True))]
+    losses = np.empty((len(penalties), len(rows)))
+    for fold in range(FOLDS):
+        held, found = folds == fold, None
+        for i, penalty in enumerate(penalties):  # from strong to weak, each starting from the one before
+            found = _fit(rows[~held], cosines[~held], known[~held], penalty, start=found, tolerance=ROUGHLY)
+            scale, intercepts, W = found
             P = _softmax(scale * cosines[held] + intercepts + rows[held] @ W)
             losses[i, held] = -(known[held] * np.log(np.maximum(P, 1e-12))).sum(axis=1)
-    gains = losses[-1] - losses  # (penalties, m)
+    gains = losses[0] - losses  # (penalties, m)
     errors = gains.std(axis=1) / np.sqrt(len(rows))
-    clear = gains.mean(axis=1) > CLEARLY * errors
-    best = max(np.flatnonzero(clear), key=lambda i: gains[i].mean(), default=len(PENALTIES) - 1)
-    return PENALTIES[int(best)]
+    clear = np.flatnonzero(gains.mean(axis=1) > CLEARLY * errors)
+    best = max(clear.tolist(), key=lambda i: float(gains[i].mean()), default=0)
+    return float(penalties[best])
 
 
-def _fit(rows: F64, cosines: F64, known: F64, penalty: float) -> tuple[float, F64, F64]:
+def _fit(
+    rows: F64,
+    cosines: F64,
+    known: F64,
+    penalty: float,
+    *,
+    start: tuple[float, F64, F64] | None = None,
+    tolerance: float = TOLERANCE,
+) -> tuple[float, F64, F64]:
     """Return scale, intercepts (v,) and W (p, v) of the penalised multinomial logistic regression, by L-BFGS.
 
     scikit-learn's regression has one penalty for all features and no shared scale of the cosines, so it is written out.
     """
     (n, p), v = rows.shape, known.shape[1]
-    informed = bool(cosines.any())
 
     def loss(theta: F64) -> tuple[float, F64]:
         scale, b, W = theta[0], theta[1 : 1 + v], theta[1 + v :].reshape(p, v)
@@ -174,10 +189,12 @@ def _fit(rows: F64, cosines: F64, known: F64, penalty: float) -> tuple[float, F6
         )
         return float(value) / n, slope / n
 
-    start = np.zeros(1 + v + p * v)
-    start[0] = 1.0 if informed else 0.0
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS, "gtol": TOLERANCE})
-    theta = found.x
+    first = np.zeros(1 + v + p * v)
+    first[0] = 1.0 if cosines.any() else 0.0
+    if start is not None:
+        first = np.concatenate([[start[0]], start[1], start[2].ravel()])
+    options = {"maxiter": ROUNDS, "gtol": tolerance}
+    theta = minimize(loss, first, jac=True, method="L-BFGS-B", options=options).x
     return float(theta[0]), theta[1 : 1 + v], theta[1 + v :].reshape(p, v)
 
 
