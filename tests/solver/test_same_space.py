@@ -16,7 +16,7 @@ GAMMA = 1e-2
 
 
 class Problem:
-    """Rows x, features φ (none: linear; both: x and φ), label columns of each attribute, and weights."""
+    """Rows x, features φ (none: linear; both: [x, φ]), label columns of each attribute, and weights; all naive."""
 
     def __init__(self, X, Phi, labels, weight=None, gamma=GAMMA, both=False):
         self.X, self.labels, self.gamma = X, labels, gamma
@@ -25,9 +25,8 @@ class Problem:
         self.w = w / w.sum()
         rows = np.hstack([X, np.empty((len(X), 0)) if Phi is None else Phi, *labels])
         moments = Moments(rows.shape[1], 0).update(rows, np.empty((len(X), 0)), w).finalise()
-        self.space = factor_same_space(
-            moments, X.shape[1], [L.shape[1] for L in labels], gamma, linear=both or Phi is None
-        )
+        sizes = [L.shape[1] for L in labels]
+        self.space = factor_same_space(moments, X.shape[1], sizes, gamma, linear=both or Phi is None)
 
     def centred(self, A):
         return A - self.w @ A
@@ -116,7 +115,7 @@ SHAPES = {
     "weights": {"weighted": True, "sizes": (3,)},
     "features": {"D": 7, "sizes": (3, 2), "weighted": True},
     "one feature": {"D": 1},
-    "rows and features": {"D": 3, "sizes": (3, 2), "both": True},
+    "embeddings and features": {"D": 3, "sizes": (3, 2), "both": True},
 }
 
 
