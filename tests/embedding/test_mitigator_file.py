@@ -17,7 +17,7 @@ from fairerclip.errors import ModelFileError, NoSensitiveWarning, OutputExistsEr
 from forged import canonical
 
 TENSORS, MANIFEST = ARCHIVE.tensors, ARCHIVE.manifest
-FEATURES = ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
+FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,15 @@ def test_names_of_columns_survive(g, tmp_path):
     back = load(fairer.save(tmp_path / "m"))
     assert back.get_feature_names_out().tolist() == frame.columns.tolist()
     assert_array_equal(back.transform(frame), fairer.transform(frame))
+
+
+def test_a_saved_mitigator_answers_alike_whatever_the_default_scale_of_probabilities_becomes(
+    g, fairer, folder, monkeypatch
+):
+    assert fairer.diagnostics_["features"] == "both"
+    monkeypatch.setattr("fairerclip.embedding.row_map.PROBABILITY_SCALE", 0.5)
+    monkeypatch.setattr("fairerclip.embedding.sums.PROBABILITY_SCALE", 0.5)
+    assert_same(fairer, load(folder), g)
 
 
 def test_a_mitigator_saved_twice_is_the_same_file_and_holds_no_row(g, folder, tmp_path):
@@ -237,6 +246,13 @@ def test_unknown_tensors_are_refused(folder):
         {"features": "rbf"},
         {"features": None},
         {"features": ["probabilities"]},
+        {"features": "probabilities"},
+        {"probability_scale": None},
+        {"probability_scale": 0.0},
+        {"probability_scale": -0.1},
+        {"probability_scale": 1e300},
+        {"probability_scale": "1"},
+        {"probability_scale": True},
         {"strengths": [1.0]},
         {"strengths": [1.0, "1"]},
         {"strengths": [1.0, -1.0]},

@@ -14,7 +14,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
 from fairerclip.embedding.attributes import Attribute, Given, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.row_map import READ, ProbabilityFeatures, probability_features
+from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -190,7 +190,8 @@ def _features(
         return None
     if kind in READ:
         readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
-        return probability_features(readers, kind, crossed=params["sensitive_terms"] == "intersection")
+        scale = PROBABILITY_SCALE if kind == "both" else None
+        return probability_features(readers, scale, crossed=params["sensitive_terms"] == "intersection")
     return make_features(
         *(kind, rows[sample]),
         n_features=params["n_features"],
