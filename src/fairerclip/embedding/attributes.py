@@ -20,7 +20,7 @@ from fairerclip.inputs.sensitive_columns import SensitiveColumn, sensitive_colum
 
 
 @dataclass(frozen=True, eq=False)
-class Attribute:
+class MitigatedAttribute:
     """A sensitive attribute: a quantity, or categories with a reader of their probabilities.
 
     Attributes
@@ -69,7 +69,7 @@ class Attribute:
         return np.asarray(P[:, 1:])
 
 
-def term_sizes(attributes: Sequence[Attribute], *, crossed: bool) -> list[int]:
+def term_sizes(attributes: Sequence[MitigatedAttribute], *, crossed: bool) -> list[int]:
     """Return the number of label columns of each term: the attributes, or all combinations of their values."""
     sizes = [attribute.n_columns for attribute in attributes]
     return [int(np.prod([size + 1 for size in sizes])) - 1] if crossed and sizes else sizes
@@ -132,7 +132,7 @@ def _labelled(
     if X.ndim != 2 or X.shape[1] != width or not len(X):
         raise ShapeError(f"labelled rows must have shape (m, {width}), as wide as X; got {X.shape}")
     check_rows(X, "labelled X", zero_is_error=True)
-    columns = sensitive_columns(s, kind=kind, missing_label=missing_label, depth=5)
+    columns = sensitive_columns(s, kind=kind, missing_label=missing_label, depth=6)
     for column in columns:
         _check_length(column, len(X), "labelled X")
         if column.continuous:
@@ -150,14 +150,16 @@ def _check_length(column: SensitiveColumn, n: int, name: str) -> None:
         raise ShapeError(f"{name} has {n} rows but sensitive attribute {column.name!r} has {found}")
 
 
-def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_reader: bool) -> Attribute:
+def resolve_attribute(
+    name: str, given: Given, X: Any, sample: Ints, *, needs_reader: bool
+) -> MitigatedAttribute:
     """Return an attribute with its reader, which is learned from all that is known about it.
 
     ``sample`` are the numbers of rows of X (unit rows) from which the distribution of the cosines is estimated.
     """
     column, labels, prompts = given.columns.get(name), given.labels.get(name), given.prompts.get(name)
     if column is not None and column.continuous:
-        return Attribute(name, None, None, None, {"source": "given", "rows": len(X)})
+        return MitigatedAttribute(name, None, None, None, {"source": "given", "rows": len(X)})
     parts = [part for part in (column, labels) if part is not None]
     values = _values(name, parts, prompts)
     column, labels = recode(column, name, values), recode(labels, name, values)
@@ -166,7 +168,7 @@ def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_re
     complete = column is not None and (column.soft is not None or n_known == int(X.shape[0]))
     record: dict[str, Any] = {"source": "given", "rows": int(X.shape[0])} if complete else {}
     if complete and not needs_reader:
-        return Attribute(name, values, groups, None, record)
+        return MitigatedAttribute(name, values, groups, None, record)
     rows, known = _known_rows(column, labels, given.labelled, X, len(values))
     if groups is not None and len(rows):
         check_order(
@@ -188,7 +190,7 @@ def resolve_attribute(name: str, given: Given, X: Any, sample: Ints, *, needs_re
             f"sensitive attribute {name!r} cannot be read: give its prompts (sensitive_text), or labelled rows of at "
             "least two values"
         )
-    return Attribute(name, values, groups, reader, record)
+    return MitigatedAttribute(name, values, groups, reader, record)
 
 
 def _values(name: str, parts: Sequence[SensitiveColumn], prompts: PromptValues | None) -> NDArray[Any]:

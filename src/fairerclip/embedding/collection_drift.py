@@ -20,7 +20,7 @@ from fairerclip.errors import (
 from fairerclip.solver.moments import Moments
 
 if TYPE_CHECKING:
-    from fairerclip.embedding.attributes import Attribute
+    from fairerclip.embedding.attributes import MitigatedAttribute
     from fairerclip.embedding.fitted_map import FittedMap
 
 MEAN_SHIFT = 0.5
@@ -56,7 +56,7 @@ class CollectionSummary:
     shares: F64
 
     @classmethod
-    def of(cls, X: Any, attributes: Sequence[Attribute]) -> CollectionSummary:
+    def of(cls, X: Any, attributes: Sequence[MitigatedAttribute]) -> CollectionSummary:
         """Summarise rows X (n, p), with shares of the values that can be read; one pass by blocks, O(n·p²)."""
         unit = UnitRows(X)
         moments = Moments(unit.shape[1], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairerclip.embedding.attributes import Attribute
+from fairerclip.embedding.attributes import MitigatedAttribute
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import EmbeddingMap
 
@@ -17,7 +17,7 @@ class FittedMap:
     ----------
     map : EmbeddingMap
         The map of unit rows.
-    attributes : tuple of Attribute
+    attributes : tuple of MitigatedAttribute
         Sensitive attributes that vary.
     strengths : tuple of float
         Strength of each term.
@@ -28,7 +28,7 @@ class FittedMap:
     """
 
     map: EmbeddingMap
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[MitigatedAttribute, ...]
     strengths: tuple[float, ...]
     remaining: tuple[float, ...]
     summary: CollectionSummary

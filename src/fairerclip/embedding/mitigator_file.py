@@ -15,7 +15,7 @@ import numpy as np
 
 from fairerclip._util.types import Floats
 from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.embedding.attributes import Attribute, term_sizes
+from fairerclip.embedding.attributes import MitigatedAttribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.row_map import (
@@ -132,7 +132,7 @@ def _parameters(model: EmbeddingMitigator) -> Manifest:
     return out
 
 
-def _described(attribute: Attribute) -> Manifest:
+def _described(attribute: MitigatedAttribute) -> Manifest:
     values = (
         None if attribute.values is None else [plain_value(v, "a value") for v in attribute.values.tolist()]
     )
@@ -206,7 +206,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     return model
 
 
-def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Attribute:
+def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> MitigatedAttribute:
     """Return an attribute of a file, and take its arrays out of ``tensors``."""
     name, values, sizes = entry["name"], entry["values"], entry["prompts"]
     fine = isinstance(name, str) and isinstance(entry["record"], dict) and type(entry["reads"]) is bool
@@ -231,7 +231,7 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Att
         if not counts or array is None or len(sizes) != len(array) or rows.shape != (sum(sizes), width):
             raise ModelFileError(f"the prompts of {name!r} do not match its values")
         prompts = list(np.split(rows, np.cumsum(sizes)[:-1]))
-    return Attribute(name, array, prompts, reader, entry["record"])
+    return MitigatedAttribute(name, array, prompts, reader, entry["record"])
 
 
 def _are_labels(values: Any) -> bool:
@@ -246,7 +246,7 @@ def _are_labels(values: Any) -> bool:
 def _features(
     kind: Any,
     scale: float | None,
-    attributes: list[Attribute],
+    attributes: list[MitigatedAttribute],
     tensors: Tensors,
     width: int,
     *,

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
-from fairerclip.embedding.attributes import Attribute, Given, recode, resolve_attribute, term_sizes
+from fairerclip.embedding.attributes import Given, MitigatedAttribute, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
@@ -45,7 +45,7 @@ class MitigatorSums:
 
     Attributes
     ----------
-    attributes : list of Attribute
+    attributes : list of MitigatedAttribute
         Sensitive attributes that vary.
     features : ProbabilityFeatures, FeatureMap or None
         Features besides the embeddings.
@@ -59,7 +59,7 @@ class MitigatorSums:
         Width p of the embeddings.
     """
 
-    attributes: list[Attribute]
+    attributes: list[MitigatedAttribute]
     features: ProbabilityFeatures | FeatureMap | None
     linear: bool
     crossed: bool
@@ -151,13 +151,13 @@ def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums
     return MitigatorSums(attributes, features, linear, crossed, Moments(width, 0), p)
 
 
-def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool) -> list[Attribute]:
+def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool) -> list[MitigatedAttribute]:
     """Return the attributes that vary; warn of the others, and if there is none."""
     if not given.names:
         warnings.warn(
             "none of sensitive_features, sensitive_text and labelled is given: nothing is mitigated",
             NoSensitiveWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
     kept = []
     for name in given.names:
@@ -166,7 +166,7 @@ def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool)
             warnings.warn(
                 f"sensitive attribute {name!r} has one value only, so it is not mitigated. Check its labels",
                 ConstantSensitiveWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
             continue
         kept.append(resolve_attribute(name, given, rows, sample, needs_reader=needs_reader))
@@ -184,7 +184,11 @@ def _is_constant(column: SensitiveColumn) -> bool:
 
 
 def _features(
-    kind: str, rows: UnitRows, sample: Ints, attributes: Sequence[Attribute], params: Mapping[str, Any]
+    kind: str,
+    rows: UnitRows,
+    sample: Ints,
+    attributes: Sequence[MitigatedAttribute],
+    params: Mapping[str, Any],
 ) -> ProbabilityFeatures | FeatureMap | None:
     if kind == "linear" or not attributes:
         return None
