@@ -80,12 +80,12 @@ class Given:
     """Arguments of a fit about the sensitive attributes, checked and in one form."""
 
     columns: dict[str, SensitiveColumn]
-    """MitigatedAttribute → its values in the rows X; a code of −1 is unknown."""
+    """Attribute → its values in the rows X; a code of −1 is unknown."""
     prompts: Mapping[str, PromptValues]
     labelled: Floats | None
     """Unit rows (m, p) of ``labelled``."""
     labels: dict[str, SensitiveColumn]
-    """MitigatedAttribute → its values in the labelled rows."""
+    """Attribute → its values in the labelled rows."""
 
     @property
     def names(self) -> list[str]:
