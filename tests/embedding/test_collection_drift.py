@@ -83,6 +83,7 @@ def test_another_subspace_is_told():
     assert drift.mean_shift < MEAN_SHIFT
     assert drift.variance_kept < OVERLAP
     assert kinds(drift) == [CollectionDriftWarning]
+    assert kinds(fairer.drift(high[:6])) == [CollectionDriftWarning]  # even of a few rows
 
 
 def test_other_shares_are_told_by_value(g, fairer):

@@ -284,6 +284,8 @@ def test_forged_manifests_are_refused(folder, changes):
     [
         {"name": 1},
         {"values": ["a", "b"]},
+        {"values": ["a"]},
+        {"values": ["a"], "prompts": [3]},
         {"values": ["a", "a", "b"]},
         {"values": [["a"], ["b"], ["c"]]},
         {"values": [{"a": 1}, "b", "c"]},
