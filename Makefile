@@ -60,6 +60,7 @@ bench: $(VENV)/dev.done
 	$(BIN)/python benchmarks/join.py
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/bootstrap.py
+	$(BIN)/python benchmarks/transform.py
 
 # Share of intervals that contain the true value, in SETS simulated data sets; docs/math.md#intervals. The tests count a few.
 SETS ?= 1000

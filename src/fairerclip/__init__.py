@@ -27,6 +27,7 @@ _HOMES = {
     "check": "auditing.input_check",
     "load": "model.archive",
     "load_task": "data.task",
+    "mitigate_store": "applying.mitigated_files",
 }
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "check",
     "load",
     "load_task",
+    "mitigate_store",
 ]
 __getattr__, _names = lazy(__name__, _HOMES)
 

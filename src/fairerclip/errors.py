@@ -68,6 +68,10 @@ class ModelFileError(FairerClipError, ValueError):
     """A model file is damaged, of an unknown version, or not a model."""
 
 
+class IndexFileError(FairerClipError, ValueError):
+    """A search index is damaged, of an unknown version, or not an index."""
+
+
 class StoreError(FairerClipError, ValueError):
     """Embeddings on disk cannot be used: they are damaged, of mixed widths, or in an unknown layout."""
 
@@ -224,6 +228,10 @@ class SensitiveDriftWarning(FairerClipWarning):
 
 class SensitiveQueryWarning(FairerClipWarning):
     """A query asks for a sensitive attribute, so it is not mitigated."""
+
+
+class MissingImageWarning(FairerClipWarning):
+    """An image of a search result cannot be shown: it is not there, or cannot be decoded."""
 
 
 class RenamedWarning(FairerClipWarning, FutureWarning):

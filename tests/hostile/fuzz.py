@@ -47,6 +47,7 @@ INSTRUMENTED = (
     "_util.files",
     "encoders",
     "study.jobs",
+    "export",
 )
 HEADROOM = 1 << 30
 NUMBERS = (

@@ -19,6 +19,7 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
+from fairerclip.applying.mitigation_marker import read_marker
 from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
@@ -34,6 +35,7 @@ from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
+from fairerclip.data.query_files import read_queries
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
@@ -42,6 +44,7 @@ from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
+from fairerclip.export import build_index, open_index
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
 from fairerclip.study.paper.entry_result import EntryResult
 from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
@@ -245,6 +248,31 @@ def _kernel_mitigator(folder: Path) -> None:
     model.fit(X, sensitive_features=y).save(folder / "model")
 
 
+def _linear_mitigator() -> Any:
+    rng = np.random.default_rng(1)
+    s = np.arange(60) % 2
+    X = rng.normal(size=(60, 4)) + np.outer(2 * s - 1, np.eye(4)[0])
+    return EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+
+
+def _index(folder: Path) -> None:
+    build_index(_linear_mitigator(), open_store(_rows_with_ids(folder)), folder / "index")
+
+
+def _rows_with_ids(folder: Path) -> Path:
+    return write_npz(folder / "a.npz", {"embeddings": ROWS, "ids": np.array(IDS)})
+
+
+def _marked(folder: Path) -> None:
+    from fairerclip.applying.mitigation_marker import MitigationMarker
+
+    MitigationMarker("0" * 64, False, 6, 4, {"img_emb_0.npy": [6, "float16"]}).write(folder)
+
+
+def _searched(folder: Path) -> Any:
+    return open_index(folder / "index").search(ROWS[:1], 3)
+
+
 def _forge(folder: Path, manifest: str, tensors: str) -> None:
     """Give a changed model digests that fit, as somebody who forges one would."""
     try:
@@ -413,6 +441,15 @@ READERS: dict[str, Reader] = {
     "store-skipped": Reader(_own_store, "emb/skipped.jsonl", lambda f: read_skipped(f / "emb")),
     "store-resumed": Reader(_own_store, "emb/skipped.jsonl", _resume, changes=True),
     "store-text": Reader(_own_store, "emb/text.safetensors", lambda f: read_text(f / "emb")),
+    "queries-npz": Reader(
+        lambda f: write_npz(f / "q.npz", {"text": ROWS, "queries": np.array(IDS)}),
+        "q.npz",
+        lambda f: read_queries(f / "q.npz"),
+    ),
+    "mitigated-marker": Reader(_marked, "mitigated.json", read_marker),
+    "index-manifest": Reader(_index, "index/index.json", _searched),
+    "index-ids": Reader(_index, "index/ids.txt", _searched),
+    "index-flat": Reader(_index, "index/original.index", _searched),
     "labels-csv": Reader(
         _labels,
         "labels.csv",

@@ -79,7 +79,7 @@ def check_number(name: str, value: Any, low: float, high: float, *, open_below: 
 
 
 def check_interval(name: str, value: Any, low: float, high: float, ends: str, where: str = "") -> None:
-    """Raise if a value is not a number in an interval whose ends are "[]", "[)" or "()".
+    """Raise if a value is not a number in an interval whose ends are "[]", "[)", "(]" or "()".
 
     ``where`` is added to the message after the interval, such as a condition under which this range holds.
     """

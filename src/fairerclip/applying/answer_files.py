@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,30 @@ def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwri
     _write_columns(columns, path, overwrite)
 
 
-def write_top(rows: Sequence[TopRow], path: Path, *, overwrite: bool = False) -> None:
-    """Write the result of `top_rows` as ``.csv`` or ``.parquet``: one row per prompt and rank.
-
-    The columns are prompt, rank, id (the number of the row, called row, if there are no ids) and score.
-    """
+def check_top_path(path: Path, overwrite: bool) -> None:
+    """Raise as `check_predictions_path` does, and for ``.npz``, which holds no table."""
     check_predictions_path(path, overwrite)
     if path.suffix == ".npz":
         raise ParameterError(
             f"the best rows are a table: end the output in .csv or .parquet; got {path.name!r}"
         )
+
+
+def write_top(
+    rows: Sequence[TopRow], path: Path, *, overwrite: bool = False, about: Collection[str] | None = None
+) -> None:
+    """Write the result of `top_rows` as ``.csv`` or ``.parquet``: one row per prompt and rank.
+
+    The columns are prompt, rank, id (the number of the row, called row, if there are no ids) and score. With
+    ``about``, the queries that ask for a sensitive attribute, a column tells whether the ranking is mitigated.
+    """
+    check_top_path(path, overwrite)
     place = "row" if not rows or rows[0].id is None else "id"
     names = ("prompt", "rank", place, "score")
-    _write_columns({name: [getattr(row, name) for row in rows] for name in names}, path, overwrite)
+    columns = {name: [getattr(row, name) for row in rows] for name in names}
+    if about is not None:
+        columns["mitigated"] = [row.prompt not in about for row in rows]
+    _write_columns(columns, path, overwrite)
 
 
 def _write_columns(columns: Mapping[str, list[Any]], path: Path, overwrite: bool) -> None:

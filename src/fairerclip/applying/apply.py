@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import F64, Floats, Ints
+from fairerclip._util.types import F64, Floats
+from fairerclip.applying.best_rows import BestRows
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ParameterError
@@ -117,24 +118,28 @@ def top_rows(
     list of TopRow
         k for each prompt, prompt by prompt and best first; the earlier row comes first where scores tie.
     """
-    if not 1 <= k <= len(X):
-        raise ParameterError(f"k must be between 1 and {len(X)}, the number of rows; got {k}")
+    check_k(k, len(X))
     kept, names = _columns(model, prompts)
     warn_of_drift(model, X)
-    best: list[tuple[Ints, F64]] = [(np.empty(0, dtype=np.int64), np.empty(0))] * len(kept)
+    best = BestRows(len(kept), k)
     for start, rows in _blocks(X):
-        scores = model.scores(rows)[:, kept]
-        for column, (places, values) in enumerate(best):
-            # Earlier rows stand first, and the order is stable.
-            values = np.concatenate([values, scores[:, column]])
-            places = np.concatenate([places, np.arange(start, start + len(scores))])
-            order = np.argsort(-values, kind="stable")[:k]
-            best[column] = places[order], values[order]
+        best.add(start, model.scores(rows)[:, kept])
+    return named_rows(best, names, ids)
+
+
+def named_rows(best: BestRows, names: Sequence[str], ids: NDArray[Any] | None) -> list[TopRow]:
+    """Return the best rows of each prompt, with its name and their ids, prompt by prompt and best first."""
     return [
         TopRow(name, place, row, None if ids is None else str(ids[row]), score)
-        for name, (rows_of, values) in zip(names, best, strict=True)
-        for place, (row, score) in enumerate(zip(rows_of.tolist(), values.tolist(), strict=True), 1)
+        for name, rows, values in zip(names, best.rows, best.scores, strict=True)
+        for place, (row, score) in enumerate(zip(rows.tolist(), values.tolist(), strict=True), 1)
     ]
+
+
+def check_k(k: int, rows: int) -> None:
+    """Raise if k is not a number of rows that can be chosen."""
+    if not 1 <= k <= rows:
+        raise ParameterError(f"k must be between 1 and {rows}, the number of rows; got {k}")
 
 
 def _columns(model: AnyModel, prompts: Sequence[str] | None) -> tuple[list[int], list[str]]:

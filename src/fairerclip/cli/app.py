@@ -12,9 +12,11 @@ from fairerclip.cli import command_compare as compare
 from fairerclip.cli import command_demo as demo
 from fairerclip.cli import command_embed as embed
 from fairerclip.cli import command_fit as fit
+from fairerclip.cli import command_index as index
 from fairerclip.cli import command_path as path
 from fairerclip.cli import command_report as report
 from fairerclip.cli import command_reproduce as reproduce
+from fairerclip.cli import command_search as search
 from fairerclip.cli import command_task as task
 from fairerclip.cli import streams
 
@@ -35,6 +37,8 @@ app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("apply")(apply.apply)
+app.command("index")(index.index)
+app.command("search")(search.search)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)

@@ -11,12 +11,15 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
-    from fairerclip.applying.apply import TopRow
+    from fairerclip.applying.apply import AnyModel, TopRow
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
 
 TOP = 10
 """Number of rows of each ranking that are printed by default."""
 SHOWN = 20
 """Largest number of rows of each ranking that are printed; files and JSON have all that were asked for."""
+SHOWN_PROMPTS = 20
+"""Largest number of prompts or queries whose rankings are printed."""
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")]
 Embeddings = Annotated[
@@ -33,7 +36,8 @@ Output = Annotated[
         "--output",
         "-o",
         help="Where to write: .npz (with embeddings), or .csv or .parquet (a row per image; with --top K, a row per "
-        "prompt and rank).",
+        "prompt and rank). Of a mitigator: the mitigated embeddings as .npy, .npz (with ids), or a folder, which has "
+        "the layout of clip-retrieval if EMB has it; an unfinished folder is continued.",
     ),
 ]
 Split = Annotated[str, typer.Option(help="Which split of a task file to use.")]
@@ -52,6 +56,21 @@ Prompt = Annotated[
         metavar="NAME", help="Rank by this prompt (class) alone; may be repeated. Default: by each."
     ),
 ]
+Unit = Annotated[
+    bool | None,
+    typer.Option(
+        "--unit/--no-unit",
+        help="Of a mitigator: scale mitigated embeddings to unit length, for indexes of cosines. Default: as fitted.",
+    ),
+]
+QueryFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Of a mitigator, with --top K: embeddings of free queries (.npz, .safetensors, .npy, a store or a task); "
+        "-o is then .csv or .parquet. A query that is about a sensitive attribute is not mitigated.",
+    ),
+]
 
 
 def apply(
@@ -61,19 +80,111 @@ def apply(
     split: Split = "test",
     top: Top = None,
     prompt: Prompt = None,
+    unit: Unit = None,
+    queries: QueryFile = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Apply any saved model: write predictions or rankings, scores and mitigated embeddings for new images."""
+    from fairerclip.cli import show
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
+    from fairerclip.errors import ParameterError
+    from fairerclip.model.archive import load
+
+    fitted = load(model)
+    if not isinstance(fitted, EmbeddingMitigator):
+        if unit is not None or queries is not None:
+            raise ParameterError(f"--unit and --queries are for a mitigator; {model} holds a classifier")
+        summary = _classified(fitted, model, embeddings, output, split, top, prompt, overwrite)
+    elif queries is not None:
+        summary = _searched(fitted, embeddings, output, split, top, prompt, unit, queries, overwrite)
+    elif top is not None or prompt:
+        raise ParameterError(
+            f"{model} holds a mitigator, which has no prompts of its own; give the embeddings of queries with --queries"
+        )
+    else:
+        summary = _mitigated(fitted, embeddings, output, split, unit, overwrite)
+    if json:
+        show.print_json(summary)
+    else:
+        _print(summary)
+
+
+def _mitigated(
+    fitted: EmbeddingMitigator,
+    embeddings: Path,
+    output: Path,
+    split: str,
+    unit: bool | None,
+    overwrite: bool,
+) -> dict[str, Any]:
+    """Write the mitigated copy of a collection."""
+    from dataclasses import asdict
+
+    from fairerclip.applying.mitigated_files import mitigate_store
+    from fairerclip.cli import show
+
+    with show.warnings_as_lines() as warned, show.progress("mitigating", rate=True) as advance:
+        report = mitigate_store(
+            fitted, embeddings, output, unit=unit, split=split, overwrite=overwrite, progress=advance
+        )
+    return {**asdict(report), "rate": report.rate, "warnings": warned}
+
+
+def _searched(
+    fitted: EmbeddingMitigator,
+    embeddings: Path,
+    output: Path,
+    split: str,
+    top: int | None,
+    prompt: list[str] | None,
+    unit: bool | None,
+    queries: Path,
+    overwrite: bool,
+) -> dict[str, Any]:
+    """Write the best rows of each free query."""
+    from fairerclip.applying.answer_files import check_top_path, write_top
+    from fairerclip.applying.free_queries import chosen_queries, search_queries
+    from fairerclip.applying.mitigated_rows import as_store
+    from fairerclip.cli import show
+    from fairerclip.data.query_files import read_queries
+    from fairerclip.errors import ParameterError
+
+    if top is None:
+        raise ParameterError("--queries needs --top K, the number of rows to find for each query")
+    check_top_path(output, overwrite)
+    Q, names = chosen_queries(*read_queries(queries), prompt)
+    store = as_store(embeddings, split)
+    with show.warnings_as_lines() as warned, show.progress("searching", rate=True) as advance:
+        found = search_queries(fitted, store, Q, top, names=names, unit=unit, progress=advance)
+        write_top(found.rows, output, overwrite=overwrite, about=found.about)
+    return {
+        "rows": len(store),
+        "output": str(output),
+        "top": _by_prompt(found.rows),
+        "about": found.about,
+        "warnings": warned,
+    }
+
+
+def _classified(
+    fitted: AnyModel,
+    model: Path,
+    embeddings: Path,
+    output: Path,
+    split: str,
+    top: int | None,
+    prompt: list[str] | None,
+    overwrite: bool,
+) -> dict[str, Any]:
+    """Write the answers of a classifier."""
     from fairerclip.applying.answer_files import check_predictions_path, write_predictions, write_top
     from fairerclip.applying.apply import apply_model, is_ranking, top_rows
     from fairerclip.cli import show
     from fairerclip.data.embeddings import read_embeddings
     from fairerclip.errors import ParameterError, ShapeError
-    from fairerclip.model.archive import load
 
     check_predictions_path(output, overwrite)
-    fitted = load(model)
     rank = top is not None or is_ranking(fitted)
     if prompt and not rank:
         raise ParameterError(
@@ -102,10 +213,7 @@ def apply(
                 summary["predicted"] = {
                     str(c): int((result["prediction"] == c).sum()) for c in fitted.classes_
                 }
-    if json:
-        show.print_json({**summary, "warnings": warned})
-    else:
-        _print(summary)
+    return {**summary, "warnings": warned}
 
 
 def _by_prompt(best: Sequence[TopRow]) -> dict[str, list[dict[str, Any]]]:
@@ -138,15 +246,24 @@ def _print(summary: Mapping[str, Any]) -> None:
     from fairerclip.cli import show
 
     n_rows, output = summary["rows"], summary["output"]
+    if "written" in summary:
+        rate = f"{summary['written']} rows mitigated ({number(summary['rate'], 0)} per second)"
+        earlier = f"; {n_rows - summary['written']} done earlier" if summary["written"] < n_rows else ""
+        show.say(f"{rate}{earlier}; {'unit rows' if summary['unit'] else 'rows'} written to {output}")
+        return
     if "predicted" in summary:
         counts = ", ".join(f"{name}: {n}" for name, n in summary["predicted"].items())
         show.say(f"{n_rows} rows; predicted {counts}; written to {output}")
         return
-    for name, best in summary["top"].items():
+    for name, best in [*summary["top"].items()][:SHOWN_PROMPTS]:
         rows = best[:SHOWN]
         id_column = "id" if rows and "id" in rows[0] else "row"
         body = [[str(row["rank"]), str(row[id_column]), number(row["score"], 4)] for row in rows]
         # Printed as a line, because a narrow table would fold its title.
-        show.say(f"{name}: the first {len(rows)} of {n_rows} rows")
+        about = summary.get("about", {}).get(name)
+        left = "" if about is None else f"; about {about}, so not mitigated"
+        show.say(f"{name}: the first {len(rows)} of {n_rows} rows{left}")
         show.put(show.plain_table(None, ["rank", id_column, "score"], body))
-    show.say(f"{n_rows} rows ranked by {len(summary['top'])} prompts; written to {output}")
+    more = len(summary["top"]) - SHOWN_PROMPTS
+    shown = f" (the first {SHOWN_PROMPTS} shown)" if more > 0 else ""
+    show.say(f"{n_rows} rows ranked by {len(summary['top'])} prompts{shown}; written to {output}")

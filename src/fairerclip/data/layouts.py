@@ -30,6 +30,7 @@ FORMAT, FORMAT_VERSION = "fairerclip-store", 1
 MANIFEST_KEYS = {"format", "format_version", "provenance", "width", "dtype", "complete"}
 ENDINGS = (".npy", ".npz", ".parquet", ".safetensors")
 CLIP_RETRIEVAL = {"image": "img_emb", "text": "text_emb"}
+METADATA = "metadata"
 NAMES = ("embeddings", "image_embeddings", "X")
 """Names of the array of embeddings in a file of several arrays; a single matrix may have any name."""
 _JSON_LINES, _JSON_LINE = 1024, 14 * MAX_CHARACTERS  # lines read at once, and the most characters of one
@@ -54,9 +55,15 @@ def find_parts(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None
         raise StoreError(f"{path}: expected a file or folder of embeddings, found nothing at this path")
     if (path / MANIFEST).is_file():
         return _own(path, ask)
-    if any((path / name).is_dir() for name in CLIP_RETRIEVAL.values()):
+    if is_clip_retrieval(path):
         return _clip_retrieval(path, ask), None
     return _shards(path, ask), None
+
+
+def is_clip_retrieval(path: Path) -> bool:
+    """Return whether a folder has the layout of clip-retrieval's inference."""
+    folders = any((path / name).is_dir() for name in CLIP_RETRIEVAL.values())
+    return folders and not (path / MANIFEST).is_file()
 
 
 def file_part(file: Path, ask: Ask) -> StorePart:
@@ -150,19 +157,19 @@ def _parquet(file: Path, ask: Ask) -> StorePart:
 
 def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
     stem = CLIP_RETRIEVAL[ask.modality]
-    files = _partitions(path / stem, stem, ".npy")
+    files = partition_files(path / stem, stem, ".npy")
     if not files:
         raise StoreError(
             f"{path}: expected {stem}/{stem}_0.npy and so on for modality {ask.modality!r}, found none"
         )
-    metadata = _partitions(path / "metadata", "metadata", ".parquet")
+    metadata = partition_files(path / METADATA, METADATA, ".parquet")
     if metadata and (lone := sorted(set(files) ^ set(metadata))):
         raise StoreError(
             f"{path}: partition {lone[0]} is in {stem if lone[0] in files else 'metadata'} only; embeddings and "
             "metadata must have the same partitions"
         )
     parts = []
-    for number, file in sorted(files.items()):
+    for number, file in files.items():
         part = file_part(file, replace(ask, key=None))
         if metadata:
             part.ids = _metadata_ids(metadata[number], ask, part.shape[0], file)
@@ -170,8 +177,11 @@ def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
     return parts
 
 
-def _partitions(folder: Path, stem: str, ending: str) -> dict[int, Path]:
-    """Return files by partition number, because names sort differently with and without zero padding."""
+def partition_files(folder: Path, stem: str, ending: str) -> dict[int, Path]:
+    """Return the files of a folder of clip-retrieval by partition number, in the order of the numbers.
+
+    Names sort differently with and without zero padding.
+    """
     found: dict[int, Path] = {}
     if folder.is_dir():
         for file in sorted(folder.iterdir()):
@@ -182,7 +192,7 @@ def _partitions(folder: Path, stem: str, ending: str) -> dict[int, Path]:
                 )
             if match:
                 found[int(match[1])] = file
-    return found
+    return dict(sorted(found.items()))
 
 
 def _metadata_ids(file: Path, ask: Ask, rows: int, beside: Path) -> Callable[[], Array] | None:

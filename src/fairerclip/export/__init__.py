@@ -1,0 +1,17 @@
+"""Mitigated collections in the form of other programs: search indexes, and sheets of their results.
+
+`build_index` writes a folder with an index of the original rows and one of the mitigated rows, as faiss reads them;
+`open_index` opens it as a `SearchIndex`. Names are imported when they are first used.
+"""
+
+from fairerclip._util.lazy import lazy
+
+_HOMES = {
+    "SearchIndex": "search_index",
+    "build_index": "build_search_index",
+    "open_index": "search_index",
+    "write_sheet": "contact_sheet",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604 - the names are listed once, in _HOMES
+__getattr__, __dir__ = lazy(__name__, _HOMES)

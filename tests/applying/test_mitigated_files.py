@@ -1,0 +1,312 @@
+"""The mitigated copy of a collection: the same rows, names and types, whatever happens while it is written."""
+
+import json
+import os
+import signal
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+
+import fairerclip
+from fairerclip import mitigate_store
+from fairerclip.applying import mitigated_files
+from fairerclip.applying.mitigated_rows import checked_blocks, mitigator_digest
+from fairerclip.applying.mitigation_marker import MARKER, read_marker
+from fairerclip.baselines import ZeroShot
+from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.writer import StoreWriter
+from fairerclip.errors import (
+    CollectionDriftWarning,
+    DirectionDriftWarning,
+    NonFiniteError,
+    OutputBusyError,
+    OutputExistsError,
+    ParameterError,
+    ShapeError,
+    StoreError,
+    ZeroRowWarning,
+)
+from small_collection import PROMPTS, WIDTH, clip_retrieval, mitigator, rows
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mitigator()
+
+
+def content(folder):
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_folder_of_clip_retrieval_keeps_its_layout_types_ids_and_metadata(model, tmp_path, dtype):
+    pytest.importorskip("pyarrow")
+    X, ids = clip_retrieval(tmp_path / "in", dtype=dtype)
+    told = []
+    report = mitigate_store(
+        model, tmp_path / "in", tmp_path / "out", progress=lambda *seen: told.append(seen)
+    )
+    before, after = content(tmp_path / "in"), content(tmp_path / "out")
+    assert set(after) == {*before, MARKER}
+    assert {n for n in before if before[n] == after[n] and "img_emb" not in n} == {
+        n for n in before if "img_emb" not in n
+    }
+    store = open_store(tmp_path / "out")
+    assert (store.dtype_on_disk, store.ids.tolist()) == (np.dtype(dtype).name, ids)
+    np.testing.assert_array_equal(store.raw(slice(None)), model.transform(X))
+    assert (report.rows, report.written, report.unit) == (55, 55, False)
+    assert told[-1] == (55, 55)
+    marker = read_marker(tmp_path / "out")
+    assert marker.complete
+    assert marker.model == mitigator_digest(model)
+    assert marker.files["img_emb_01.npy"] == [0, np.dtype(dtype).name]
+
+
+def test_rows_are_scaled_to_unit_length_where_asked_or_fitted(model, tmp_path):
+    X = rows(20)[0]
+    np.save(tmp_path / "in.npy", X)
+    assert mitigate_store(model, tmp_path / "in.npy", tmp_path / "unit.npy", unit=True).unit
+    lengths = np.linalg.norm(np.load(tmp_path / "unit.npy"), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-6)
+    fitted = mitigator(unit=True)
+    assert mitigate_store(fitted, X, tmp_path / "fitted.npy").unit
+    assert not mitigate_store(fitted, X, tmp_path / "plain.npy", unit=False).unit
+    assert np.abs(np.linalg.norm(np.load(tmp_path / "plain.npy"), axis=1) - 1).max() > 1e-3
+
+
+def killed_after(blocks, action, monkeypatch):
+    """Run an action in a fork that kills itself after so many blocks of five rows."""
+    monkeypatch.setattr(mitigated_files, "checked_blocks", partial(checked_blocks, block=5))
+    child = os.fork()
+    if child == 0:
+        left = [blocks]
+
+        def progress(done, total):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        action(progress)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("layout", ["clip-retrieval", "store"])
+def test_a_copy_that_was_killed_is_continued_and_ends_as_if_nothing_had_happened(
+    model, tmp_path, monkeypatch, layout
+):
+    X, _ = clip_retrieval(tmp_path / "in", metadata=False)
+    source = tmp_path / "in" if layout == "clip-retrieval" else EmbeddingStore.from_array(X)
+    monkeypatch.setattr("fairerclip.data.writer.SHARD_ROWS", 10)
+    mitigate_store(model, source, tmp_path / "whole")
+    for blocks in (1, 4, 8):
+        out = tmp_path / f"out{blocks}"
+        assert killed_after(
+            blocks, lambda p, out=out: mitigate_store(model, source, out, progress=p), monkeypatch
+        )
+        assert not read_marker(out).complete
+        report = mitigate_store(model, source, out)
+        if layout == "clip-retrieval":
+            assert report.written == (25 if blocks == 8 else 55)  # the first partition has 30 rows
+            assert content(out) == content(tmp_path / "whole")
+        np.testing.assert_array_equal(open_store(out)[:], open_store(tmp_path / "whole")[:])
+        assert read_marker(out).complete
+        assert mitigate_store(model, source, out).written == 0
+
+
+def test_a_store_is_continued_after_its_last_whole_shard(model, tmp_path, monkeypatch):
+    X = rows(9000)[0]
+    monkeypatch.setattr(mitigated_files, "checked_blocks", partial(checked_blocks, block=3000))
+
+    def stop(done, total):
+        if done == 6000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mitigate_store(model, X, tmp_path / "out", progress=stop)
+    assert 0 < mitigate_store(model, X, tmp_path / "out").written < 9000
+    store = open_store(tmp_path / "out")
+    assert store.ids.tolist() == [str(k) for k in range(9000)]
+    np.testing.assert_array_equal(store[:], model.transform(X))
+
+
+@pytest.mark.parametrize("layout", ["clip-retrieval", "store"])
+def test_another_model_setting_or_collection_does_not_continue_a_folder(model, tmp_path, layout):
+    for k, sizes in enumerate([(6, 4), (6, 5)]):
+        clip_retrieval(tmp_path / f"in{k}", sizes, metadata=False)
+        np.save(tmp_path / f"{k}.npy", rows(sum(sizes))[0])
+    sources = [tmp_path / (f"in{k}" if layout == "clip-retrieval" else f"{k}.npy") for k in range(2)]
+    out = tmp_path / "out"
+    mitigate_store(model, sources[0], out)
+    before = content(out)
+    with pytest.raises(OutputExistsError, match="written with another model"):
+        mitigate_store(mitigator(strength=0.5), sources[0], out)
+    with pytest.raises(OutputExistsError, match="another setting of unit"):
+        mitigate_store(model, sources[0], out, unit=True)
+    with pytest.raises(OutputExistsError, match="another collection .10 rows"):
+        mitigate_store(model, sources[1], out)
+    assert content(out) == before
+
+
+def test_a_missing_partition_is_written_again_and_a_damaged_one_is_named(model, tmp_path):
+    clip_retrieval(tmp_path / "in", (6, 4), metadata=False)
+    out = tmp_path / "out"
+    mitigate_store(model, tmp_path / "in", out)
+    before = content(out)
+    (out / "img_emb" / "img_emb_01.npy").unlink()
+    assert mitigate_store(model, tmp_path / "in", out).written == 4
+    assert content(out) == before
+    np.save(out / "img_emb" / "img_emb_01.npy", np.zeros((3, WIDTH), np.float16))
+    with pytest.raises(StoreError, match="img_emb_01.npy: expected float16 of shape .4, 12.*remove it"):
+        mitigate_store(model, tmp_path / "in", out)
+    (out / "img_emb" / "img_emb_01.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(StoreError, match="img_emb_01.npy"):
+        mitigate_store(model, tmp_path / "in", out)
+
+
+@pytest.mark.parametrize(
+    "change", [{"complete": 1}, {"model": "x"}, {"files": []}, {"rows": -1}, {"more": 1}, {"files": {"a": 1}}]
+)
+def test_a_damaged_marker_is_refused(model, tmp_path, change):
+    clip_retrieval(tmp_path / "in", (6,), metadata=False)
+    mitigate_store(model, tmp_path / "in", tmp_path / "out")
+    marker = tmp_path / "out" / MARKER
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | change))
+    with pytest.raises(StoreError, match="damaged"):
+        mitigate_store(model, tmp_path / "in", tmp_path / "out")
+    marker.write_text('{"format": "other"}')
+    with pytest.raises(StoreError, match="expected format"):
+        mitigate_store(model, tmp_path / "in", tmp_path / "out")
+
+
+def test_a_folder_of_somebody_else_is_left_alone(model, tmp_path):
+    clip_retrieval(tmp_path / "in", (6,), metadata=False)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(OutputExistsError, match="holds no mitigated embeddings"):
+        mitigate_store(model, tmp_path / "in", tmp_path / "out")
+    with pytest.raises(OutputExistsError, match="holds no mitigated embeddings"):
+        mitigate_store(model, tmp_path / "in", tmp_path / "in")
+    with pytest.raises(OutputExistsError, match="not a fairerclip store"):
+        mitigate_store(model, rows(5)[0], tmp_path / "out")
+    with StoreWriter(tmp_path / "own", width=WIDTH, provenance=None) as writer:
+        writer.append(["a"], rows(1)[0])
+    with pytest.raises(OutputExistsError, match="mitigate_store did not write"):
+        mitigate_store(model, rows(5)[0], tmp_path / "own")
+    mitigate_store(model, tmp_path / "in", tmp_path / "ok")
+    for file in (tmp_path / "ok" / "img_emb").iterdir():
+        file.unlink()
+    (tmp_path / "ok" / "img_emb").rmdir()
+    (tmp_path / "ok" / "img_emb").symlink_to(tmp_path / "out")
+    with pytest.raises(OutputExistsError, match="is a link"):
+        mitigate_store(model, tmp_path / "in", tmp_path / "ok")
+
+
+def test_two_processes_do_not_write_one_folder(model, tmp_path):
+    clip_retrieval(tmp_path / "in", (6,), metadata=False)
+
+    def again(done, total):
+        with pytest.raises(OutputBusyError):
+            mitigate_store(model, tmp_path / "in", tmp_path / "out")
+
+    mitigate_store(model, tmp_path / "in", tmp_path / "out", progress=again)
+
+
+def test_files_hold_the_rows_and_npz_the_ids(model, tmp_path):
+    X, _ = rows(20)
+    ids = [f"{k}.jpg" for k in range(20)]
+    store = EmbeddingStore.from_array(X.astype(np.float16), ids)
+    mitigate_store(model, store, tmp_path / "out.npz")
+    mitigate_store(model, store, tmp_path / "out.npy")
+    found = open_store(tmp_path / "out.npz")
+    assert found.ids.tolist() == ids
+    expected = model.transform(X.astype(np.float16))
+    np.testing.assert_array_equal(found.raw(slice(None)), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), expected)
+    with pytest.raises(OutputExistsError):
+        mitigate_store(model, store, tmp_path / "out.npy")
+    mitigate_store(model, store, tmp_path / "out.npy", overwrite=True, unit=True)
+    assert not np.array_equal(np.load(tmp_path / "out.npy"), expected)
+    with pytest.raises(ParameterError, match="must end in .npy or .npz"):
+        mitigate_store(model, store, tmp_path / "out.csv")
+
+
+def test_an_npz_that_would_not_be_read_again_is_refused_before_the_work(model, tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    limits = replace(mitigated_files.DEFAULT_LIMITS, npz_bytes=100)
+    monkeypatch.setattr(mitigated_files, "DEFAULT_LIMITS", limits)
+    with pytest.raises(ParameterError, match="write a folder or .npy"):
+        mitigate_store(model, rows(20)[0], tmp_path / "out.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_its_own_keeps_ids_provenance_and_texts(model, tmp_path):
+    X, _ = rows(12)
+    ids = [f"{k}.jpg" for k in range(12)]
+    with StoreWriter(tmp_path / "in", width=WIDTH, provenance=None, dtype="float16") as writer:
+        writer.append(ids, X)
+        writer.write_text(["an x", "a y"], np.stack([*PROMPTS.values()]))
+        writer.finish()
+    mitigate_store(model, tmp_path / "in", tmp_path / "out")
+    store = open_store(tmp_path / "out")
+    assert (store.ids.tolist(), store.dtype_on_disk) == (ids, "float16")
+    texts = [(tmp_path / side / "text.safetensors").read_bytes() for side in ("in", "out")]
+    assert texts[0] == texts[1]
+
+
+def test_a_row_that_is_not_finite_is_named_by_number_and_id_and_nothing_is_left(model, tmp_path):
+    X, _ = rows(20)
+    X[7, 3] = np.nan
+    store = EmbeddingStore.from_array(X, [f"{k}.jpg" for k in range(20)])
+    with pytest.raises(NonFiniteError, match=r"row 7 .'7.jpg'. holds NaN"):
+        mitigate_store(model, store, tmp_path / "out.npy")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(NonFiniteError, match="row 7"):
+        list(checked_blocks(store, block=3))
+
+
+def test_rows_that_are_huge_or_tiny_are_finite(model):
+    X, _ = rows(4)
+    X[1], X[2] = X[1] * 1e30, X[2] * 1e-30
+    np.testing.assert_array_equal(
+        np.concatenate([r for _, r in checked_blocks(EmbeddingStore.from_array(X))]), X
+    )
+
+
+def test_zero_rows_stay_and_are_counted(model, tmp_path):
+    X, _ = rows(300)
+    X[[2, 5]] = 0
+    with pytest.warns(ZeroRowWarning, match="2 rows are zero, the first is row 2"):
+        mitigate_store(model, X, tmp_path / "out.npy")
+
+
+def test_another_collection_is_told_by_name_before_writing(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("fairerclip.applying.mitigated_rows.DRIFT_ROWS", 100)
+    X = np.random.default_rng(0).normal(size=(500, WIDTH)).astype(np.float32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mitigate_store(model, X, tmp_path / "out.npy")
+        mitigate_store(model, X[:20], tmp_path / "few.npy")
+    named = [w.category for w in caught]
+    assert CollectionDriftWarning in named
+    assert named.count(CollectionDriftWarning) == 1  # twenty rows differ by chance, too
+    assert DirectionDriftWarning in named
+
+
+def test_other_models_and_widths_are_refused(model, tmp_path):
+    with pytest.raises(ParameterError, match="expected an EmbeddingMitigator, got a ZeroShot"):
+        mitigate_store(ZeroShot(), rows(5)[0], tmp_path / "out.npy")
+    with pytest.raises(ShapeError, match="3 wide, but the mitigator was fitted on embeddings 12 wide"):
+        mitigate_store(model, np.ones((5, 3), np.float32), tmp_path / "out.npy")
+
+
+def test_the_digest_is_that_of_a_saved_copy_and_of_no_other_model(model, tmp_path):
+    copy = fairerclip.load(model.save(tmp_path / "m"))
+    assert mitigator_digest(copy) == mitigator_digest(model)
+    others = [mitigator(strength=0.5), mitigator(features="linear")]
+    assert len({mitigator_digest(m) for m in (model, *others)}) == 3
