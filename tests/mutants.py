@@ -40,6 +40,7 @@ ROOMS = {
     "features": (),
     "metrics": (),
     "inputs": ("tests/model/test_degenerate.py", "tests/model/test_zero_shot_share.py"),
+    "embedding": (),
     "tuning": ("tests/model/test_offsets.py",),
 }
 """Each room with the tests of it that are not in its own folder of tests."""

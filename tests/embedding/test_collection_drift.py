@@ -83,6 +83,7 @@ def test_another_subspace_is_told():
     assert drift.mean_shift < MEAN_SHIFT
     assert drift.variance_kept < OVERLAP
     assert kinds(drift) == [CollectionDriftWarning]
+    assert kinds(fairer.drift(high[:6])) == [CollectionDriftWarning]  # even of a few rows
 
 
 def test_other_shares_are_told_by_value(g, fairer):
@@ -104,6 +105,11 @@ def test_one_row_repeated_has_a_variance_of_none():
     X = np.repeat([[1.0, 2.0]], 4, axis=0)
     fairer = EmbeddingMitigator(features="linear").fit(X, sensitive_features=[0, 1, 0, 1])
     assert fairer.drift(X).warnings == ()
+    assert fairer.drift(X).variance_kept == 1.0
+
+
+def test_one_row_has_no_variance_of_its_own(g, fairer):
+    assert fairer.drift(g.X[:1]).variance_kept == 1.0
 
 
 def test_drift_is_the_same_from_a_file(g, fairer, tmp_path):

@@ -17,7 +17,7 @@ from fairerclip.errors import ModelFileError, NoSensitiveWarning, OutputExistsEr
 from forged import canonical
 
 TENSORS, MANIFEST = ARCHIVE.tensors, ARCHIVE.manifest
-FEATURES = ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
+FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,15 @@ def test_names_of_columns_survive(g, tmp_path):
     assert_array_equal(back.transform(frame), fairer.transform(frame))
 
 
+def test_a_saved_mitigator_answers_alike_whatever_the_default_scale_of_probabilities_becomes(
+    g, fairer, folder, monkeypatch
+):
+    assert fairer.diagnostics_["features"] == "both"
+    monkeypatch.setattr("fairerclip.embedding.row_map.PROBABILITY_SCALE", 0.5)
+    monkeypatch.setattr("fairerclip.embedding.sums.PROBABILITY_SCALE", 0.5)
+    assert_same(fairer, load(folder), g)
+
+
 def test_a_mitigator_saved_twice_is_the_same_file_and_holds_no_row(g, folder, tmp_path):
     again = EmbeddingMitigator.load(folder).save(tmp_path / "again")
     for name in (TENSORS, MANIFEST):
@@ -157,7 +166,7 @@ def test_what_is_no_mitigator_is_never_overwritten(fairer, tmp_path):
 @pytest.mark.parametrize("name", [TENSORS, MANIFEST])
 def test_byte_flips_and_truncations_are_rejected(folder, name):
     whole, rng = (folder / name).read_bytes(), random.Random(0)
-    for _ in range(60):
+    for _ in range(30):
         damaged = bytearray(whole)
         damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
         (folder / name).write_bytes(damaged)
@@ -237,6 +246,13 @@ def test_unknown_tensors_are_refused(folder):
         {"features": "rbf"},
         {"features": None},
         {"features": ["probabilities"]},
+        {"features": "probabilities"},
+        {"probability_scale": None},
+        {"probability_scale": 0.0},
+        {"probability_scale": -0.1},
+        {"probability_scale": 1e300},
+        {"probability_scale": "1"},
+        {"probability_scale": True},
         {"strengths": [1.0]},
         {"strengths": [1.0, "1"]},
         {"strengths": [1.0, -1.0]},
@@ -268,6 +284,8 @@ def test_forged_manifests_are_refused(folder, changes):
     [
         {"name": 1},
         {"values": ["a", "b"]},
+        {"values": ["a"]},
+        {"values": ["a"], "prompts": [3]},
         {"values": ["a", "a", "b"]},
         {"values": [["a"], ["b"], ["c"]]},
         {"values": [{"a": 1}, "b", "c"]},

@@ -16,7 +16,7 @@ from fairerclip.embedding import sums
 from fairerclip.errors import LabelError, ParameterError, ShapeError, StateError
 from fairerclip.inputs.sensitive_columns import SoftValues
 
-FEATURES = ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
+FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
 
 
 def linear(**parameters):

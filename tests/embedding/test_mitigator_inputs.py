@@ -10,6 +10,7 @@ from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
+    ManyCategoriesWarning,
     NonFiniteError,
     NoSensitiveWarning,
     PromptError,
@@ -158,8 +159,9 @@ def test_prompts_alone_are_enough(g):
 
 
 def test_nothing_given_is_told_and_changes_nothing(g):
-    with pytest.warns(NoSensitiveWarning, match="nothing is mitigated"):
+    with pytest.warns(NoSensitiveWarning, match="nothing is mitigated") as told:
         fairer = EmbeddingMitigator().fit(g.X)
+    assert told[0].filename == __file__
     assert_array_equal(fairer.transform(g.X), unit_rows(g.X))
     assert fairer.query_meaning(g.Q).mitigated.all()
     assert_array_equal(fairer.at(0.5).transform(g.X), unit_rows(g.X))
@@ -176,8 +178,9 @@ def test_a_constant_attribute_is_told_and_left_out(g, soft):
 
 
 def test_one_row_has_one_group(g):
-    with pytest.warns(ConstantSensitiveWarning):
+    with pytest.warns(ConstantSensitiveWarning) as told:
         fairer = EmbeddingMitigator().fit(g.X[:1], sensitive_features=[1])
+    assert told[0].filename == __file__
     assert_array_equal(fairer.transform(g.X), unit_rows(g.X))
 
 
@@ -232,8 +235,18 @@ def test_prompts_of_an_unknown_attribute_are_an_error(g):
 
 
 def test_prompts_in_another_order_than_the_labels_are_told(g):
-    with pytest.warns(PromptOrderWarning, match="contradict its labels"):
-        fitted(g, sensitive_features=g.s, sensitive_text=dict(zip((1, 2, 0), g.prompts, strict=True)))
+    text = dict(zip((1, 2, 0), g.prompts, strict=True))
+    with pytest.warns(PromptOrderWarning, match="contradict its labels") as told:
+        EmbeddingMitigator().fit(g.X, sensitive_features=g.s, sensitive_text=text)
+    assert told[0].filename == __file__
+
+
+def test_many_values_are_told_where_the_fit_is_called(g):
+    many = np.arange(len(g.X)) % 60
+    for given in ({"sensitive_features": many}, {"labelled": (g.X, many)}):
+        with pytest.warns(ManyCategoriesWarning, match="60 distinct values") as told:
+            EmbeddingMitigator(features="linear").fit(g.X, **given)
+        assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -277,6 +290,17 @@ def test_rows_that_are_not_finite_or_zero_are_told_by_number(g):
         EmbeddingMitigator().fit(X, sensitive_features=g.s)
     with pytest.warns(ZeroRowWarning, match="row 5"):
         assert np.isfinite(fairer.transform(X)).all()
+    for call in (fairer.transform, fairer.drift, lambda X: fairer.path(X, g.Q, g.s, strengths=[0.5], k=9)):
+        with pytest.warns(ZeroRowWarning, match="row 5") as told:
+            call(X)
+        assert {warning.filename for warning in told} == {__file__}
+    with pytest.warns(ZeroRowWarning, match="row 5") as told:
+        scores = fairer.scores(X, g.Q)
+    assert told[0].filename == __file__
+    with pytest.warns(ZeroRowWarning):
+        assert_allclose(scores, fairer.transform(X) @ g.Q.T, atol=1e-12)
+    with pytest.raises(ZeroRowError, match="labelled X is zero in row 5"):
+        fitted(g, labelled=(X, g.s))
 
 
 def test_wrong_widths_and_axes_are_told(g):

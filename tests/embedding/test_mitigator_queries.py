@@ -57,8 +57,9 @@ def test_lengths_of_queries_and_prompts_do_not_matter(g, fairer):
 
 def test_queries_about_s_have_their_original_scores_and_are_told(g, fairer):
     asked = np.vstack([g.Q[:2], g.prompts[:1], g.Q[2:3]])
-    with pytest.warns(SensitiveQueryWarning, match=r"1 of 4 queries.*queries 2 \(sex\).*about=None"):
+    with pytest.warns(SensitiveQueryWarning, match=r"1 of 4 queries.*queries 2 \(sex\).*about=None") as told:
         scores = fairer.scores(g.X, asked)
+    assert told[0].filename == __file__
     assert_allclose(scores[:, 2], g.X @ g.prompts[0], atol=1e-14)
     mapped = fairer.transform(g.X) @ asked.T
     assert_allclose(scores[:, [0, 1, 3]], mapped[:, [0, 1, 3]], atol=1e-14)
@@ -99,6 +100,7 @@ def test_a_ranking_is_the_order_of_the_scores(g, fairer):
     assert_array_equal(ranking.scores, scores[ranking.indices])
     short = fairer.rank(g.Q[:1], g.X, k=7)
     assert_array_equal(short.indices, ranking.indices[:7])
+    assert fairer.rank(g.Q[0], g.X, k=1).indices.tolist() == [int(scores.argmax())]
     for k in (0, -1, len(g.X) + 1):
         with pytest.raises(ParameterError, match=f"k must be between 1 and {len(g.X)}.*got {k}"):
             fairer.rank(g.Q[0], g.X, k=k)

@@ -6,6 +6,7 @@ from gallery import Gallery
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
+from fairerclip.embedding import attributes
 from fairerclip.embedding.row_map import joint_probabilities
 from fairerclip.embedding.value_reader import (
     ValueReader,
@@ -148,6 +149,23 @@ def test_a_penalty_is_weakened_only_where_held_out_labels_say_so():
     assert penalty(1500, g.s) < default
     noise = [np.random.default_rng(seed).integers(2, size=600) for seed in range(8)]
     assert sum(penalty(600, known) == default for known in noise) >= 6
+
+
+def test_cosines_with_prompts_are_brought_to_mean_0_and_unit_spread():
+    g = Gallery(v=3)
+    base = _prompt_scale(groups(g), g.X, 3)
+    logits = g.X @ base.weights + base.intercepts
+    centred = g.X @ (g.prompts - g.prompts.mean(axis=0)).T
+    assert_allclose(logits, (centred - centred.mean(axis=0)) / centred.std(), atol=1e-10)
+
+
+def test_a_reader_learns_from_so_many_rows_at_most_spread_over_all(monkeypatch):
+    monkeypatch.setattr(attributes, "MAX_ROWS", 10)
+    for n in (5, 10, 11, 95, 1000):
+        rows = attributes._spread(np.arange(n))
+        assert min(n, 5) <= len(rows) <= 10
+        assert (rows[0], len(set(np.diff(rows).tolist()))) == (0, 1)
+        assert rows[-1] >= n - np.ceil(n / 10)
 
 
 def test_folds_hold_every_value_and_are_not_made_of_too_few_rows():

@@ -1,8 +1,9 @@
 """Record saved models of the present version with the answers that they give.
 
-``python tests/golden/record.py`` writes below ``model-N`` and ``baseline-N``, for the format versions N of the code it
-runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors`` with what it says of the rows
-and prompts in ``questions.safetensors``. A version is recorded once; its files must load and answer the same for ever.
+``python tests/golden/record.py`` writes below ``model-N``, ``baseline-N`` and ``mitigator-N``, for the format
+versions N of the code it runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors``
+with what it says of the rows and prompts in ``questions.safetensors``. A version is recorded once; its files must load
+and answer the same for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from fairerclip import FairerCLIP, FairerCLIPSearch
+from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch
 from fairerclip.baselines import (
     DFR,
     LEACE,
@@ -25,7 +26,9 @@ from fairerclip.baselines import (
     WiSE,
     ZeroShot,
 )
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.file import ARCHIVE as BASELINE
+from fairerclip.embedding.mitigator_file import ARCHIVE as MITIGATOR
 from fairerclip.model.model_file import ARCHIVE as MODEL
 
 WIDTH, N_FEATURES = 6, 12
@@ -90,8 +93,38 @@ def models() -> dict[str, object]:
     return out
 
 
+def mitigators() -> dict[str, EmbeddingMitigator]:
+    """Name → fitted mitigator."""
+    world = World(3)
+    y, s = NAMES[world.y], np.array(["a", "b"])[world.s]
+    text = dict(zip("ab", world.sensitive_text, strict=True))
+    out = {
+        "prompts": EmbeddingMitigator().fit(world.X, sensitive_text={"group": text}),
+        "labels": EmbeddingMitigator(0.8, unit=True, about=None).fit(
+            world.X, sensitive_features={"group": s}
+        ),
+        "labelled": EmbeddingMitigator().fit(
+            world.X, sensitive_text={"group": text}, labelled=(world.X[:30], {"group": s[:30]})
+        ),
+        "quantity": EmbeddingMitigator().fit(world.X, sensitive_features={"amount": world.X[:, 0]}),
+        "each": EmbeddingMitigator({"group": 0.5, "kind": 1.0}).fit(
+            world.X, sensitive_features={"group": s, "kind": y}, sensitive_text={"group": text}
+        ),
+        "intersection": EmbeddingMitigator(sensitive_terms="intersection").fit(
+            world.X, sensitive_features={"group": s, "kind": y}
+        ),
+        "nothing": EmbeddingMitigator().fit(world.X),
+    }
+    for features in ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"):
+        model = EmbeddingMitigator(features=features, n_features=N_FEATURES, random_state=0)
+        out[f"features-{features}"] = model.fit(world.X, sensitive_features=s)
+    return out
+
+
 def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.ndarray]:
     """What a model says of rows and prompts: places of the predicted classes, scores and embeddings."""
+    if isinstance(model, EmbeddingMitigator):
+        return mitigated_answers(model, rows, text)
     place = {label: k for k, label in enumerate(model.classes_.tolist())}
     found = {
         "predicted": np.array([place[label] for label in model.predict(rows).tolist()]),
@@ -106,6 +139,22 @@ def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.n
     return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
 
+def mitigated_answers(model: EmbeddingMitigator, rows: np.ndarray, text: np.ndarray) -> dict[str, np.ndarray]:
+    """What a mitigator says of rows and queries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some of the queries may be about S
+        scores = model.scores(rows, text)
+    meaning, drift = model.query_meaning(text), model.drift(rows)
+    shares = [pair for values in drift.shares.values() for pair in values.values()]
+    found = {
+        "embedding": model.transform(rows),
+        "scores": scores,
+        "meaning": meaning.shares,
+        "drift": np.array([drift.mean_shift, drift.variance_kept, *np.ravel(shares)]),
+    }
+    return {name: np.ascontiguousarray(value) for name, value in found.items() if value.size}
+
+
 def asked(model: FairerCLIP, text: np.ndarray) -> np.ndarray:
     """Prompts that a model answers for: its own where it takes no others."""
     return text if model.prompts_ is None or model.decision == "prompts" else model.prompts_
@@ -116,18 +165,22 @@ def main() -> None:
     rng = np.random.default_rng(1)
     questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
     here = Path(__file__).parent
-    homes = {True: here / f"model-{MODEL.version}", False: here / f"baseline-{BASELINE.version}"}
+    homes = {
+        FairerCLIP: here / f"model-{MODEL.version}",
+        EmbeddingMitigator: here / f"mitigator-{MITIGATOR.version}",
+        Baseline: here / f"baseline-{BASELINE.version}",
+    }
     homes = {kind: home for kind, home in homes.items() if not home.exists()}
     for home in homes.values():
         home.mkdir()
         save_file(questions, home / "questions.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, model in models().items():
-            if isinstance(model, FairerCLIP) not in homes:
-                continue
-            folder = model.save(homes[isinstance(model, FairerCLIP)] / name.removeprefix("baseline-"))
-            save_file(answers(model, **questions), folder / "answers.safetensors")
+        made = [mitigators()] if list(homes) == [EmbeddingMitigator] else [models(), mitigators()]
+        for name, model in (pair for group in made for pair in group.items()):
+            for home in (home for kind, home in homes.items() if isinstance(model, kind)):
+                folder = model.save(home / name.removeprefix("baseline-"))
+                save_file(answers(model, **questions), folder / "answers.safetensors")
 
 
 if __name__ == "__main__":

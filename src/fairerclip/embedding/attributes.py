@@ -80,12 +80,12 @@ class Given:
     """Arguments of a fit about the sensitive attributes, checked and in one form."""
 
     columns: dict[str, SensitiveColumn]
-    """MitigatedAttribute → its values in the rows X; a code of −1 is unknown."""
+    """Attribute → its values in the rows X; a code of −1 is unknown."""
     prompts: Mapping[str, PromptValues]
     labelled: Floats | None
     """Unit rows (m, p) of ``labelled``."""
     labels: dict[str, SensitiveColumn]
-    """MitigatedAttribute → its values in the labelled rows."""
+    """Attribute → its values in the labelled rows."""
 
     @property
     def names(self) -> list[str]:
@@ -132,7 +132,7 @@ def _labelled(
     if X.ndim != 2 or X.shape[1] != width or not len(X):
         raise ShapeError(f"labelled rows must have shape (m, {width}), as wide as X; got {X.shape}")
     check_rows(X, "labelled X", zero_is_error=True)
-    columns = sensitive_columns(s, kind=kind, missing_label=missing_label, depth=5)
+    columns = sensitive_columns(s, kind=kind, missing_label=missing_label, depth=6)
     for column in columns:
         _check_length(column, len(X), "labelled X")
         if column.continuous:

@@ -90,7 +90,7 @@ class CollectionDrift:
         Variance of the new rows in the main directions of the fitted rows, divided by the most that as many directions
         could hold.
     shares : dict
-        MitigatedAttribute → value → share in the fit and share here, both read as the mitigator reads them.
+        Attribute → value → share in the fit and share here, both read as the mitigator reads them.
     warnings : tuple of (warning class, str)
         Warnings to give, with their messages.
     """

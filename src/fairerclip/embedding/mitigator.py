@@ -258,7 +258,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "every query is about a sensitive attribute, so none is mitigated; set about=None"
             )
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False)
+        check_rows(X, "X", zero_is_error=False, depth=3)
         return solve_strengths(
             self,
             X,
@@ -289,7 +289,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         meaning = self.query_meaning(Q)
         warn_of_sensitive(meaning)
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False)
+        check_rows(X, "X", zero_is_error=False, depth=3)
         out = np.empty((int(X.shape[0]), len(Q)))
         rows = UnitRows(X)
         for start in range(0, len(rows), READ_ROWS):
@@ -322,7 +322,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Compare rows with those of the fit: means, covariance, and the shares of the sensitive values. O(n·p²)."""
         check_is_fitted(self)
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False)
+        check_rows(X, "X", zero_is_error=False, depth=3)
         return compare_collections(self.fitted_, CollectionSummary.of(X, self.fitted_.attributes))
 
     # Files --------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ ARCHIVE = Archive(
         *(
             "attributes",
             "features",
+            "probability_scale",
             "strengths",
             "remaining",
             "n_rows",
@@ -112,6 +113,7 @@ def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -
         overwrite=overwrite,
         attributes=[_described(attribute) for attribute in fitted.attributes],
         features=features_name(features, linear=fitted.map.linear),
+        probability_scale=features.scale if isinstance(features, ProbabilityFeatures) else None,
         strengths=list(fitted.strengths),
         remaining=list(fitted.remaining),
         n_rows=summary.rows.rows,
@@ -151,13 +153,15 @@ def read_mitigator(path: Path, cls: type[M]) -> M:
 
 def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     p = manifest["n_features_in"]
-    listed, n_rows = manifest["attributes"], manifest["n_rows"]
+    listed, n_rows, scale = (manifest[key] for key in ("attributes", "n_rows", "probability_scale"))
     numbers = {name: manifest[name] for name in ("strengths", "remaining")}
     valid = {
         "attributes": isinstance(listed, list)
         and len(listed) <= MAX_ATTRIBUTES
         and all(isinstance(entry, dict) and set(entry) == ATTRIBUTE_KEYS for entry in listed),
         "n_rows": type(n_rows) is int and n_rows > 0,
+        "probability_scale": (type(scale) is float and 0 < scale <= 1) == (manifest["features"] == "both")
+        and (scale is None or manifest["features"] == "both"),
         "diagnostics": isinstance(manifest["diagnostics"], dict),
         **{
             name: isinstance(v, list) and all(type(x) is float and 0 <= x for x in v)
@@ -173,7 +177,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     model = ARCHIVE.make(path, cls, manifest["parameters"])
     model._check_parameters()
     crossed = model.sensitive_terms == "intersection"
-    features = _features(manifest["features"], attributes, rest, p, crossed=crossed)
+    features = _features(manifest["features"], scale, attributes, rest, p, crossed=crossed)
     if rest:
         raise ModelFileError(f"{path / ARCHIVE.tensors} has unknown tensors {sorted(rest)[:3]}")
     sizes = term_sizes(attributes, crossed=crossed)
@@ -240,7 +244,13 @@ def _are_labels(values: Any) -> bool:
 
 
 def _features(
-    kind: Any, attributes: list[MitigatedAttribute], tensors: Tensors, width: int, *, crossed: bool
+    kind: Any,
+    scale: float | None,
+    attributes: list[MitigatedAttribute],
+    tensors: Tensors,
+    width: int,
+    *,
+    crossed: bool,
 ) -> ProbabilityFeatures | FeatureMap | None:
     if kind == "linear":
         return None
@@ -248,7 +258,7 @@ def _features(
         readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
         if not readers or len(readers) != len(attributes):
             raise ModelFileError("probabilities need a reader of each attribute")
-        return probability_features(readers, kind, crossed=crossed)
+        return probability_features(readers, scale, crossed=crossed)
     names = [name for name in tensors if name.startswith("features.")]
     arrays = {name.partition(".")[2]: tensors.pop(name) for name in names}
     features = features_from_arrays(str(kind), arrays)

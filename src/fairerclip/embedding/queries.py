@@ -55,7 +55,10 @@ def check_queries(queries: Any, width: int) -> F64:
 
 
 def meaning_of(Q: F64, prompts: Mapping[str, Sequence[Floats]], threshold: float | None) -> QueryMeaning:
-    """Compute the share of unit queries Q (m, p) in the span of the prompts of each attribute; O(m·p·v) time."""
+    """Compute the share of unit queries Q (m, p) in the span of the prompts of each attribute; docs/math.md#same-space.
+
+    O(m·p·v) time.
+    """
     shares = np.zeros((len(Q), len(prompts)))
     for column, groups in enumerate(prompts.values()):
         T = prototypes(groups)

@@ -33,12 +33,13 @@ class ProbabilityFeatures:
     readers : tuple of tuple of ValueReader
         Readers of each block of features; a block with several readers has the products of their probabilities,
         for the combinations of several attributes.
-    scaled : bool
-        Whether the probabilities are scaled to stand beside the embeddings.
+    scale : float or None
+        Factor of the probabilities of v values, times √v, where they stand beside the embeddings. It is saved with a
+        model, whose answers do not depend on `PROBABILITY_SCALE`.
     """
 
     readers: tuple[tuple[ValueReader, ...], ...]
-    scaled: bool
+    scale: float | None
 
     @property
     def n_features(self) -> int:
@@ -48,9 +49,9 @@ class ProbabilityFeatures:
     def transform(self, X: Floats) -> Floats:
         """Return Φ (n, D) of unit rows X (n, p)."""
         parts = [joint_probabilities(block, X) for block in self.readers]
-        if self.scaled:
+        if self.scale is not None:
             for part in parts:
-                part *= PROBABILITY_SCALE * math.sqrt(part.shape[1])
+                part *= self.scale * math.sqrt(part.shape[1])
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
@@ -103,10 +104,12 @@ class EmbeddingMap:
         return out
 
 
-def probability_features(readers: Sequence[ValueReader], kind: str, *, crossed: bool) -> ProbabilityFeatures:
-    """Return the features of some readers, for ``features`` of `READ`; ``crossed`` if their combinations are a term."""
+def probability_features(
+    readers: Sequence[ValueReader], scale: float | None, *, crossed: bool
+) -> ProbabilityFeatures:
+    """Return the features of some readers; ``crossed`` if the combinations of their values are a term."""
     blocks = (tuple(readers),) if crossed else tuple((reader,) for reader in readers)
-    return ProbabilityFeatures(blocks, kind == "both")
+    return ProbabilityFeatures(blocks, scale)
 
 
 def features_name(features: ProbabilityFeatures | FeatureMap | None, *, linear: bool) -> str:

@@ -14,7 +14,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
 from fairerclip.embedding.attributes import Given, MitigatedAttribute, recode, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.row_map import READ, ProbabilityFeatures, probability_features
+from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -157,7 +157,7 @@ def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool)
         warnings.warn(
             "none of sensitive_features, sensitive_text and labelled is given: nothing is mitigated",
             NoSensitiveWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
     kept = []
     for name in given.names:
@@ -166,7 +166,7 @@ def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool)
             warnings.warn(
                 f"sensitive attribute {name!r} has one value only, so it is not mitigated. Check its labels",
                 ConstantSensitiveWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
             continue
         kept.append(resolve_attribute(name, given, rows, sample, needs_reader=needs_reader))
@@ -194,7 +194,8 @@ def _features(
         return None
     if kind in READ:
         readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
-        return probability_features(readers, kind, crossed=params["sensitive_terms"] == "intersection")
+        scale = PROBABILITY_SCALE if kind == "both" else None
+        return probability_features(readers, scale, crossed=params["sensitive_terms"] == "intersection")
     return make_features(
         *(kind, rows[sample]),
         n_features=params["n_features"],

@@ -50,7 +50,10 @@ class SameSpace:
     blocks: tuple[slice, ...]
 
     def at(self, strengths: Sequence[float]) -> LowRankMap:
-        """Return the map of one strength per attribute: 0 leaves rows unchanged, 1 is τ → ∞. O(D·k + k³) time."""
+        """Return the map of one strength per attribute: 0 leaves rows unchanged, 1 is τ → ∞; docs/math.md#same-space.
+
+        O(D²·k + D·k²) time.
+        """
         scale, rest = self._scales(strengths)
         used = scale > 0
         right = np.zeros((len(self.mean), self.half.shape[1]))
@@ -65,7 +68,7 @@ class SameSpace:
         return LowRankMap(self.mean, right, np.ascontiguousarray(self.cross.T))
 
     def remaining(self, strengths: Sequence[float]) -> list[float]:
-        """Return the share of Dep(x, S) that is left on the rows of the fit, for each attribute."""
+        """Return the share of Dep(x, S), Eq. (2), that is left on the rows of the fit, for each attribute."""
         solved = self.at(strengths)
         readable = self.factor @ self.half  # Cov(φ, L) (D, k)
         after = self.cross - (readable.T @ solved.right @ solved.left).T
