@@ -59,7 +59,7 @@ def test_an_attribute_with_prompts_only_is_mitigated_beside_a_labelled_one(portr
     trained = fit_mitigator(Experiment.of(task, ["sex", "race"]))
     records = trained.mitigator.diagnostics_["attributes"]
     assert (records["sex"]["reader"], records["race"]["reader"]) == ("prompts and labelled rows", "prompts")
-    assert trained.sentences[1] == "race: values are read from its prompts."
+    assert trained.sentences[1] == "race: values are read by a reader learned from its prompts."
 
 
 def test_an_attribute_that_cannot_be_read_is_refused_with_what_helps(portraits):

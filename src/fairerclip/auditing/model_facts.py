@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from fairerclip._util.numbers import bare, number, setting, worded
+from fairerclip.auditing.mitigator_facts import mitigator_sentences
 from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data.task_fields import UNNAMED
@@ -191,10 +192,14 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
 def about_model(model: ModelSection) -> list[str]:
     """Return sentences on what the results tell about a model, and on what is not known."""
     given = model.source == "given" or model.labels is None
-    sentences = ["The model was given, not fitted here.", _given_labels(model)] if given else [_labels(model)]
+    sentences = ["The model was given, not fitted here."] if given else [_labels(model)]
+    if model.mitigator is not None:
+        sentences += mitigator_sentences(model.mitigator)
+    elif given:
+        sentences.append(_given_labels(model))
     if model.tuning is not None:
         sentences.append(_chosen(model.tuning))
-    elif given:
+    elif given and model.mitigator is None:
         sentences.append(UNKNOWN_TUNING)
     sentences.append(why_kept(model, whole=True) or "")
     if model.untuned is not None:

@@ -53,6 +53,11 @@ USE_ANY = """import fairerclip
 
 model = fairerclip.load("MODEL")  # the folder that `fairerclip fit` wrote
 labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each"""
+USE_MITIGATOR = """import fairerclip
+
+mitigator = fairerclip.load("MODEL")  # the folder that `fairerclip fit` wrote
+embeddings = mitigator.transform(X)  # X: image embeddings of the same CLIP model; of the same space and width
+ranking = mitigator.rank(query, X, k=20)  # query: the embedding of any text"""
 INTENDED = (
     "To predict its classes, or to search by its prompts, on images like those it was evaluated on, by people who have "
     "read the figures of every group below."
@@ -167,7 +172,7 @@ def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
         ("Model details", _details(results)),
         ("Intended use", [INTENDED, ""]),
         ("Out-of-scope use", _out_of_scope(results)),
-        ("How to use", block(USE_ANY if is_baseline(results) else USE, "python") if fitted else []),
+        ("How to use", block(_use(results), "python") if fitted else []),
         ("Training data", _training(results)),
         ("Evaluation", _evaluation(results)),
         ("Bias, risks and limitations", _limitations(results)),
@@ -176,6 +181,12 @@ def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
         ("How it was made", how_made(results)),
         ("Citation", block(CITATION, "bibtex")),
     ]
+
+
+def _use(results: AuditResults) -> str:
+    if results.model is not None and results.model.mitigator is not None:
+        return USE_MITIGATOR
+    return USE_ANY if is_baseline(results) else USE
 
 
 def _details(results: AuditResults) -> list[str]:

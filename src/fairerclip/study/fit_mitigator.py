@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.checks import check_interval
-from fairerclip._util.numbers import number, setting
+from fairerclip._util.numbers import setting
 from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Floats
+from fairerclip.auditing.mitigator_facts import (
+    mitigator_section,
+    remaining_sentence,
+    source_sentences,
+    strength_text,
+)
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import Split
 from fairerclip.data.embedding_rows import unit_rows
@@ -80,28 +86,18 @@ class TrainedMitigator:
     @property
     def strength_text(self) -> str:
         """The strength, or the strength of each attribute, as text."""
-        strengths = self.mitigator.fitted_.strengths
-        if len(set(strengths)) <= 1:
-            return setting(strengths[0]) if strengths else "none: nothing is mitigated"
-        names = [attribute.name for attribute in self.mitigator.fitted_.attributes]
-        return ", ".join(f"{name} {setting(s)}" for name, s in zip(names, strengths, strict=True))
+        return strength_text(mitigator_section(self.mitigator))
 
     @property
     def sentences(self) -> list[str]:
         """How the sensitive values were read, how the strength was chosen, and the dependence that is left."""
-        diagnostics: dict[str, Any] = self.mitigator.diagnostics_
-        read = [read_from(name, record) for name, record in diagnostics["attributes"].items()]
-        chosen = []
+        section, chosen = mitigator_section(self.mitigator), []
         if self.path is not None:
             chosen = [
                 f"Strength {self.strength_text} was chosen on {self.path.rows} validation rows: the smallest MaxSkew@"
                 f"{self.path.k} with a mean rank correlation inside groups of at least {setting(self.floor or 0.0)}."
             ]
-        left = ", ".join(f"{name} {number(share)}" for name, share in diagnostics["remaining"].items())
-        kept = (
-            f"Share of the dependence on S that is left on the {diagnostics['rows']} rows of the fit: {left}."
-        )
-        return [*read, *chosen, *([kept] if left else [])]
+        return [*source_sentences(section), *chosen, remaining_sentence(section)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,20 +156,6 @@ def mitigator_result(experiment: Experiment, trained: TrainedMitigator) -> Mitig
     return MitigatorResult(
         experiment.task.name, experiment.task.simulated, trained, split, rankings, reports, notes
     )
-
-
-def read_from(attribute: str, record: dict[str, Any]) -> str:
-    """Return a sentence on where the values of an attribute come from; ``record`` is that of `diagnostics_`."""
-    reader = {
-        "prompts": "from its prompts",
-        "labelled rows": f"by a reader learned from {record.get('labelled_rows')} labelled rows",
-        "prompts and labelled rows": f"by a reader learned from its prompts and {record.get('labelled_rows')} "
-        "labelled rows",
-    }.get(record.get("reader", ""), "")
-    if record.get("source") == "given":
-        new = f"; those of new rows are read {reader}" if reader else ""
-        return f"{attribute}: the values of the rows of the fit were given{new}."
-    return f"{attribute}: values are read {reader}."
 
 
 def fit_mitigator(
