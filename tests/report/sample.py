@@ -6,7 +6,14 @@ import copy
 from functools import cache
 
 import numpy as np
-from sample_sections import histogram, picture, plane_section, reading_sections, retrieval_section
+from sample_sections import (
+    histogram,
+    picture,
+    plane_section,
+    queries_section,
+    reading_sections,
+    retrieval_section,
+)
 from sample_world import CONFIDENCE, SMALL, World, groups_section, plain
 
 
@@ -62,6 +69,7 @@ def _envelope(task, model):
                 "picture",
                 "plane",
                 "retrieval",
+                "queries",
                 "probes",
                 "dependence",
                 "wording",
@@ -99,6 +107,7 @@ def _model(point):
             "sensitive_guessed": {"place": 3000},
         },
         "tuning": None,
+        "mitigator": None,
     }
     return {"labels": "target", **keep, "n_iter": 1, **rest, **facts}
 
@@ -152,7 +161,8 @@ def _full(classes, values, taus, tau_zs, criteria):
     results |= {
         "groups": groups_section(test, train, before.argmax(axis=1), after.argmax(axis=1)),
         "plane": plane,
-        "retrieval": retrieval_section(test, before, after, 200),
+        "retrieval": (ranked := retrieval_section(test, before, after, 200)),
+        "queries": queries_section(ranked),
         **reading_sections(test, before, after),
     }
     two = len(classes) == 2

@@ -427,6 +427,8 @@ picture picture.before picture.after plane plane.baseline plane.points.0.lambda_
 retrieval retrieval.queries.0.before retrieval.queries.0.after retrieval.queries.0.changes retrieval.queries.0.drift
 retrieval.queries.0.changes.precision retrieval.mean.before retrieval.mean.after retrieval.mean.changes
 probes probes.0.value dependence wording wording.used wording.templates.0.eod representation
+queries queries.mean queries.mean.after queries.mean.correlation queries.precision queries.queries.0.after
+queries.queries.0.change queries.queries.0.correlation queries.queries.0.kept
 model model.seconds model.labels model.command task.file settings.chosen_on
 """
 

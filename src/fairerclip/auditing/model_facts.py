@@ -19,6 +19,7 @@ from fairerclip.tuning.candidates import AS_ZERO_SHOT
 
 FAIRERCLIP: Final = "FairerCLIP"
 ZERO_SHOT: Final = "zero-shot"
+MITIGATOR: Final = "EmbeddingMitigator"
 OFFSETS = " with class offsets"
 UNLEARNED: dict[tuple[bool, bool], Method] = {
     (False, False): ZERO_SHOT,
@@ -144,7 +145,7 @@ def _method(model: ModelSection | ModelFacts | None) -> str:
 def after_name(model: ModelSection | ModelFacts | None) -> str:
     """Return the heading of the model's figures."""
     method = _method(model)
-    return "zero-shot, kept" if method == ZERO_SHOT else method
+    return {ZERO_SHOT: "zero-shot, kept", MITIGATOR: "mitigated"}.get(method, method)
 
 
 def is_baseline(model: ModelSection | ModelFacts | None) -> bool:

@@ -40,6 +40,7 @@ from fairerclip.auditing.sections.mitigation import (
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
+from fairerclip.auditing.sections.queries import queries_section
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
@@ -168,7 +169,7 @@ def audit_task(
         **sections,
         limits=LIMITS,
     )
-    findings = (*(topical.finding for topical in find(results)), *notes)
+    findings = (*(found.finding for found in find(results)), *notes)
     texts = {"verdict": recommend(results).sentences, "findings": findings}
     step()
     return results.model_copy(update=texts), None if mitigation is None else mitigation.model
@@ -241,6 +242,9 @@ def _sections(
         sections["plane"] = plane_section(experiment, options.source, mitigation, options.confidence)
     step()
     sections["retrieval"] = retrieval_section(
+        experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
+    )
+    sections["queries"] = queries_section(
         experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
     )
     step()

@@ -30,9 +30,11 @@ from fairerclip.report.phrases import (
     is_baseline,
     is_given,
     is_learned,
+    people,
     presentable,
     stage_names,
 )
+from fairerclip.report.query_tables import SHOWN, query_tables
 from fairerclip.report.result_table import Content, ResultTable, to_markdown
 from fairerclip.report.tables import SKEWS, accuracy_tables, probe_tables
 
@@ -251,12 +253,16 @@ def _evaluation(results: AuditResults) -> list[str]:
     if results.groups:
         of = "" if split is None else f" of the {escape(split)} split"
         lines += [f"By group, on the rows{of}; brackets hold {confidence(results)} intervals.", ""]
-    return [*lines, *tables_with_notes(accuracy_tables(results)), *retrieval(results)]
+    queries = tables_with_notes(query_tables(results, SHOWN))
+    return [*lines, *tables_with_notes(accuracy_tables(results)), *retrieval(results), *queries]
 
 
 def _limitations(results: AuditResults) -> list[str]:
     advice = "Measure it on your own groups before you use it, and check the groups with few rows."
-    lines = [*findings(results, "problem", "caution"), *bullets([*results.limits, advice])]
+    lines = [
+        *findings(results, "problem", "caution"),
+        *bullets([*results.limits, *people(results), advice]),
+    ]
     return [*lines, *tables_with_notes(probe_tables(results))]
 
 

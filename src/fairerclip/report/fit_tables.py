@@ -9,7 +9,7 @@ from fairerclip._util.numbers import setting, significant
 from fairerclip.auditing.model_facts import judged_rows
 from fairerclip.embedding.strength_path import StrengthPath
 from fairerclip.experiment import PromptSkew
-from fairerclip.metrics.names import FIGURES, RETRIEVAL
+from fairerclip.metrics.names import DRIFT, FIGURES, RETRIEVAL
 from fairerclip.report.result_table import Cell, Content, ResultTable
 
 
@@ -29,7 +29,7 @@ def rankings_table(title: str, rows: Sequence[Any]) -> ResultTable:
         f"{title}: {RETRIEVAL['max_skew'].label}@k before and after, and rank correlation inside groups; means over "
         f"{first.queries} queries [interval over queries]"
     )
-    columns = ["S", "k", "before", "after", "change", "rank correlation", "5th percentile"]
+    columns = ["S", "k", "before", "after", "change", DRIFT["spearman"].short, "5th percentile"]
     body: list[list[Content]] = [
         [
             *(row.attribute, row.k, Cell(row.before[0], "number", *row.before[1:])),
