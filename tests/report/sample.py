@@ -161,8 +161,7 @@ def _full(classes, values, taus, tau_zs, criteria):
     results |= {
         "groups": groups_section(test, train, before.argmax(axis=1), after.argmax(axis=1)),
         "plane": plane,
-        "retrieval": (ranked := retrieval_section(test, before, after, 200)),
-        "queries": queries_section(ranked),
+        "retrieval": retrieval_section(test, before, after, 200),
         **reading_sections(test, before, after),
     }
     two = len(classes) == 2
@@ -194,6 +193,22 @@ def two_class(taus=21, tau_zs=21, criteria=("marginal", "conditional")):
             tuple(criteria),
         )
     )
+
+
+def with_queries(taus=3, tau_zs=2):
+    """Two classes, every section, free queries, and a mitigator as the model."""
+    results = two_class(taus, tau_zs)
+    source = {"given": False, "reader": "prompts and labelled rows", "labelled_rows": 40}
+    mitigator = {
+        "features": "probabilities",
+        "rows": 3000,
+        "attributes": {"background": source},
+        "strengths": {"background": 0.9},
+        "remaining": {"background": 0.01},
+        "drift": ["these rows differ from the collection of the fit"],
+    }
+    results["model"] |= {"method": "EmbeddingMitigator", "mitigator": mitigator, "source": "given"}
+    return {**results, "queries": queries_section(results["retrieval"])}
 
 
 def seven_class(taus=11, tau_zs=6):
