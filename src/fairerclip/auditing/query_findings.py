@@ -44,11 +44,11 @@ def _is_answered(section: QueriesSection) -> bool:
 
 
 def _before(section: QueriesSection) -> Iterator[Topical]:
-    mean = section.mean
-    if mean is None:
+    mean, mitigable = section.mean, _mitigable(section)
+    if mean is None or not mitigable:
         return
     skew = mean.before
-    worst = max(_mitigable(section), key=lambda query: query.before.max_skew.value or 0.0)
+    worst = max(mitigable, key=lambda query: query.before.max_skew.value or 0.0)
     yield topical(
         "problem" if above(skew.low, SKEW_LIMIT) else "note",
         "queries",

@@ -80,6 +80,7 @@ def fallen_and_risen(changes: Sequence[tuple[float, str]]) -> tuple[list[str], l
 
 def favoured(counts: Sequence[float], k: int, shares: Sequence[float]) -> tuple[int, float]:
     """Return the group that is most over-represented among k results, and its share of them."""
-    ratios = [n / k / share if share else 0.0 for n, share in zip(counts, shares, strict=True)]
+    parts = [n / k if k else 0.0 for n in counts]
+    ratios = [part / share if share else 0.0 for part, share in zip(parts, shares, strict=True)]
     top = max(range(len(ratios)), key=ratios.__getitem__)
-    return top, counts[top] / k
+    return top, parts[top]
