@@ -69,7 +69,7 @@ def index_of(plane, tau, tau_z, criterion=0):
 
 
 @pytest.mark.parametrize(
-    "make", [sample.two_class, sample.seven_class, sample.retrieval_only, sample.minimal]
+    "make", [sample.with_queries, sample.seven_class, sample.retrieval_only, sample.minimal]
 )
 def test_opens_from_disk_without_a_word_or_a_request(open_page, make):
     opened = open_page(make())

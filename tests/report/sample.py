@@ -6,7 +6,14 @@ import copy
 from functools import cache
 
 import numpy as np
-from sample_sections import histogram, picture, plane_section, reading_sections, retrieval_section
+from sample_sections import (
+    histogram,
+    picture,
+    plane_section,
+    queries_section,
+    reading_sections,
+    retrieval_section,
+)
 from sample_world import CONFIDENCE, SMALL, World, groups_section, plain
 
 
@@ -62,6 +69,7 @@ def _envelope(task, model):
                 "picture",
                 "plane",
                 "retrieval",
+                "queries",
                 "probes",
                 "dependence",
                 "wording",
@@ -99,6 +107,7 @@ def _model(point):
             "sensitive_guessed": {"place": 3000},
         },
         "tuning": None,
+        "mitigator": None,
     }
     return {"labels": "target", **keep, "n_iter": 1, **rest, **facts}
 
@@ -184,6 +193,22 @@ def two_class(taus=21, tau_zs=21, criteria=("marginal", "conditional")):
             tuple(criteria),
         )
     )
+
+
+def with_queries(taus=3, tau_zs=2):
+    """Two classes, every section, free queries, and a mitigator as the model."""
+    results = two_class(taus, tau_zs)
+    source = {"given": False, "reader": "prompts and labelled rows", "labelled_rows": 40}
+    mitigator = {
+        "features": "probabilities",
+        "rows": 3000,
+        "attributes": {"background": source},
+        "strengths": {"background": 0.9},
+        "remaining": {"background": 0.01},
+        "drift": ["these rows differ from the collection of the fit"],
+    }
+    results["model"] |= {"method": "EmbeddingMitigator", "mitigator": mitigator, "source": "given"}
+    return {**results, "queries": queries_section(results["retrieval"])}
 
 
 def seven_class(taus=11, tau_zs=6):

@@ -161,6 +161,44 @@ def retrieval_section(world, before, after, k, labels=True):
     return {**head, "groups": world.values, "shares": shares, "queries": queries, "mean": mean}
 
 
+def queries_section(ranked):
+    """Return free queries with the figures of the prompts of a retrieval section; the last one is about S."""
+    queries = []
+    for query in [*ranked["queries"], ranked["queries"][0]]:
+        tops = {
+            stage: {name: query[stage][name] for name in ("counts", "max_skew")}
+            for stage in ("before", "after")
+        }
+        change, drift = query["changes"]["max_skew"], query["drift"]
+        queries.append(
+            {
+                "prompt": f"anybody like {query['name']}",
+                **tops,
+                "change": change,
+                "clear": query["clear"],
+                "correlation": drift["spearman_within"]["value"],
+                "kept": drift["overlap"]["value"],
+                "share": 0.1,
+                "about": None,
+            }
+        )
+    queries[-1] |= {"prompt": "a photo with land background", "share": 0.9, "about": "background"}
+    queries[-1] |= {"after": queries[-1]["before"], "clear": False}
+    means = [_mean_est([query[stage]["max_skew"] for query in queries[:-1]]) for stage in ("before", "after")]
+    mean = {
+        "queries": len(queries) - 1,
+        "before": means[0],
+        "after": means[1],
+        "change": _mean_change(*means),
+        "correlation": est(0.9),
+        "low_correlation": 0.8,
+        "kept": est(0.7),
+    }
+    head = {key: ranked[key] for key in ("split", "k", "n", "groups", "shares")}
+    precision = {"before": 0.6, "after": 0.55, "difference": -0.05, "low": -0.1, "high": 0.0}
+    return {**head, "total": len(queries), "queries": queries, "mean": mean, "precision": precision}
+
+
 def est(value, half=0.02):
     return {"value": value, "low": max(-1.0, value - half), "high": min(1.0, value + half)}
 

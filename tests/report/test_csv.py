@@ -21,7 +21,8 @@ def same(text, value):
     return float(text) == value if type(value) in (int, float) else text == str(value)
 
 
-def test_what_is_written_reads_back_as_it_was(results, tmp_path):
+def test_what_is_written_reads_back_as_it_was(tmp_path):
+    results = sample.with_queries()
     files = write_csv(results, tmp_path / "tables")
     made = csv_rows(results)
     assert {file.stem for file in files} == set(made) == set(TABLES)

@@ -21,7 +21,7 @@ from fairerclip.metrics.names import FIGURES
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
-VARIANTS = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only", "hostile"]
+VARIANTS = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only", "with_queries", "hostile"]
 
 
 class Reader(HTMLParser):
@@ -429,6 +429,17 @@ retrieval.queries.0.changes.precision retrieval.mean.before retrieval.mean.after
 probes probes.0.value dependence wording wording.used wording.templates.0.eod representation
 model model.seconds model.labels model.command task.file settings.chosen_on
 """
+
+
+OF_QUERIES = """
+queries queries.mean queries.mean.after queries.mean.correlation queries.precision queries.queries.0.after
+queries.queries.0.change queries.queries.0.correlation queries.queries.0.kept model.mitigator
+"""
+
+
+@pytest.mark.parametrize("path", OF_QUERIES.split())
+def test_whatever_may_be_null_of_free_queries_may_be_null(path):
+    test_whatever_may_be_null_may_be_null(sample.with_queries(), path)
 
 
 @pytest.mark.parametrize("path", NULLABLE.split())

@@ -75,7 +75,7 @@ def test_every_method_but_the_rows_of_fairerclip_can_be_trained():
     ("name", "given", "words"),
     [
         ("prob", {}, "no method 'prob'; did you mean 'probe'"),
-        ("xyz", {}, "no method 'xyz'; there are fairerclip, zero-shot"),
+        ("xyz", {}, "no method 'xyz'; there are fairerclip, embedding, zero-shot"),
         ("fairerclip-none", {}, "use fairerclip with labels none"),
         ("fairerclip", {}, "use FairerCLIP or FairerCLIPSearch"),
         (

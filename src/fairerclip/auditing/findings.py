@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Literal, NamedTuple, get_args
+from typing import get_args
 
-from fairerclip._util.numbers import change, interval, number, significant, with_interval, worded
+from fairerclip._util.numbers import interval, number, significant, with_interval, worded
 from fairerclip.auditing.display_names import NAMELESS
 from fairerclip.auditing.group_results import (
     FigureChange,
@@ -17,63 +17,41 @@ from fairerclip.auditing.group_results import (
 )
 from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, subject, why_kept
 from fairerclip.auditing.model_results import ModelSection
+from fairerclip.auditing.query_findings import drift_findings, query_findings
 from fairerclip.auditing.results import (
     AuditResults,
-    Finding,
     Level,
-    MeasuredChange,
     ProbeRow,
     RankedStage,
     RetrievalSection,
 )
+from fairerclip.auditing.topical import (
+    MAX_LISTED,
+    SKEW_LIMIT,
+    Topic,
+    Topical,
+    above,
+    below,
+    fallen_and_risen,
+    favoured,
+    listed,
+    signed_change,
+    topical,
+)
 
 GAP_LIMIT = 0.02
 """A gap between average and worst group is called a problem if its whole interval lies above this."""
-SKEW_LIMIT = 0.05
-"""A MaxSkew is called a problem if its whole interval lies above this (5 % more than the group's share)."""
 SIGNIFICANT = 0.05
-MAX_LISTED = 3
-"""How many groups or prompts a sentence lists."""
 RELATIVE = " A prompt's score is relative to the scores of the other prompts, which changes rankings, not predictions."
 """Why a kept zero-shot classifier ranks differently than the cosine with one prompt."""
-Topic = Literal[
-    "state",
-    "opportunity",
-    "harm",
-    "gain",
-    "change",
-    "opportunity after",
-    "retrieval",
-    "prompt harm",
-    "prompt gain",
-    "retrieval change",
-    "rows seen before",
-    "other",
-]
-"""What a finding is about; a recommendation selects findings by it."""
-
-
-class Topical(NamedTuple):
-    """A finding and what it is about."""
-
-    topic: Topic
-    finding: Finding
-
-    @property
-    def level(self) -> Level:
-        """How serious it is."""
-        return self.finding.level
 
 
 def find(results: AuditResults) -> list[Topical]:
     """Return all findings on the sections of results, most serious first and harms before gains."""
     findings = [*_groups(results), *_retrieval(results), *_probes(results), *_dependence(results)]
     findings += [*_wording(results), *_cautions(results), *_seen_before(results)]
-    return sorted(findings, key=lambda topical: get_args(Level).index(topical.level))
-
-
-def _topical(level: Level, topic: Topic, text: str) -> Topical:
-    return Topical(topic, Finding(level=level, text=text))
+    findings += [*query_findings(results), *drift_findings(results)]
+    return sorted(findings, key=lambda found: get_args(Level).index(found.level))
 
 
 def _share(value: float | None, low: float | None, high: float | None) -> str:
@@ -86,27 +64,9 @@ def _points(delta: GroupAccuracyChange | FigureChange) -> str:
     return f"{worded(delta.difference, 'points')} {interval(delta.low, delta.high, 'points')}"
 
 
-def _signed(delta: MeasuredChange) -> str:
-    """Format a change of MaxSkew with its interval."""
-    return change(delta.difference, delta.low, delta.high, "signed")
-
-
-def _above(value: float | None, limit: float) -> bool:
-    return value is not None and value > limit
-
-
-def _below(value: float | None, limit: float) -> bool:
-    return value is not None and value < limit
-
-
 def _first(text: str) -> str:
     """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
-
-
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else ""
-    return ", ".join(items[:MAX_LISTED]) + more
 
 
 def _is_zero_shot(model: ModelSection | None) -> bool:
@@ -139,7 +99,7 @@ def _state(who: str, report: StageReport, split: str) -> Topical:
         f"{_share(worst.accuracy, *report.intervals['worst_group'])} of its worst group, {worst.name} (n={worst.n})."
     )
     level: Level = "problem" if report.intervals["gap"][0] > GAP_LIMIT else "note"
-    return _topical(level, "state", text)
+    return topical(level, "state", text)
 
 
 def _opportunity(who: str, report: StageReport, topic: Topic) -> Iterator[Topical]:
@@ -148,13 +108,13 @@ def _opportunity(who: str, report: StageReport, topic: Topic) -> Iterator[Topica
         return
     widest = max(gaps, key=lambda gap: abs(gap.difference or 0.0))
     low, high = report.intervals["eod"]
-    more_or_less = "less" if _below(widest.difference, 0) else "more"
+    more_or_less = "less" if below(widest.difference, 0) else "more"
     message = (
         f"{who} recognises {widest.y} {more_or_less} often for {widest.s} than for {widest.reference}"
         if low > 0
         else f"{who} shows no clear difference between groups in how often a class is recognised"
     )
-    yield _topical(
+    yield topical(
         "problem" if low > GAP_LIMIT else "note",
         topic,
         f"{message}: equal opportunity difference {worded(report.eod, 'gap')} {interval(low, high)}.",
@@ -168,16 +128,16 @@ def _changed(section: GroupsSection, after: StageReport, model: ModelSection | N
     if kept and _is_zero_shot(model):  # before and after differ by rounding alone
         moved = [worded(delta.difference, "points") for delta in (worst, average)]
         text = f"{kept} Figures after mitigation are those of zero-shot: worst group {moved[0]}, average {moved[1]}."
-        return _topical("caution", "change", text)
+        return topical("caution", "change", text)
     level: Level
-    if _above(worst.low, 0):
+    if above(worst.low, 0):
         level, verb = "good", "raises"
-    elif _below(worst.high, 0):
+    elif below(worst.high, 0):
         level, verb = "problem", "lowers"
     else:
         level, verb = "caution", "does not clearly change"
     why = "" if kept is None else f"{kept} "
-    return _topical(
+    return topical(
         level,
         "change",
         f"{why}{_first(subject(model))} {verb} the accuracy of the worst group: from {worded(worst.before)} to "
@@ -189,25 +149,19 @@ def _changed(section: GroupsSection, after: StageReport, model: ModelSection | N
 def _by_group(changes: Sequence[GroupAccuracyChange], who: str) -> Iterator[Topical]:
     """List groups that are clearly less accurate than with zero-shot, and groups that are clearly more accurate."""
     clear = [(c.difference or 0.0, f"{c.name} {_points(c)}") for c in changes if c.clear]
-    worse, better = _fallen_and_risen(clear)
+    worse, better = fallen_and_risen(clear)
     if worse:
-        text = f"{_share_of(worse, len(changes))} worse off with {who} than with zero-shot: {_listed(worse)}."
-        yield _topical("problem", "harm", text)
+        text = f"{_share_of(worse, len(changes))} worse off with {who} than with zero-shot: {listed(worse)}."
+        yield topical("problem", "harm", text)
     if better:
         text = (
-            f"{_share_of(better, len(changes))} better off with {who} than with zero-shot: {_listed(better)}."
+            f"{_share_of(better, len(changes))} better off with {who} than with zero-shot: {listed(better)}."
         )
-        yield _topical("good", "gain", text)
+        yield topical("good", "gain", text)
 
 
 def _share_of(names: Sequence[str], total: int) -> str:
     return f"{len(names)} of {total} groups {'is' if len(names) == 1 else 'are'}"
-
-
-def _fallen_and_risen(changes: Sequence[tuple[float, str]]) -> tuple[list[str], list[str]]:
-    """Return the texts of negative changes and those of positive changes, largest change first."""
-    ranked = sorted(changes, key=lambda change: -abs(change[0]))
-    return [text for value, text in ranked if value < 0], [text for value, text in ranked if value > 0]
 
 
 def _retrieval(results: AuditResults) -> Iterator[Topical]:
@@ -215,8 +169,8 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
     if section is None or section.mean.before is None or section.mean.before.max_skew is None:
         return
     skew = section.mean.before.max_skew
-    yield _topical(
-        "problem" if _above(skew.low, SKEW_LIMIT) else "note",
+    yield topical(
+        "problem" if above(skew.low, SKEW_LIMIT) else "note",
         "retrieval",
         f"In the top {section.k} zero-shot results, the most over-represented group has MaxSkew "
         f"{with_interval(skew.value, skew.low, skew.high, 'number')} on average over the prompts (0 is proportional). "
@@ -228,7 +182,7 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
     delta = section.mean.changes.max_skew
     if delta is None or None in (delta.difference, delta.low, delta.high):
         return
-    level: Level = "good" if _below(delta.high, 0) else "problem" if _above(delta.low, 0) else "note"
+    level: Level = "good" if below(delta.high, 0) else "problem" if above(delta.low, 0) else "note"
     drifts = [q.drift.spearman_within for q in section.queries if q.drift and q.drift.spearman_within]
     known = [drift.value for drift in drifts if drift.value is not None]
     kept = ""
@@ -238,12 +192,12 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
     why = (
         why_kept(results.model) if results.groups is None else None
     )  # otherwise the finding on groups says it
-    yield _topical(
+    yield topical(
         level,
         "retrieval change",
         ("" if why is None else f"{why} ")
         + f"With {subject(results.model)}, MaxSkew goes from {number(delta.before)} to {number(delta.after)} on "
-        f"average over the prompts (change {_signed(delta)}){kept}.{relative}",
+        f"average over the prompts (change {signed_change(delta)}){kept}.{relative}",
     )
 
 
@@ -251,11 +205,9 @@ def _most_skewed(section: RetrievalSection) -> str:
     """Name the prompt with the largest MaxSkew, and the group that is most over-represented for it."""
     ranked = [(query.name, query.before) for query in section.queries if query.before is not None]
     name, stage = max(ranked, key=lambda item: _skew(item[1]))
-    shares = [count / section.k for count in stage.counts]
-    ratios = [share / reference for share, reference in zip(shares, section.shares, strict=True)]
-    top = max(range(len(ratios)), key=ratios.__getitem__)
+    top, share = favoured(stage.counts, section.k, section.shares)
     return (
-        f"It is largest for “{name}”, where {section.groups[top]} makes up {worded(shares[top])} of the results and "
+        f"It is largest for “{name}”, where {section.groups[top]} makes up {worded(share)} of the results and "
         f"{worded(section.shares[top])} of all rows"
     )
 
@@ -268,15 +220,15 @@ def _skew(stage: RankedStage) -> float:
 def _by_prompt(section: RetrievalSection, who: str) -> Iterator[Topical]:
     """List prompts whose top results are clearly more skewed than with zero-shot, and those clearly less skewed."""
     moved = [(q.name, q.changes.max_skew) for q in section.queries if q.clear and q.changes]
-    clear = [(skew.difference or 0.0, f"“{name}” {_signed(skew)}") for name, skew in moved if skew]
-    less, more = _fallen_and_risen(clear)
+    clear = [(skew.difference or 0.0, f"“{name}” {signed_change(skew)}") for name, skew in moved if skew]
+    less, more = fallen_and_risen(clear)
     total, figure = len(section.queries), f"MaxSkew of the top {section.k}"
     if more:
-        text = f"{figure} rises with {who} for {len(more)} of {total} prompts: {_listed(more)}."
-        yield _topical("problem", "prompt harm", text)
+        text = f"{figure} rises with {who} for {len(more)} of {total} prompts: {listed(more)}."
+        yield topical("problem", "prompt harm", text)
     if less:
-        text = f"{figure} falls with {who} for {len(less)} of {total} prompts: {_listed(less)}."
-        yield _topical("good", "prompt gain", text)
+        text = f"{figure} falls with {who} for {len(less)} of {total} prompts: {listed(less)}."
+        yield topical("good", "prompt gain", text)
 
 
 def _probes(results: AuditResults) -> Iterator[Topical]:
@@ -299,8 +251,8 @@ def _probes(results: AuditResults) -> Iterator[Topical]:
                 ", and the better of two probes predicts it from the mitigated embeddings with "
                 f"{_share(after.value, after.low, after.high)}"
             )
-            level = "caution" if _above(after.low, after.chance + SIGNIFICANT) else "note"
-        yield _topical(level, "other", text + ".")
+            level = "caution" if above(after.low, after.chance + SIGNIFICANT) else "note"
+        yield topical(level, "other", text + ".")
 
 
 def _attribute(name: str, results: AuditResults) -> str:
@@ -316,7 +268,7 @@ def _dependence(results: AuditResults) -> Iterator[Topical]:
         who = "zero-shot" if row.stage == "before" else subject(results.model)
         clear = row.p_value is not None and row.p_value <= SIGNIFICANT
         text = "depend on" if clear else "show no clear dependence on"
-        yield _topical(
+        yield topical(
             "note",
             "other",
             f"Predictions of {who} {text} {_attribute(row.attribute, results)}: HSIC "
@@ -332,8 +284,8 @@ def _wording(results: AuditResults) -> Iterator[Topical]:
     worst = sorted((t.worst_group for t in section.templates), key=lambda accuracy: accuracy.value or 0.0)
     lowest, highest = worst[0], worst[-1]
     ends = [_share(accuracy.value, accuracy.low, accuracy.high) for accuracy in (lowest, highest)]
-    differ = lowest.high is not None and _above(highest.low, lowest.high)
-    yield _topical(
+    differ = lowest.high is not None and above(highest.low, lowest.high)
+    yield topical(
         "caution" if differ else "note",
         "other",
         f"With {len(worst)} wordings of the prompts, the zero-shot accuracy of the worst group ranges from {ends[0]} "
@@ -347,10 +299,10 @@ def _seen_before(results: AuditResults) -> Iterator[Topical]:
     if model is None:
         return
     if model.source == "given":
-        yield _topical("note", "other", UNKNOWN_TASK)
+        yield topical("note", "other", UNKNOWN_TASK)
         return
     if model.untuned is not None:
-        yield _topical(
+        yield topical(
             "caution",
             "other",
             f"No row has a target label, so the prompts can only rank, but the rankings were not tuned: "
@@ -359,11 +311,11 @@ def _seen_before(results: AuditResults) -> Iterator[Topical]:
     use = {settings.chosen_on: "chosen", "train": "fitted"}.get(settings.split)
     if settings.split is not None and use is not None:
         text = f"{_first(subject(model))} is evaluated on the rows it was {use} on: its figures are too optimistic."
-        yield _topical("caution", "rows seen before", text)
+        yield topical("caution", "rows seen before", text)
     if plane is not None and settings.chosen_on is not None:
         smallest = min(plane.groups, key=lambda group: group.n)
         if smallest.small:
-            yield _topical(
+            yield topical(
                 "caution",
                 "other",
                 f"The model was chosen on {settings.chosen_on} rows, and the smallest group there, {smallest.name}, "
@@ -374,18 +326,18 @@ def _seen_before(results: AuditResults) -> Iterator[Topical]:
 def _cautions(results: AuditResults) -> Iterator[Topical]:
     if results.task.simulated:
         text = "The embeddings are simulated: these figures say nothing about any real CLIP model."
-        yield _topical("note", "other", text)
+        yield topical("note", "other", text)
     report = None if results.groups is None else results.groups.after or results.groups.before
     if report is None:
         return
     small = [f"{group.name} (n={group.n})" for group in report.groups if group.small]
     if small:
-        yield _topical(
+        yield topical(
             "caution",
             "other",
             f"{len(small)} of {len(report.groups)} groups {'has' if len(small) == 1 else 'have'} fewer than "
-            f"{results.settings.small} rows, too few to compare models by: {_listed(small)}.",
+            f"{results.settings.small} rows, too few to compare models by: {listed(small)}.",
         )
     if report.empty:
-        text = f"Groups without rows, about which nothing is known: {_listed(report.empty)}."
-        yield _topical("caution", "other", text)
+        text = f"Groups without rows, about which nothing is known: {listed(report.empty)}."
+        yield topical("caution", "other", text)

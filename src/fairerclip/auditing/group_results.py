@@ -46,6 +46,16 @@ class Measured(Part):
     high: High = None
 
 
+class MeasuredChange(Part):
+    """A figure before and after, and their difference with a paired interval."""
+
+    before: Number | None = None
+    after: Number | None = None
+    difference: Number | None = None
+    low: Number | None = None
+    high: High = None
+
+
 class Staged(Protocol[T_co]):
     """A part with a value before mitigation and a value after it."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from fairerclip._util.numbers import bare, number, setting, worded
+from fairerclip.auditing.mitigator_facts import mitigator_sentences
 from fairerclip.auditing.model_results import Method, ModelSection, TrainingSection, TuningSection
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data.task_fields import UNNAMED
@@ -18,6 +19,7 @@ from fairerclip.tuning.candidates import AS_ZERO_SHOT
 
 FAIRERCLIP: Final = "FairerCLIP"
 ZERO_SHOT: Final = "zero-shot"
+MITIGATOR: Final = "EmbeddingMitigator"
 OFFSETS = " with class offsets"
 UNLEARNED: dict[tuple[bool, bool], Method] = {
     (False, False): ZERO_SHOT,
@@ -143,7 +145,7 @@ def _method(model: ModelSection | ModelFacts | None) -> str:
 def after_name(model: ModelSection | ModelFacts | None) -> str:
     """Return the heading of the model's figures."""
     method = _method(model)
-    return "zero-shot, kept" if method == ZERO_SHOT else method
+    return {ZERO_SHOT: "zero-shot, kept", MITIGATOR: "mitigated"}.get(method, method)
 
 
 def is_baseline(model: ModelSection | ModelFacts | None) -> bool:
@@ -191,10 +193,14 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
 def about_model(model: ModelSection) -> list[str]:
     """Return sentences on what the results tell about a model, and on what is not known."""
     given = model.source == "given" or model.labels is None
-    sentences = ["The model was given, not fitted here.", _given_labels(model)] if given else [_labels(model)]
+    sentences = ["The model was given, not fitted here."] if given else [_labels(model)]
+    if model.mitigator is not None:
+        sentences += mitigator_sentences(model.mitigator)
+    elif given:
+        sentences.append(_given_labels(model))
     if model.tuning is not None:
         sentences.append(_chosen(model.tuning))
-    elif given:
+    elif given and model.mitigator is None:
         sentences.append(UNKNOWN_TUNING)
     sentences.append(why_kept(model, whole=True) or "")
     if model.untuned is not None:

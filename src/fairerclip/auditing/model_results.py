@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fairerclip.auditing.group_results import Command
-from fairerclip.auditing.validation import Count, Keyed, Number, Part, Scalar, Share, Text
+from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part, Scalar, Share, Text
 
 Known = Literal["known", "partly guessed", "guessed"]
 Labels = Literal["none", "target", "all"]
@@ -57,12 +57,39 @@ class TuningSection(Part):
     folds: Count | None = None
 
 
+class SensitiveSource(Part):
+    """Where a mitigator has the values of one attribute from.
+
+    ``given`` tells whether the values of the rows of the fit were given; ``reader`` is what its reader of other rows
+    was learned from, and ``labelled_rows`` the number of labelled rows among that.
+    """
+
+    given: Boolean
+    reader: Text | None = None
+    labelled_rows: Count | None = None
+
+
+class MitigatorSection(Part):
+    """An `EmbeddingMitigator`: ``rows`` of its fit, and by attribute or combination its strength and what is left.
+
+    ``remaining`` is the share of the dependence on S that is left on the rows of the fit. ``drift`` are warnings on
+    differences between the rows of the fit and the audited rows.
+    """
+
+    features: Text
+    rows: Count
+    attributes: Keyed[SensitiveSource]
+    strengths: Keyed[Share]
+    remaining: Keyed[Share]
+    drift: Many[Text] = ()
+
+
 class ModelSection(Part):
     """The model after mitigation; ``command`` is None for a model that was given.
 
     ``labels`` are those that a model fitted here was given, and those that a baseline learns from. ``untuned`` is the
     reason why rankings were not tuned, ``source`` tells whether the model was fitted here or given. Only FairerCLIP has
-    ``tau``, ``tau_z``, ``criterion`` and ``n_iter``, only a baseline has ``paper``.
+    ``tau``, ``tau_z``, ``criterion`` and ``n_iter``, only a baseline or a mitigator has ``paper``.
     """
 
     labels: Labels | None = None
@@ -79,3 +106,4 @@ class ModelSection(Part):
     untuned: Text | None = None
     training: TrainingSection | None = None
     tuning: TuningSection | None = None
+    mitigator: MitigatorSection | None = None

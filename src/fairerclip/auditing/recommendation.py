@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairerclip.auditing.findings import Topic, find
+from fairerclip.auditing.findings import find
 from fairerclip.auditing.results import AuditResults, Finding
+from fairerclip.auditing.topical import Topic
 
-HARMS: tuple[Topic, ...] = ("harm", "prompt harm", "change", "retrieval change")
+HARMS: tuple[Topic, ...] = ("harm", "prompt harm", "query harm", "change", "retrieval change", "query change")
 """Topics whose findings are harms if their level is "problem"."""
 MOST_HARMS = 2
 """How many harms a recommendation repeats."""
@@ -36,6 +37,8 @@ class Recommendation:
         The most serious limit of the other findings.
     unchanged : str
         Sentence for results without a ``change``.
+    queries : Finding or None
+        Effect of mitigation on free queries; without mitigation, their state.
     """
 
     state: Finding | None
@@ -43,6 +46,7 @@ class Recommendation:
     change: Finding | None
     mind: Finding | None
     unchanged: str
+    queries: Finding | None = None
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -51,6 +55,7 @@ class Recommendation:
             self.state.text if self.state else NO_STATE,
             *(harm.text for harm in self.harms),
             self.change.text if self.change else self.unchanged,
+            *([self.queries.text] if self.queries else []),
             self.mind.text if self.mind else NO_LIMIT,
         )
 
@@ -63,7 +68,8 @@ def recommend(results: AuditResults) -> Recommendation:
         return next((f.finding for topic in topics for f in findings if f.topic == topic), None)
 
     state, change = first("state", "retrieval"), first("change", "retrieval change")
-    problems = [f for f in findings if f.level == "problem" and f.finding is not change]
+    queries = first("query change", "queries")
+    problems = [f for f in findings if f.level == "problem" and f.finding not in (change, queries)]
     harms = tuple(f.finding for f in problems if f.topic in HARMS)[:MOST_HARMS]
     after = [f.finding for f in problems if f.topic == "opportunity after"]
     seen = [f.finding for f in findings if f.topic == "rows seen before"]
@@ -74,4 +80,5 @@ def recommend(results: AuditResults) -> Recommendation:
         change,
         next(iter([*seen, *after, *cautions]), None),
         NO_MODEL if results.model is None else NOTHING_BEFORE,
+        queries,
     )

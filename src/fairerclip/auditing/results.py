@@ -20,6 +20,7 @@ from fairerclip._util.files import atomic_file, reading
 from fairerclip.auditing.group_results import (
     GroupsSection,
     Measured,
+    MeasuredChange,
     PictureSection,
     PlaneSection,
     ScoresSection,
@@ -27,6 +28,7 @@ from fairerclip.auditing.group_results import (
     present_stages,
 )
 from fairerclip.auditing.model_results import ModelSection
+from fairerclip.auditing.query_results import QueriesSection
 from fairerclip.auditing.validation import (
     Boolean,
     Called,
@@ -65,16 +67,6 @@ class Tested(Part):
 
     value: Number | None = None
     p_value: Share | None = None
-    low: Number | None = None
-    high: High = None
-
-
-class MeasuredChange(Part):
-    """A figure before and after, and their difference with a paired interval."""
-
-    before: Number | None = None
-    after: Number | None = None
-    difference: Number | None = None
     low: Number | None = None
     high: High = None
 
@@ -317,6 +309,7 @@ class AuditResults(Part):
     picture: PictureSection | None = None
     plane: PlaneSection | None = None
     retrieval: RetrievalSection | None = None
+    queries: QueriesSection | None = None
     probes: Many[ProbeRow] | None = None
     dependence: Many[DependenceRow] | None = None
     wording: WordingSection | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.applying.apply import AnyModel
@@ -39,13 +40,16 @@ from fairerclip.auditing.sections.mitigation import (
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
+from fairerclip.auditing.sections.queries import queries_section
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import LabelError, ParameterError
+from fairerclip.embedding.mitigator import EmbeddingMitigator
+from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
@@ -115,7 +119,7 @@ def audit_task(
     experiment: Experiment,
     options: AuditOptions | None = None,
     *,
-    model: AnyModel | None = None,
+    model: AnyModel | EmbeddingMitigator | None = None,
     fitted: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[AuditResults, AnyModel | None]:
@@ -127,9 +131,10 @@ def audit_task(
         The task, its classes and sensitive attributes.
     options : AuditOptions, optional
         The defaults of `AuditOptions` if None.
-    model : FairerCLIP or Baseline, optional
-        Model to audit as "after". FairerCLIP is fitted on the training split, unless ``fitted``; a baseline must be
-        fitted. None audits the task before mitigation only.
+    model : FairerCLIP, Baseline or EmbeddingMitigator, optional
+        Model to audit as "after". FairerCLIP is fitted on the training split, unless ``fitted``; others must be
+        fitted. A mitigator is audited as the zero-shot classifier of its embeddings (`MitigatedZeroShot`). None
+        audits the task before mitigation only.
     fitted : bool, default=False
         Whether the model is fitted already.
     progress : callable
@@ -144,6 +149,7 @@ def audit_task(
     """
     options = options or AuditOptions()
     started = time.perf_counter()
+    model = _classifier(experiment, model) if isinstance(model, EmbeddingMitigator) else model
     split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
     _check_options(options, len(experiment.task.split(split_name)))
     _check_size(experiment, stages=1 if model is None else 2)
@@ -163,10 +169,25 @@ def audit_task(
         **sections,
         limits=LIMITS,
     )
-    findings = (*(topical.finding for topical in find(results)), *notes)
+    findings = (*(found.finding for found in find(results)), *notes)
     texts = {"verdict": recommend(results).sentences, "findings": findings}
     step()
     return results.model_copy(update=texts), None if mitigation is None else mitigation.model
+
+
+def _classifier(experiment: Experiment, mitigator: EmbeddingMitigator) -> MitigatedZeroShot:
+    """Return the zero-shot classifier of mitigated embeddings; raise if the task does not fit the mitigator."""
+    check_is_fitted(mitigator, "fitted_")
+    if experiment.named_text is None:
+        raise PromptError(
+            f"{experiment.task.name} has no class prompts (text_target), which rank and classify mitigated embeddings"
+        )
+    if mitigator.n_features_in_ != experiment.task.width:
+        raise ShapeError(
+            f"the mitigator is for embeddings of width {mitigator.n_features_in_}, but those of "
+            f"{experiment.task.name} have width {experiment.task.width}"
+        )
+    return MitigatedZeroShot.of(mitigator, experiment.named_text)
 
 
 def audited_split(experiment: Experiment, options: AuditOptions, *, needs_training: bool) -> str:
@@ -221,6 +242,9 @@ def _sections(
         sections["plane"] = plane_section(experiment, options.source, mitigation, options.confidence)
     step()
     sections["retrieval"] = retrieval_section(
+        experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
+    )
+    sections["queries"] = queries_section(
         experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
     )
     step()
@@ -290,7 +314,7 @@ def _mitigation(
             f"the model was fitted on {', '.join(map(str, model.classes_.tolist()))} and does not know "
             f"{', '.join(unknown)}: give a model of this task's classes"
         )
-    return Mitigation(model, None, "given")
+    return Mitigation(model, None, "given", rows=experiment.task.split(split_name).X)
 
 
 def _dependence_sections(

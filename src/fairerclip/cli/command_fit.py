@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from fairerclip.cli import options
+from fairerclip.cli import fit_options, options
+from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
 
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel
@@ -17,129 +16,7 @@ if TYPE_CHECKING:
     from fairerclip.model.archive import Archive
     from fairerclip.model.estimator import FairerCLIP
 
-OWN = "fairerclip"
-"""FairerCLIP among the methods, the default."""
-
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
-MethodName = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help="Method to train: fairerclip, or a method of the package with the setting that compare chooses, such as "
-        "zero-shot, orth-proj, orth-cali, leace, probe, probe-group or wise; `compare --methods list` prints all.",
-    ),
-]
-MaxSteps = Annotated[
-    int | None,
-    typer.Option(
-        callback=options.in_range,
-        help="Largest number of batches of one training by gradient, for methods that are trained by it. "
-        "Default: that of compare.",
-    ),
-]
-Tune = Annotated[
-    bool | None,
-    typer.Option(
-        "--tune/--no-tune",
-        help="Search weights, ridge, τ, criterion, zero-shot share and class offsets on the validation split. "
-        "Default: where one of --objective, --accuracy-floor, --max-seconds and --cv is given; or where no strength, "
-        "criterion, offset, preset or parameter is given and that split has the labels that tuning needs.",
-    ),
-]
-Objective = Annotated[
-    str | None,
-    typer.Option(
-        help="What --tune optimises: worst_group (the default), worst_class, eod, equalized_odds, average, or "
-        "max_skew for rankings by prompt (the default where no row has a target label).",
-    ),
-]
-AccuracyFloor = Annotated[
-    float | None,
-    typer.Option(
-        help="Smallest share of right predictions on the validation split, 0 to 1, that a model may have. If none "
-        "reaches it, the most accurate one is taken, with a warning."
-    ),
-]
-Folds = Annotated[
-    int | None,
-    typer.Option(
-        "--cv",
-        min=2,
-        metavar="FOLDS",
-        help="Tune by cross-validation on the training split, with this number of folds, instead of the validation "
-        "split. Needs target labels.",
-    ),
-]
-MaxSeconds = Annotated[
-    float | None, typer.Option(help="Time limit of --tune: no fit is started that would end later.")
-]
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Options of FairerCLIP's search."""
-
-    tune: bool | None = None
-    objective: str | None = None
-    accuracy_floor: float | None = None
-    max_seconds: float | None = None
-    cv: int | None = None
-
-    def asked(self) -> dict[str, object]:
-        """Return the options that ask for a search, by name."""
-        names = ("objective", "accuracy_floor", "max_seconds", "cv")
-        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """Options of a fit, as they were given."""
-
-    labels: str | None = None
-    seed: int | None = None
-    max_steps: int | None = None
-    tau: float | None = None
-    tau_z: float | None = None
-    criterion: str | None = None
-    preset: str | None = None
-    parameters: list[str] | None = None
-    offsets: str | None = None
-    search: SearchOptions = SearchOptions()
-
-    def check(self, key: str) -> None:
-        """Raise if options are given that the method does not have."""
-        from fairerclip.errors import ParameterError
-
-        if key == OWN:
-            if self.max_steps is not None:
-                raise ParameterError(
-                    "--max-steps limits training by gradient; fairerclip has none: leave it out"
-                )
-            return
-        tune = {True: "--tune", False: "--no-tune", None: ""}[self.search.tune]
-        own = {**self._own(), tune: tune or None, **self.search.asked()}
-        given = [name for name, value in own.items() if value is not None]
-        if given:
-            raise ParameterError(
-                f"{', '.join(given)}: for fairerclip only, but the method is {key}: leave "
-                f"{'it' if len(given) == 1 else 'them'} out"
-            )
-
-    def by_hand(self) -> bool:
-        """Return whether parameters or offsets of FairerCLIP were given."""
-        return any(value is not None for value in self._own().values())
-
-    def _own(self) -> dict[str, object]:
-        return {
-            **{
-                "--tau": self.tau,
-                "--tau-z": self.tau_z,
-                "--criterion": self.criterion,
-                "--preset": self.preset,
-            },
-            **{"--set": self.parameters, "--offsets": self.offsets},
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +39,7 @@ class Trained:
 def fit(
     task: options.TaskFile,
     output: Output,
-    method: MethodName = "fairerclip",
+    method: fit_options.MethodName = "fairerclip",
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -172,12 +49,14 @@ def fit(
     preset: options.Preset = None,
     parameters: options.Parameters = None,
     offsets: options.Offsets = None,
-    tune: Tune = None,
-    objective: Objective = None,
-    accuracy_floor: AccuracyFloor = None,
-    max_seconds: MaxSeconds = None,
-    cv: Folds = None,
-    max_steps: MaxSteps = None,
+    tune: fit_options.Tune = None,
+    objective: fit_options.Objective = None,
+    accuracy_floor: fit_options.AccuracyFloor = None,
+    max_seconds: fit_options.MaxSeconds = None,
+    cv: fit_options.Folds = None,
+    max_steps: fit_options.MaxSteps = None,
+    strength: fit_options.Strength = None,
+    floor: fit_options.Floor = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -189,11 +68,18 @@ def fit(
 
     key = fit_key(method)
     search = SearchOptions(tune, objective, accuracy_floor, max_seconds, cv)
-    given = FitOptions(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets, search)
+    given = FitOptions(
+        *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets, search),
+        strength=strength,
+        floor=floor,
+    )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
     experiment = options.load_experiment(task, sensitive, classes)
     check_class_names(experiment.classes)
+    if key == EMBEDDING:
+        _fit_embedding(experiment, given, output, overwrite=overwrite, json=json)
+        return
     with show.warnings_as_lines() as warned:
         trained = train(key, experiment, given)
         result = _result(experiment, trained, output)
@@ -207,13 +93,52 @@ def fit(
 def archive_of(key: str) -> Archive:
     """Return the kind of folder that a method is saved as."""
     from fairerclip.baselines.file import ARCHIVE as BASELINE
+    from fairerclip.embedding.mitigator_file import ARCHIVE as MITIGATOR
     from fairerclip.model.model_file import ARCHIVE as MODEL
 
-    return MODEL if key == OWN else BASELINE
+    return {OWN: MODEL, EMBEDDING: MITIGATOR}.get(key, BASELINE)
+
+
+def _fit_embedding(
+    experiment: Experiment, given: FitOptions, output: Path, *, overwrite: bool, json: bool
+) -> None:
+    """Fit an `EmbeddingMitigator`, save it and print its figures."""
+    from fairerclip.cli import show
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
+    from fairerclip.report.fit_tables import rankings_table, strength_table
+    from fairerclip.study.fit_mitigator import fit_mitigator, mitigator_result
+
+    parameters = options.parse_parameters(given.parameters, EmbeddingMitigator().get_params())
+    named = {} if given.strength is None else {"strength": given.strength}
+    start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters, **named})
+    with show.warnings_as_lines() as warned, show.progress("strengths") as progress:
+        trained = fit_mitigator(
+            experiment,
+            start,
+            labels=given.labels,
+            objective=given.search.objective,
+            floor=given.floor,
+            progress=progress,
+        )
+        result = mitigator_result(experiment, trained)
+    trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
+    if json:
+        show.print_json({**result.as_dict(), "model": str(output), "warnings": warned})
+        return
+    title = f"{experiment.task.name}, {result.split} split"
+    if result.rankings:
+        show.put(show.rendered(rankings_table(title, result.rankings)))
+    if result.reports:
+        show.put(show.report_table(f"{title}, per cent; zero-shot of both", list(result.reports.items())))
+    if trained.path is not None:
+        show.put(show.rendered(strength_table(trained.path, trained.mitigator.strength)))
+    for sentence in (*result.notes, *trained.sentences):
+        show.say(sentence)
+    show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {output}")
 
 
 def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
-    """Train a method; a method of another kind is added here and in `archive_of`."""
+    """Train a classifier; a method of another kind is added here and in `archive_of`."""
     return _train_own(experiment, given) if key == OWN else _train_other(key, experiment, given)
 
 

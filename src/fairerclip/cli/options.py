@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,11 @@ TauZ = Annotated[
 ]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any parameter of FairerCLIP; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any parameter of FairerCLIP, or of the method embedding; may be repeated.",
+    ),
 ]
 Offsets = Annotated[
     str | None,
@@ -251,6 +256,22 @@ def parse_offsets(text: str) -> list[float]:
         raise ParameterError(f"--offsets expects numbers such as 0.1,-0.1; got {text!r:.200}") from None
 
 
+def parse_parameters(
+    items: list[str] | None, known: Collection[str], earlier: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the values of ``--set`` by name; raise for a name that is neither known nor an earlier one."""
+    from fairerclip.errors import ParameterError
+
+    given: dict[str, Any] = {}
+    for item in items or []:
+        name, equals, text = item.partition("=")
+        if not equals or name.strip() not in (*known, *earlier):
+            names = ", ".join(sorted(known))
+            raise ParameterError(f"--set expects NAME=VALUE with NAME one of {names}; got {item!r}")
+        given[name.strip()] = _value(text.strip())
+    return given
+
+
 def build_model(
     preset: str | None,
     parameters: list[str] | None,
@@ -258,7 +279,6 @@ def build_model(
     **named: Any,
 ) -> FairerCLIP:
     """Make an unfitted model from a preset, ``--set`` and named options; the later of these take precedence."""
-    from fairerclip.errors import ParameterError
     from fairerclip.model.estimator import FairerCLIP
     from fairerclip.model.parameters import LEARNED
 
@@ -267,12 +287,7 @@ def build_model(
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))
     given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
-    for item in parameters or []:
-        name, equals, text = item.partition("=")
-        if not equals or name.strip() not in (*model.get_params(), *LEARNED):
-            known = ", ".join(sorted(model.get_params()))
-            raise ParameterError(f"--set expects NAME=VALUE with NAME one of {known}; got {item!r}")
-        given[name.strip()] = _value(text.strip())
+    given |= parse_parameters(parameters, model.get_params(), LEARNED)
     given |= {name: value for name, value in named.items() if value is not None}
     model.set_params(**given)
     return model

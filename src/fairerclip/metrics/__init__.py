@@ -34,6 +34,7 @@ _HOMES = {
     "paired_report": "groups.paired",
     "permutation_test": "dependence.permutation",
     "precision_at_k": "retrieval.rank_quality",
+    "query_skews": "retrieval.query_skews",
     "ranking_drift": "retrieval.rank_quality",
     "recall_at_k": "retrieval.rank_quality",
     "resample": "groups.cells",

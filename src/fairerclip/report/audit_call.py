@@ -21,6 +21,8 @@ from fairerclip.auditing.results import AuditResults, Finding
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
+from fairerclip.data.stores import EmbeddingStore
+from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.model.estimator import FairerCLIP
@@ -93,7 +95,7 @@ def audit(
     sensitive_text: Any = None,
     classes: Iterable[Any] | None = None,
     missing_label: Any = None,
-    model: FairerCLIP | FairerCLIPSearch | Baseline | None = None,
+    model: FairerCLIP | FairerCLIPSearch | Baseline | EmbeddingMitigator | None = None,
     split: str | None = None,
     k: int | None = None,
     permutations: int = 199,
@@ -118,8 +120,9 @@ def audit(
         Class labels in the order of ``text``. Of a task: names of the classes to audit, by default all.
     missing_label : object, optional
         Unknown label besides None and NaN.
-    model : FairerCLIP, FairerCLIPSearch or Baseline, optional
-        Fitted model to show as *after*. Its integer classes are the codes of a task's classes.
+    model : FairerCLIP, FairerCLIPSearch, Baseline or EmbeddingMitigator, optional
+        Fitted model to show as *after*; a mitigator classifies by the prompts and answers a task's free queries.
+        Integer classes of a model are the codes of a task's classes.
     split : str, optional
         Split of a task to report on; by default test, else val, else train.
     k : int, optional
@@ -174,13 +177,15 @@ def _of_task(
     return Experiment.of(task, chosen, None if classes is None else list(classes)), names
 
 
-def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> AnyModel:
+def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> AnyModel | EmbeddingMitigator:
     """Return a copy of a fitted model that predicts the names of classes, for rows without names of columns."""
+    if isinstance(model, EmbeddingMitigator):
+        return _unnamed_mitigator(model, X)
     if isinstance(model, Baseline):
         return _named_baseline(model, names, X)
     if not isinstance(model, FairerCLIP | FairerCLIPSearch):
         raise ParameterError(
-            f"model must be a fitted FairerCLIP, FairerCLIPSearch or baseline of this package; got "
+            f"model must be a fitted FairerCLIP, FairerCLIPSearch, EmbeddingMitigator or baseline of this package; got "
             f"{type(model).__name__}"
         )
     fitted = model.fitted_model()
@@ -188,6 +193,15 @@ def _named_model(model: Any, names: Mapping[Any, str], X: Any) -> AnyModel:
         model.embeddings(X)  # raises if X has other columns than the rows of the fit
     copied = copy(model.best_estimator_ if isinstance(model, FairerCLIPSearch) else model)
     copied.fitted_ = replace(fitted, classes=_named(fitted.classes, names))
+    copied.__dict__.pop("feature_names_in_", None)
+    return copied
+
+
+def _unnamed_mitigator(model: EmbeddingMitigator, X: Any) -> EmbeddingMitigator:
+    check_is_fitted(model, "fitted_")
+    if not isinstance(X, Task | EmbeddingStore):
+        model.transform(X[:1])  # raises if X has other columns than the rows of the fit
+    copied = copy(model)
     copied.__dict__.pop("feature_names_in_", None)
     return copied
 

@@ -30,9 +30,11 @@ from fairerclip.report.phrases import (
     is_baseline,
     is_given,
     is_learned,
+    people,
     presentable,
     stage_names,
 )
+from fairerclip.report.query_tables import SHOWN, query_tables
 from fairerclip.report.result_table import Content, ResultTable, to_markdown
 from fairerclip.report.tables import SKEWS, accuracy_tables, probe_tables
 
@@ -53,6 +55,11 @@ USE_ANY = """import fairerclip
 
 model = fairerclip.load("MODEL")  # the folder that `fairerclip fit` wrote
 labels = model.predict(X)  # X: image embeddings of the same CLIP model, one row each"""
+USE_MITIGATOR = """import fairerclip
+
+mitigator = fairerclip.load("MODEL")  # the folder that `fairerclip fit` wrote
+embeddings = mitigator.transform(X)  # X: image embeddings of the same CLIP model; of the same space and width
+ranking = mitigator.rank(query, X, k=20)  # query: the embedding of any text"""
 INTENDED = (
     "To predict its classes, or to search by its prompts, on images like those it was evaluated on, by people who have "
     "read the figures of every group below."
@@ -167,7 +174,7 @@ def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
         ("Model details", _details(results)),
         ("Intended use", [INTENDED, ""]),
         ("Out-of-scope use", _out_of_scope(results)),
-        ("How to use", block(USE_ANY if is_baseline(results) else USE, "python") if fitted else []),
+        ("How to use", block(_use(results), "python") if fitted else []),
         ("Training data", _training(results)),
         ("Evaluation", _evaluation(results)),
         ("Bias, risks and limitations", _limitations(results)),
@@ -176,6 +183,12 @@ def _sections(results: AuditResults) -> list[tuple[str, list[str]]]:
         ("How it was made", how_made(results)),
         ("Citation", block(CITATION, "bibtex")),
     ]
+
+
+def _use(results: AuditResults) -> str:
+    if results.model is not None and results.model.mitigator is not None:
+        return USE_MITIGATOR
+    return USE_ANY if is_baseline(results) else USE
 
 
 def _details(results: AuditResults) -> list[str]:
@@ -240,12 +253,16 @@ def _evaluation(results: AuditResults) -> list[str]:
     if results.groups:
         of = "" if split is None else f" of the {escape(split)} split"
         lines += [f"By group, on the rows{of}; brackets hold {confidence(results)} intervals.", ""]
-    return [*lines, *tables_with_notes(accuracy_tables(results)), *retrieval(results)]
+    queries = tables_with_notes(query_tables(results, SHOWN))
+    return [*lines, *tables_with_notes(accuracy_tables(results)), *retrieval(results), *queries]
 
 
 def _limitations(results: AuditResults) -> list[str]:
     advice = "Measure it on your own groups before you use it, and check the groups with few rows."
-    lines = [*findings(results, "problem", "caution"), *bullets([*results.limits, advice])]
+    lines = [
+        *findings(results, "problem", "caution"),
+        *bullets([*results.limits, *people(results), advice]),
+    ]
     return [*lines, *tables_with_notes(probe_tables(results))]
 
 

@@ -7,7 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from fairerclip._util.files import write_folder
-from fairerclip.auditing.group_results import FigureChange, Measured, SeedFigure, present_stages
+from fairerclip.auditing.group_results import (
+    FigureChange,
+    Measured,
+    MeasuredChange,
+    SeedFigure,
+    present_stages,
+)
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import (
     AuditResults,
@@ -19,6 +25,7 @@ from fairerclip.auditing.results import (
 from fairerclip.auditing.validation import Part
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics.names import DEPENDENCE, DRIFT, FIGURES, PROBE, REPRESENTATION, RETRIEVAL, figure_of
+from fairerclip.report.query_tables import LOW, PRECISION
 
 Row = dict[str, str | float | None]
 ALL_QUERIES = "(mean over queries)"
@@ -178,6 +185,69 @@ def _retrieval_groups(results: AuditResults) -> Iterable[Row]:
                 yield {**about, "share": share, "k": section.k, "shown": n}
 
 
+def _queries(results: AuditResults) -> Iterable[Row]:
+    section = results.queries
+    if section is None:
+        return
+    skew = RETRIEVAL["max_skew"].label
+    for query in section.queries:
+        about: Row = {"query": query.prompt, "about": query.about}
+        for stage, top in present_stages(query).items():
+            yield _query_row(about, stage, "max_skew", skew, top.max_skew)
+        yield from _query_changes(about, query.change, query.clear)
+        for name, value in (("spearman_within", query.correlation), ("overlap", query.kept)):
+            if value is not None:
+                yield _query_row(about, "change", name, DRIFT[name].label, Measured(value=value))
+    mean, about = section.mean, {"query": ALL_QUERIES, "about": None}
+    if mean is None:
+        return
+    for stage, measured in present_stages(mean).items():
+        yield _query_row(about, stage, "max_skew", skew, measured)
+    yield from _query_changes(about, mean.change, None)
+    for name, measure in (("spearman_within", mean.correlation), ("overlap", mean.kept)):
+        if measure is not None:
+            yield _query_row(about, "change", name, DRIFT[name].label, measure)
+    if mean.low_correlation is not None:
+        low = Measured(value=mean.low_correlation)
+        yield _query_row(about, "change", "spearman_within_low", LOW, low)
+    precision = section.precision
+    if precision is not None:
+        for stage, figure in (("before", precision.before), ("after", precision.after)):
+            if figure is not None:
+                yield _query_row(about, stage, "average_precision", PRECISION, Measured(value=figure))
+        if precision.difference is not None:
+            moved = Measured(value=precision.difference, low=precision.low, high=precision.high)
+            yield _query_row(about, "change", "average_precision", PRECISION, moved)
+
+
+def _query_row(about: Row, stage: str, name: str, label: str, measured: Measured) -> Row:
+    return {
+        **about,
+        "stage": stage,
+        "measure": name,
+        "label": label,
+        **_of(measured, ESTIMATE),
+        "clear": None,
+    }
+
+
+def _query_changes(about: Row, change: MeasuredChange | None, clear: bool | None) -> Iterable[Row]:
+    if change is not None:
+        moved = Measured(value=change.difference, low=change.low, high=change.high)
+        yield {**_query_row(about, "change", "max_skew", RETRIEVAL["max_skew"].label, moved), "clear": clear}
+
+
+def _query_groups(results: AuditResults) -> Iterable[Row]:
+    section = results.queries
+    if section is None:
+        return
+    for query in section.queries:
+        for stage, top in present_stages(query).items():
+            for group, share, n in zip(section.groups, section.shares, top.counts, strict=True):
+                about: Row = {"query": query.prompt, "stage": stage, "group": group}
+                yield {**about, "share": share, "k": section.k, "shown": n}
+
+
 def _probes(results: AuditResults) -> Iterable[Row]:
     for row in results.probes or ():
         about, rest = _of(row, "attribute probe stage"), _of(row, f"{ESTIMATE} chance n folds")
@@ -222,7 +292,12 @@ def _model(results: AuditResults) -> Iterable[Row]:
     if model is None:
         return
     about = {"method": subject(model), "paper": model.paper, "source": model.source, "labels": model.labels}
-    for name, value in {**about, **model.parameters}.items():
+    mitigator = model.mitigator
+    facts: Row = {} if mitigator is None else {"features_": mitigator.features, "rows_": mitigator.rows}
+    if mitigator is not None:
+        facts |= {f"strength_ {name}": value for name, value in mitigator.strengths.items()}
+        facts |= {f"remaining_ {name}": value for name, value in mitigator.remaining.items()}
+    for name, value in {**about, **model.parameters, **facts}.items():
         yield {"stage": "after", "name": name, "value": value}
 
 
@@ -241,6 +316,8 @@ TABLES: dict[str, Callable[[AuditResults], Iterable[Row]]] = {
     "plane_groups": _plane_groups,
     "retrieval": _retrieval,
     "retrieval_groups": _retrieval_groups,
+    "queries": _queries,
+    "query_groups": _query_groups,
     "probes": _probes,
     "dependence": _dependence,
     "wording": _wording,

@@ -1,4 +1,4 @@
-"""Tables that `fairerclip fit` prints: skews before and after, and the points of the search."""
+"""Tables that `fairerclip fit` prints: skews before and after, and the points of a search."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from fairerclip._util.numbers import setting, significant
 from fairerclip.auditing.model_facts import judged_rows
+from fairerclip.embedding.strength_path import StrengthPath
 from fairerclip.experiment import PromptSkew
-from fairerclip.metrics.names import FIGURES, RETRIEVAL
+from fairerclip.metrics.names import DRIFT, FIGURES, RETRIEVAL
 from fairerclip.report.result_table import Cell, Content, ResultTable
 
 
@@ -19,6 +20,45 @@ def skew_table(title: str, rows: Sequence[PromptSkew], after: str) -> ResultTabl
         [row.prompt, Cell(row.before, "number"), Cell(row.after, "number")] for row in rows
     ]
     return ResultTable(title, ["prompt", "zero-shot", after], cells)
+
+
+def rankings_table(title: str, rows: Sequence[Any]) -> ResultTable:
+    """Return a table of the rankings before and after, one row per attribute (`AttributeRankings`)."""
+    first = rows[0]
+    title = (
+        f"{title}: {RETRIEVAL['max_skew'].label}@k before and after, and rank correlation inside groups; means over "
+        f"{first.queries} queries [interval over queries]"
+    )
+    columns = ["S", "k", "before", "after", "change", DRIFT["spearman"].short, "5th percentile"]
+    body: list[list[Content]] = [
+        [
+            *(row.attribute, row.k, Cell(row.before[0], "number", *row.before[1:])),
+            *(Cell(row.after[0], "number", *row.after[1:]), Cell(row.change[0], "signed", *row.change[1:])),
+            Cell(row.rank_correlation[0], "number", *row.rank_correlation[1:]),
+            Cell(row.low_correlation, "number"),
+        ]
+        for row in rows
+    ]
+    return ResultTable(title, columns, body)
+
+
+def strength_table(path: StrengthPath, chosen: float) -> ResultTable:
+    """Return a table of the figures at every strength; the chosen one is marked."""
+    title = f"Strengths on {path.rows} validation rows, where figures are optimistic [interval over queries]"
+    skew = f"{RETRIEVAL['max_skew'].label}@{path.k}"
+    rows: list[list[Content]] = [
+        [
+            "→" if point.strength == chosen else "",
+            setting(point.strength),
+            Cell(point.max_skew[0], "number", *point.max_skew[1:]),
+            Cell(point.rank_correlation[0], "number", *point.rank_correlation[1:]),
+            Cell(point.low_correlation, "number"),
+        ]
+        for point in path.points
+    ]
+    return ResultTable(
+        title, ["", "strength", skew, "rank correlation inside groups", "5th percentile"], rows
+    )
 
 
 def settings_text(parameters: Mapping[str, Any]) -> str:

@@ -18,9 +18,11 @@ from fairerclip.report.phrases import (
     about_model,
     confidence,
     is_given,
+    people,
     presentable,
     versions,
 )
+from fairerclip.report.query_tables import query_tables
 from fairerclip.report.result_table import ResultTable, to_markdown
 
 
@@ -35,11 +37,13 @@ def render_markdown(results: AuditResults) -> str:
         "Picture": _picture(results),
         "Trade-off": trade_off(results),
         "Retrieval": retrieval(results),
+        "Free queries": tables_with_notes(query_tables(results)),
         "Predicting the sensitive attribute": tables_with_notes(tables.probe_tables(results)),
         "Dependence": tables_with_notes(tables.dependence_tables(results)),
         "Wording of the prompts": tables_with_notes(tables.wording_tables(results)),
         "Representation": tables_with_notes(tables.representation_tables(results)),
         "What this does not show": bullets(results.limits),
+        "The people in the images": bullets(people(results)),
         "How it was made": how_made(results),
     }
     for title, body in sections.items():

@@ -14,6 +14,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from fairerclip._util import numbers
+from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import AuditResults
 from fairerclip.metrics import names
 from fairerclip.report import page_parts, phrases
@@ -73,13 +74,16 @@ def _parts(results: AuditResults) -> dict[str, Any]:
         "seed_rows": page_parts.seed_rows(results),
         "count_rows": page_parts.count_rows(results),
         "confusion": page_parts.confusion(results),
+        "free_queries": page_parts.free_queries(results),
+        "people": phrases.people(results),
         "point": point,
         "how_chosen": phrases.how_chosen(results),
         "plane_order": page_parts.plane_order(results),
         "fewest": phrases.fewest_rows(results),
         "given": phrases.is_given(results),
         "baseline": phrases.is_baseline(results),
-        "after_name": phrases.stage_names(results)["after"],
+        "after_name": "Mitigated" if model and model.mitigator else phrases.stage_names(results)["after"],
+        "method_name": subject(model),
         "about_model": phrases.about_model(results),
         "versions": phrases.versions(results),
         "command": command and point and filled(command, point),

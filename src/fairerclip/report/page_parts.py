@@ -14,13 +14,19 @@ from fairerclip.auditing.group_results import (
     StageReport,
     present_stages,
 )
+from fairerclip.auditing.query_results import FreeQuery, QueriesSection
 from fairerclip.auditing.results import AuditResults, RetrievalSection
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure, figure_of
+from fairerclip.report.query_tables import ordered_queries, remark, rises
 from fairerclip.report.stage_rows import Change, figure_rows
 from fairerclip.report.tables import SKEWS
 
 MOST_NAMED = 6
 """Groups and prompts that are listed by name under costs and gains."""
+MOST_QUERIES = 15
+"""Free queries that the page shows before the reader unfolds the rest; those whose skew rises are always shown."""
+QUERIES = "queries"
+"""Id of the section on free queries."""
 Tone = Literal["better", "worse", "unclear"]
 _HEADLINE = ("average", "worst_group", "eod")
 _EXPLAINED = {
@@ -90,6 +96,7 @@ def _present(results: AuditResults) -> list[tuple[str, str, bool]]:
         ("scores", "Scores by group", results.scores is not None),
         ("picture", "The embedding in two dimensions", results.picture is not None),
         ("retrieval", "Groups among the first hits", results.retrieval is not None),
+        (QUERIES, "Free queries", results.queries is not None),
         ("reading", "What embeddings and predictions reveal about S", any(reading)),
     ]
 
@@ -102,8 +109,8 @@ def sections(results: AuditResults) -> list[tuple[str, str]]:
 
 
 def absent(results: AuditResults) -> list[str]:
-    """Return the headings of the sections that these results do not have."""
-    return [label for _, label, is_present in _present(results) if not is_present]
+    """Return the headings of the sections that these results do not have; only galleries have free queries."""
+    return [label for key, label, is_present in _present(results) if not is_present and key != QUERIES]
 
 
 def _tone(better: str | None, change: Change | None) -> Tone | None:
@@ -117,9 +124,10 @@ def _tone(better: str | None, change: Change | None) -> Tone | None:
 
 def cards(results: AuditResults) -> list[HeadlineCard]:
     """Return the headline figures: average, worst group and EOD, or the skews of retrieval without groups."""
+    queries = [] if results.queries is None else _query_cards(results.queries)
     if results.groups is not None and present_stages(results.groups):
-        return _group_cards(results.groups)
-    return [] if results.retrieval is None else _retrieval_cards(results.retrieval)
+        return [*_group_cards(results.groups), *queries]
+    return queries if results.retrieval is None else [*_retrieval_cards(results.retrieval), *queries]
 
 
 def _group_cards(groups: GroupsSection) -> list[HeadlineCard]:
@@ -152,6 +160,33 @@ def _retrieval_cards(retrieval: RetrievalSection) -> list[HeadlineCard]:
             label, tone = f"{figure.label}, mean over prompts", _tone(figure.better, change)
             cards.append(HeadlineCard(name, figure, label, _EXPLAINED[name], stages, {}, change, tone))
     return cards
+
+
+def _query_cards(section: QueriesSection) -> list[HeadlineCard]:
+    mean, figure = section.mean, RETRIEVAL["max_skew"]
+    if mean is None:
+        return []
+    label, tone = f"{figure.label}, mean over free queries", _tone(figure.better, mean.change)
+    explained = _EXPLAINED["max_skew"]
+    return [HeadlineCard("query_skew", figure, label, explained, present_stages(mean), {}, mean.change, tone)]
+
+
+class ListedQuery(NamedTuple):
+    """A free query of the page's table, and what to mind about it."""
+
+    query: FreeQuery
+    remark: str
+
+
+def free_queries(results: AuditResults) -> dict[str, list[ListedQuery]]:
+    """Return the free queries in the order of the page: rises, the first of the others, and the rest."""
+    section = results.queries
+    if section is None:
+        return {}
+    rising = rises(section)
+    others = [query for query in ordered_queries(section) if query not in rising]
+    parts = {"rises": rising, "first": others[:MOST_QUERIES], "rest": others[MOST_QUERIES:]}
+    return {name: [ListedQuery(query, remark(query)) for query in part] for name, part in parts.items()}
 
 
 def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple[str, list[Moved], int]]:

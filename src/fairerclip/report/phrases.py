@@ -5,6 +5,7 @@ from __future__ import annotations
 from fairerclip._util.numbers import significant
 from fairerclip.auditing import model_facts
 from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.mitigator_facts import source_sentences
 from fairerclip.auditing.results import AuditResults, check_results
 from fairerclip.report.clean_text import cleaned, with_short_names
 
@@ -20,6 +21,26 @@ HOW_CHOSEN = {
     "so that a single row does not decide",
 }
 """Explanation of each way of choosing a point, by its name in the results; other names get no explanation."""
+
+
+SUMS_ONLY = (
+    "To map a row, the probability of each sensitive value may be computed from its embedding; it is not kept. The "
+    "saved mitigator holds sums over all rows of its fit: no value, score or embedding of a single person."
+)
+HOLDS_ROWS = (
+    "The saved mitigator holds embeddings of some rows of its fit, which its kernel features need: treat the file like "
+    "the images."
+)
+ROW_FEATURES = ("nystroem", "exact")
+"""Kernel features that are made of rows of the fit."""
+PEOPLE = (
+    "A value that is read from an embedding is a guess about how a person looks. It may be wrong, most often for "
+    "people whom the labels or prompts describe badly. Do not use it as a fact about anyone.",
+    "Labels and guesses of sex, race, age or religion are protected in many countries (in the European Union by "
+    "Article 9 of the GDPR). Before you label or infer them, make sure that you have consent or another legal ground, "
+    "also if the purpose is to lower bias.",
+)
+"""What the people in the images may expect of an audit of a mitigator."""
 
 
 def presentable(results: AuditResults) -> AuditResults:
@@ -42,6 +63,15 @@ def stage_names(results: AuditResults) -> dict[Stage, str]:
 def about_model(results: AuditResults) -> list[str]:
     """Return sentences on how the model was made; none without a model."""
     return [] if results.model is None else model_facts.about_model(results.model)
+
+
+def people(results: AuditResults) -> list[str]:
+    """Return sentences on the people in the images; none without a mitigator, which infers sensitive values."""
+    mitigator = None if results.model is None else results.model.mitigator
+    if mitigator is None:
+        return []
+    stored = HOLDS_ROWS if mitigator.features in ROW_FEATURES else SUMS_ONLY
+    return [*source_sentences(mitigator), stored, *PEOPLE]
 
 
 def is_learned(results: AuditResults) -> bool:

@@ -9,6 +9,7 @@ from fairerclip.auditing.group_results import (
     GroupAccuracyChange,
     GroupsSection,
     Measured,
+    MeasuredChange,
     PlaneBaseline,
     PlanePoint,
     PlaneSection,
@@ -16,7 +17,6 @@ from fairerclip.auditing.group_results import (
     Stage,
     present_stages,
 )
-from fairerclip.auditing.results import MeasuredChange
 from fairerclip.metrics.names import FIGURES, Figure
 
 Change = FigureChange | GroupAccuracyChange | MeasuredChange | RecallGap

@@ -40,6 +40,7 @@ from fairerclip.metrics.names import (
     figure_of,
 )
 from fairerclip.report.phrases import EMBEDDINGS, fewest_rows, how_chosen, stage_names
+from fairerclip.report.query_tables import SHOWN, query_tables
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.report.stage_rows import Change, figure_rows, group_rows, worst_at
 
@@ -349,6 +350,7 @@ def overview(results: AuditResults) -> Tables:
     return [
         *accuracy_tables(results),
         *ranking_tables(results, SKEWS),
+        *query_tables(results, SHOWN),
         *probe_tables(results),
         *dependence_tables(results),
         *representation_tables(results),

@@ -11,7 +11,7 @@ from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.study.choose_model import choose_model
-from fairerclip.study.methods import FITTABLE, MAX_STEPS, OWN, Method, check_labels, fit_key
+from fairerclip.study.methods import EMBEDDING, FITTABLE, MAX_STEPS, OWN, Method, check_labels, fit_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,10 @@ def fit_method(
     key = fit_key(name)
     if key == OWN:
         raise ParameterError(f"{OWN} has its own fit and search: use FairerCLIP or FairerCLIPSearch")
+    if key == EMBEDDING:
+        raise ParameterError(
+            f"{EMBEDDING} is no classifier: use EmbeddingMitigator, or fit_mitigator of a task"
+        )
     method = FITTABLE[key]
     check_labels(method, labels)
     check_range("seed", seed)

@@ -24,6 +24,8 @@ MAX_STEPS = 20_000
 """Limit of the training of one setting by gradient, in batches, unless another is given."""
 OWN = "fairerclip"
 """Key of FairerCLIP for `fit`, with any labels; a comparison has a row for each kind of labels."""
+EMBEDDING = "embedding"
+"""Key of `EmbeddingMitigator` for `fit`; `study/fit_mitigator.py` fits it."""
 
 Parameters = Mapping[str, Any]
 Labels = Literal["none", "target", "all", "validation"]
@@ -260,7 +262,7 @@ def fit_key(name: str) -> str:
     variant = next((method for method in METHODS if method.is_own and method.key == key), None)
     if variant is not None:
         raise ParameterError(f"{key} is a row of a comparison: use {OWN} with labels {variant.labels}")
-    _check_known([key], [OWN, *FITTABLE])
+    _check_known([key], [OWN, EMBEDDING, *FITTABLE])
     return key
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.group_results import PlaneBaseline, PlaneGroup, PlanePoint, PlaneSection
+from fairerclip.auditing.mitigator_facts import mitigator_section
 from fairerclip.auditing.model_facts import ModelFacts, model_facts
 from fairerclip.auditing.model_results import Labels, ModelSection
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
@@ -47,6 +49,8 @@ class Mitigation:
     chosen_by: str | None = None
     untuned: str | None = None
     """Why the rankings of a gallery were not tuned."""
+    rows: Any = None
+    """Audited rows (n, p), which a mitigator compares with those of its fit."""
 
 
 def mitigate(
@@ -154,6 +158,8 @@ def _as_option(value: Any) -> str:
 def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -> ModelSection:
     """Describe the model: its parameters, how it was made, and the command that fits it."""
     model, facts = mitigation.model, model_facts(mitigation.model)
+    if isinstance(model, MitigatedZeroShot):
+        return _mitigator_model(model, facts, mitigation)
     if isinstance(model, Baseline):
         return _baseline_section(model, facts, mitigation.source)
     strengths = (repr(float(model.tau_)), repr(float(model.tau_z)), model.criterion_)
@@ -191,6 +197,20 @@ def _baseline_section(model: Baseline, facts: ModelFacts, source: str) -> ModelS
             "paper": needs.paper,
             "tuning": facts.tuning,
         }
+    )
+
+
+def _mitigator_model(model: MitigatedZeroShot, facts: ModelFacts, mitigation: Mitigation) -> ModelSection:
+    """Describe a mitigator, which was given."""
+    mitigator = model.mitigator_
+    parameters = {name: _plain(value) for name, value in sorted(mitigator.get_params(deep=False).items())}
+    return ModelSection(
+        parameters=parameters,
+        source=mitigation.source,
+        method=facts.method,
+        paper=model.requirements.paper,
+        tuning=facts.tuning,
+        mitigator=mitigator_section(mitigator, mitigation.rows),
     )
 
 

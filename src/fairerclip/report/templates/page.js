@@ -799,28 +799,42 @@
     });
   }
 
+  // Bars of the groups among all rows and among the first hits of one query, at each stage.
+  function composition(host, part, query, name, prompt) {
+    const rows = [[part.reference || "all rows", part.shares, "muted"]];
+    for (const [key, word] of STAGES) if (query[key]) rows.push([word, query[key].counts.map((n) => n / part.k), `strong text-${key}`]);
+    const figure = add(host, "figure", { class: "query" });
+    const caption = add(figure, "figcaption");
+    addName(caption, name);
+    if (prompt) add(addName(add(caption, "span", { class: "sub" }, " "), `“${prompt}”`), "span");
+    const describe = () => rows.map(([word, shares]) => `${word}: ` + shares.map((x, i) => `${part.groups[i]} ${percent(x)}`).join(", ")).join(". ");
+    chart(add(figure, "div", { class: "plot" }), () => `First ${part.k} for ${name}`, describe, (svg, width) => {
+      const left = Math.min(96, width * 0.28);
+      const x = scale(0, 1, left, width);
+      rows.forEach(([word, shares, style], i) => {
+        draw(svg, "text", { x: 0, y: i * 28 + 16, class: style }, shorten(word, 13));
+        stackedBar(svg, shares, part.groups, x, i * 28, word);
+      });
+      return rows.length * 28;
+    });
+  }
+
   function drawRetrieval() {
     const part = results.retrieval;
     if (!part) return;
     markKey(byId("retrieval-key"), part.groups, true);
-    for (const query of part.queries) {
-      const rows = [[part.reference, part.shares, "muted"]];
-      for (const [key, word] of STAGES) if (query[key]) rows.push([word, query[key].counts.map((n) => n / part.k), `strong text-${key}`]);
-      const figure = add(byId("plot-retrieval"), "figure", { class: "query" });
-      const caption = add(figure, "figcaption");
-      addName(caption, query.name);
-      if (query.prompt) add(addName(add(caption, "span", { class: "sub" }, " "), `“${query.prompt}”`), "span");
-      const describe = () => rows.map(([word, shares]) => `${word}: ` + shares.map((x, i) => `${part.groups[i]} ${percent(x)}`).join(", ")).join(". ");
-      chart(add(figure, "div", { class: "plot" }), () => `First ${part.k} for ${query.name}`, describe, (svg, width) => {
-        const left = Math.min(96, width * 0.28);
-        const x = scale(0, 1, left, width);
-        rows.forEach(([word, shares, style], i) => {
-          draw(svg, "text", { x: 0, y: i * 28 + 16, class: style }, shorten(word, 13));
-          stackedBar(svg, shares, part.groups, x, i * 28, word);
-        });
-        return rows.length * 28;
-      });
-    }
+    for (const query of part.queries) composition(byId("plot-retrieval"), part, query, query.name, query.prompt);
+  }
+
+  // The free query that changed most; without mitigation the most skewed one.
+  function drawQueries() {
+    const part = results.queries;
+    if (!part || !part.queries.length) return;
+    const size = (query) => Math.abs((query.change ? query.change.difference : query.before.max_skew.value) || 0);
+    const open = part.queries.filter((query) => missing(query.about));
+    const most = (open.length ? open : part.queries).reduce((a, b) => (size(b) > size(a) ? b : a));
+    markKey(byId("queries-key"), part.groups, true);
+    composition(byId("plot-queries"), part, most, most.prompt, null);
   }
 
   // ---- Dots with intervals: probes and wordings ---------------------------------------------------------------------
@@ -903,6 +917,7 @@
   drawScores();
   drawPicture();
   drawRetrieval();
+  drawQueries();
   drawProbes();
   drawWording();
   followWidth();

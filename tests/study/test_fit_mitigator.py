@@ -1,0 +1,149 @@
+"""A mitigator fitted on a task: what it reads the sensitive values from, its strength, and its figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fairerclip import EmbeddingMitigator
+from fairerclip.data import simulate
+from fairerclip.data.task import Sentences
+from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import correlation_inside_groups, max_skew
+from fairerclip.study.fit_method import fit_method
+from fairerclip.study.fit_mitigator import fit_mitigator, measure_rankings, mitigator_result, queries_of
+
+
+@pytest.fixture(scope="module")
+def portraits():
+    task = simulate("gallery", seed=1, scale=0.05, width=48)
+    return replace(task, queries=None)
+
+
+def unlabelled(task, split, *names):
+    """Return a task whose split has no labels of some attributes."""
+    rows = task.splits[split]
+    kept = {name: codes for name, codes in rows.s.items() if name not in names}
+    return replace(task, splits={**task.splits, split: replace(rows, s=kept)})
+
+
+def unprompted(task, *names):
+    values = {name: replace(s, text=None) if name in names else s for name, s in task.sensitive.items()}
+    return replace(task, sensitive=values)
+
+
+def test_sensitive_values_come_from_prompts_and_labelled_validation_rows(portraits):
+    trained = fit_mitigator(Experiment.of(portraits, ["sex"]))
+    expected = EmbeddingMitigator(random_state=0).fit(
+        portraits.train.X,
+        sensitive_text=dict(zip(("female", "male"), portraits.sensitive["sex"].text, strict=True)),
+        labelled=(portraits.val.X, np.array(["female", "male"])[portraits.val.s["sex"]]),
+    )
+    assert_allclose(trained.mitigator.transform(portraits.test.X), expected.transform(portraits.test.X))
+    assert trained.sentences[0] == (
+        f"sex: values are read by a reader learned from its prompts and {len(portraits.val)} labelled rows."
+    )
+
+
+def test_labels_all_uses_the_values_of_the_training_rows(portraits):
+    trained = fit_mitigator(Experiment.of(portraits, ["sex", "race"]), labels="all")
+    records = trained.mitigator.diagnostics_["attributes"]
+    assert {name: record["source"] for name, record in records.items()} == {"sex": "given", "race": "given"}
+    assert "sex: the values of the rows of the fit were given" in trained.sentences[0]
+
+
+def test_an_attribute_with_prompts_only_is_mitigated_beside_a_labelled_one(portraits):
+    task = unlabelled(portraits, "val", "race")
+    trained = fit_mitigator(Experiment.of(task, ["sex", "race"]))
+    records = trained.mitigator.diagnostics_["attributes"]
+    assert (records["sex"]["reader"], records["race"]["reader"]) == ("prompts and labelled rows", "prompts")
+    assert trained.sentences[1] == "race: values are read by a reader learned from its prompts."
+
+
+def test_an_attribute_that_cannot_be_read_is_refused_with_what_helps(portraits):
+    task = unprompted(unlabelled(portraits, "val", "sex"), "sex")
+    with pytest.raises(PromptError, match="sex cannot be read.*--labels all"):
+        fit_mitigator(Experiment.of(task, ["sex"]))
+    bare = unlabelled(task, "train", "sex")
+    with pytest.raises(PromptError, match="give one of them$"):
+        fit_mitigator(Experiment.of(bare, ["sex"]))
+    with pytest.raises(LabelError, match="no labels of sex in its train split"):
+        fit_mitigator(Experiment.of(bare, ["sex"]), labels="all")
+
+
+def test_wrong_options_are_refused(portraits):
+    experiment = Experiment.of(portraits, ["sex"])
+    with pytest.raises(ParameterError, match="none, all; got 'target'"):
+        fit_mitigator(experiment, labels="target")
+    with pytest.raises(ParameterError, match="objective must be 'max_skew'"):
+        fit_mitigator(experiment, objective="eod")
+    with pytest.raises(ParameterError, match="floor"):
+        fit_mitigator(experiment, objective="max_skew", floor=2)
+    with pytest.raises(ParameterError, match="no classifier"):
+        fit_method("embedding", experiment)
+    without = Experiment.of(unlabelled(portraits, "val", "sex"), ["sex"])
+    with pytest.raises(LabelError, match="to choose a strength by"):
+        fit_mitigator(without, objective="max_skew")
+
+
+def test_the_strength_is_chosen_on_validation_rows_and_recorded(portraits):
+    trained = fit_mitigator(Experiment.of(portraits, ["sex"]), objective="max_skew", floor=0.999)
+    path = trained.path
+    point = path.best(floor=0.999)
+    assert trained.mitigator.strength == point.strength < 1
+    assert point.rank_correlation[0] >= 0.999
+    record = trained.mitigator.diagnostics_["tuning"]
+    assert (record["objective"], record["rows"]) == ("max_skew", len(portraits.val))
+    assert record["max_skew"] == point.max_skew[0]
+    assert "was chosen on" in trained.sentences[1]
+
+
+def test_rankings_are_measured_with_the_original_scores_as_the_reference(portraits):
+    experiment = Experiment.of(portraits, ["sex", "race"])
+    mitigator = fit_mitigator(experiment).mitigator
+    sex, race = measure_rankings(experiment, mitigator, "test")
+    X = portraits.test.X / np.linalg.norm(portraits.test.X, axis=1, keepdims=True)
+    Q = portraits.text_target / np.linalg.norm(portraits.text_target, axis=1, keepdims=True)
+    before, after = X @ Q.T, mitigator.transform(portraits.test.X) @ Q.T
+    for row, name in ((sex, "sex"), (race, "race")):
+        groups = portraits.test.s[name]
+        assert row.before[0] == pytest.approx(max_skew(before, groups, row.k).mean())
+        assert row.after[0] == pytest.approx(max_skew(after, groups, row.k).mean())
+        correlations = correlation_inside_groups(before, after, groups)
+        assert row.rank_correlation[0] == pytest.approx(correlations.mean())
+        assert row.low_correlation == pytest.approx(np.quantile(correlations, 0.05))
+        assert row.before[1] <= row.before[0] <= row.before[2]
+        assert row.change[0] == pytest.approx(row.after[0] - row.before[0])
+    assert sex.after[0] < sex.before[0]
+
+
+def test_free_queries_are_measured_and_those_about_s_are_left_out(portraits):
+    text = np.vstack([portraits.text_target[:3], portraits.sensitive["sex"].text[:1]])
+    task = replace(portraits, queries=Sentences(text, ("a", "b", "c", "a woman")))
+    experiment = Experiment.of(task, ["sex"])
+    assert queries_of(experiment)[0] == ("a", "b", "c", "a woman")
+    result = mitigator_result(experiment, fit_mitigator(experiment))
+    assert (result.rankings[0].queries, result.rankings[0].left_alone) == (3, 1)
+    assert any("not mitigated: 1" in note for note in result.notes)
+    assert result.as_dict()["strength"] == {"sex": 1.0}
+
+
+def test_a_classification_task_has_a_group_report_too():
+    birds = simulate("waterbirds", seed=1, scale=0.05, width=48)
+    experiment = Experiment.of(birds)
+    trained = fit_mitigator(experiment)
+    result = mitigator_result(experiment, trained)
+    assert list(result.reports) == ["zero-shot", "EmbeddingMitigator"]
+    Z = trained.mitigator.transform(birds.test.X)
+    T = birds.text_target / np.linalg.norm(birds.text_target, axis=1, keepdims=True)
+    right = ((Z @ T.T).argmax(axis=1) == birds.test.y).mean()
+    assert result.reports["EmbeddingMitigator"].average == pytest.approx(right)
+
+
+def test_the_given_mitigator_is_not_changed(portraits):
+    start = EmbeddingMitigator(strength=0.5, random_state=0)
+    trained = fit_mitigator(Experiment.of(portraits, ["sex"]), start)
+    assert not hasattr(start, "fitted_")
+    assert_array_equal(trained.mitigator.fitted_.strengths, [0.5])
