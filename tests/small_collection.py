@@ -1,5 +1,7 @@
 """A small collection with a sensitive value, a mitigator of it, and its folder in the layout of clip-retrieval."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
@@ -34,7 +36,7 @@ def clip_retrieval(folder, sizes=(30, 0, 25), dtype=np.float16, metadata=True, s
     for name in ("img_emb", "text_emb", *(["metadata"] if metadata else [])):
         (folder / name).mkdir(parents=True)
     edges = np.cumsum([0, *sizes])
-    for k, (start, stop) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for k, (start, stop) in enumerate(pairwise(edges)):
         np.save(folder / "img_emb" / f"img_emb_{k:02d}.npy", X[start:stop])
         np.save(folder / "text_emb" / f"text_emb_{k:02d}.npy", X[start:stop])
         if metadata:

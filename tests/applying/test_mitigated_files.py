@@ -45,7 +45,9 @@ def test_a_folder_of_clip_retrieval_keeps_its_layout_types_ids_and_metadata(mode
     pytest.importorskip("pyarrow")
     X, ids = clip_retrieval(tmp_path / "in", dtype=dtype)
     told = []
-    report = mitigate_store(model, tmp_path / "in", tmp_path / "out", progress=lambda *seen: told.append(seen))
+    report = mitigate_store(
+        model, tmp_path / "in", tmp_path / "out", progress=lambda *seen: told.append(seen)
+    )
     before, after = content(tmp_path / "in"), content(tmp_path / "out")
     assert set(after) == {*before, MARKER}
     assert {n for n in before if before[n] == after[n] and "img_emb" not in n} == {
@@ -103,7 +105,9 @@ def test_a_copy_that_was_killed_is_continued_and_ends_as_if_nothing_had_happened
     mitigate_store(model, source, tmp_path / "whole")
     for blocks in (1, 4, 8):
         out = tmp_path / f"out{blocks}"
-        assert killed_after(blocks, lambda p, out=out: mitigate_store(model, source, out, progress=p), monkeypatch)
+        assert killed_after(
+            blocks, lambda p, out=out: mitigate_store(model, source, out, progress=p), monkeypatch
+        )
         assert not read_marker(out).complete
         report = mitigate_store(model, source, out)
         if layout == "clip-retrieval":
@@ -269,7 +273,9 @@ def test_a_row_that_is_not_finite_is_named_by_number_and_id_and_nothing_is_left(
 def test_rows_that_are_huge_or_tiny_are_finite(model):
     X, _ = rows(4)
     X[1], X[2] = X[1] * 1e30, X[2] * 1e-30
-    np.testing.assert_array_equal(np.concatenate([r for _, r in checked_blocks(EmbeddingStore.from_array(X))]), X)
+    np.testing.assert_array_equal(
+        np.concatenate([r for _, r in checked_blocks(EmbeddingStore.from_array(X))]), X
+    )
 
 
 def test_zero_rows_stay_and_are_counted(model, tmp_path):

@@ -22,7 +22,7 @@ def home(tmp_path_factory):
     queries = np.stack([*QUERIES[:2], PROMPTS["x"]]).astype(np.float32)
     write_npz(home / "q.npz", {"text": queries, "queries": np.array(["a nurse", "a cook", "an x"])})
     X, s = rows(40)
-    text = {name: T for name, T in zip("ab", QUERIES, strict=False)}
+    text = dict(zip("ab", QUERIES, strict=False))
     ZeroShot().fit(X, np.where(s == "x", "a", "b"), text=text).save(home / "classifier")
     return home
 
@@ -79,7 +79,9 @@ def test_apply_refuses_what_does_not_go_together(refuses, home, tmp_path):
     assert "give the embeddings of queries with --queries" in refuses("apply", model, emb, "--top", 2, *to)
     assert "for a mitigator" in refuses("apply", classifier, emb, "--unit", *to)
     assert "must end in .npy or .npz" in refuses("apply", model, emb, *to)
-    assert "'z' is not among" in refuses("apply", model, emb, "--queries", q, "--top", 1, "--prompt", "z", *to)
+    assert "'z' is not among" in refuses(
+        "apply", model, emb, "--queries", q, "--top", 1, "--prompt", "z", *to
+    )
     table = refuses("apply", model, emb, "--queries", q, "--top", 1, "-o", tmp_path / "o.npz")
     assert "end the output in .csv or .parquet" in table
     assert list(tmp_path.iterdir()) == []

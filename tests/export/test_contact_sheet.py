@@ -25,7 +25,9 @@ def found(*ids, about=None):
 
 
 def test_the_original_results_are_above_the_mitigated_ones(images, tmp_path):
-    assert write_sheet([found("a.png", "b.png"), found("b.png", about="place")], images, tmp_path / "s.png") == 0
+    assert (
+        write_sheet([found("a.png", "b.png"), found("b.png", about="place")], images, tmp_path / "s.png") == 0
+    )
     sheet = image.open(tmp_path / "s.png")
     assert sheet.size == (GAP + 2 * (TILE + GAP), 2 * (3 * LINE + 2 * (TILE + GAP)))
     pixels, middle = np.asarray(sheet), TILE // 2
@@ -40,7 +42,16 @@ def test_the_original_results_are_above_the_mitigated_ones(images, tmp_path):
 def test_images_that_are_missing_damaged_or_outside_are_grey_and_counted(images, tmp_path):
     (images / "bad.png").write_bytes(b"\x89PNG damaged")
     (images / "link.png").symlink_to(tmp_path / "secret.png")
-    ids = ["../secret.png", str(tmp_path / "secret.png"), "link.png", "bad.png", "none.png", "a\0b", "", "a.png"]
+    ids = [
+        "../secret.png",
+        str(tmp_path / "secret.png"),
+        "link.png",
+        "bad.png",
+        "none.png",
+        "a\0b",
+        "",
+        "a.png",
+    ]
     with pytest.warns(MissingImageWarning, match="7 images are grey on the sheet, the first '../secret.png'"):
         assert write_sheet([found(*ids)], images, tmp_path / "s.png") == 7
     pixels = np.asarray(image.open(tmp_path / "s.png"))

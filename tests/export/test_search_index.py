@@ -84,7 +84,7 @@ def test_faiss_reads_and_writes_the_bytes_of_a_flat_index(model, flat, tmp_path,
         assert isinstance(index, faiss.IndexFlatIP)
         faiss.write_index(index, str(tmp_path / name))
         assert (tmp_path / name).read_bytes() == (flat / name).read_bytes()
-    scores, places = index.search(QUERIES.astype(np.float32), 5)
+    _, places = index.search(QUERIES.astype(np.float32), 5)
     for result, numbers in zip(open_index(flat).search(QUERIES, 5), places, strict=True):
         assert [hit.row for hit in result.mitigated] == numbers.tolist()
 

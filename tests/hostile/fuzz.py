@@ -38,7 +38,16 @@ SECONDS, MEGABYTES = 1.0, 200
 HANG = 20
 KEPT_BYTES = 8192
 """Of a file in the corpus."""
-INSTRUMENTED = ("data", "auditing", "model", "baselines.file", "_util.files", "encoders", "study.jobs", "export")
+INSTRUMENTED = (
+    "data",
+    "auditing",
+    "model",
+    "baselines.file",
+    "_util.files",
+    "encoders",
+    "study.jobs",
+    "export",
+)
 HEADROOM = 1 << 30
 NUMBERS = (
     "0",

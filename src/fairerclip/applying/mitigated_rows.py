@@ -18,7 +18,13 @@ from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.mitigator_file import ARCHIVE
-from fairerclip.errors import DirectionDriftWarning, NonFiniteError, ParameterError, ShapeError, ZeroRowWarning
+from fairerclip.errors import (
+    DirectionDriftWarning,
+    NonFiniteError,
+    ParameterError,
+    ShapeError,
+    ZeroRowWarning,
+)
 
 DRIFT_ROWS = 20_000
 """Largest number of rows that are compared with those of the fit; of a larger store a random sample of this size."""
