@@ -76,8 +76,7 @@ def build_index(
 ) -> IndexManifest:
     """Write a folder with two indexes of a collection, of its original and of its mitigated rows.
 
-    The folder holds ``original.index`` and ``mitigated.index``, which faiss reads, ``index.json``, and ``ids.txt`` if rows
-    have ids. It appears as a whole, when everything is written.
+    faiss reads both; ``index.json`` describes them. The folder appears as a whole, when everything is written.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ def build_index(
     overwrite : bool
         Replace an index.
     progress : callable, optional
-        Called after each block with the number of rows that are done, and of all rows; each row counts twice.
+        Called after each block with the numbers of rows done, and of all rows; each row counts twice.
 
     Returns
     -------
@@ -117,11 +116,9 @@ def build_index(
             _write_side(fresh / name, rows, chosen, seed, _part_of(progress, place, len(store)))
         _write_ids(fresh / IDS, store)
         files = {file.name: _described(file) for file in sorted(fresh.iterdir())}
-        provenance = None if store.provenance is None else store.provenance.to_dict()
-        manifest = IndexManifest(
-            *(chosen, *store.shape, scaled, mitigator_digest(fitted)),
-            *(store.has_ids, files, provenance),
-        )
+        made = None if store.provenance is None else store.provenance.to_dict()
+        digest = mitigator_digest(fitted)
+        manifest = IndexManifest(chosen, *store.shape, scaled, digest, store.has_ids, files, made)
         (fresh / MANIFEST).write_bytes(manifest.to_bytes())
     return manifest
 
