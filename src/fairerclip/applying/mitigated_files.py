@@ -99,9 +99,8 @@ def mitigate_store(
 ) -> MitigationReport:
     """Write the mitigated copy of a collection: the same rows in the same order, mapped by a fitted mitigator.
 
-    A folder is written so that it can be interrupted at any moment: the same call continues it. A folder that is
-    complete is left as it is, and one that was written with another model, setting or source is an error. Named
-    warnings tell if the collection differs from the one of the fit, before anything is written.
+    A folder can be interrupted at any moment, and the same call continues it; one that was written with another model,
+    setting or source is an error. Named warnings tell, before writing, if the collection differs from that of the fit.
 
     Parameters
     ----------
@@ -110,9 +109,8 @@ def mitigate_store(
     source : str, Path, EmbeddingStore or array of shape (n, p)
         Image embeddings: anything that `open_store` opens, or a task.
     output : str or Path
-        ``.npy``, ``.npz`` (arrays ``embeddings`` and ``ids``), or a folder. A folder has the layout of clip-retrieval
-        if the source has it: the same names, rows and types of the partitions, with metadata and text embeddings
-        copied. Otherwise it is a store as `StoreWriter` writes it.
+        ``.npy``, ``.npz`` (arrays ``embeddings`` and ``ids``), or a folder: in the layout of clip-retrieval if the
+        source has it, with metadata and text embeddings copied, otherwise as `StoreWriter` writes it.
     unit : bool, optional
         Scale rows to unit length, which indexes of cosines need. Default: the mitigator's ``unit``.
     split : str
@@ -120,7 +118,7 @@ def mitigate_store(
     overwrite : bool
         Replace a file. A folder is never replaced.
     progress : callable, optional
-        Called after each block with the number of rows that are done, and of all rows.
+        Called after each block with the numbers of rows done, and of all rows.
 
     Returns
     -------
@@ -129,15 +127,7 @@ def mitigate_store(
     """
     path = Path(output)
     fitted = as_mitigator(model)
-    if path.suffix in ENDINGS:
-        check_free(path, overwrite)
-    elif path.suffix:
-        raise ParameterError(
-            f"the output must end in {' or '.join(ENDINGS)}, or be the name of a folder, without an ending; got "
-            f"{path.name!r}"
-        )
-    else:
-        check_folder(path, overwrite=True)
+    _check_output(path, overwrite)
     store = as_store(source, split)
     check_widths(fitted, store)
     chosen = fitted.unit if unit is None else unit
@@ -151,6 +141,19 @@ def mitigate_store(
     else:
         written = _write_store(run, path, source)
     return MitigationReport(str(path), len(store), written, chosen, time.perf_counter() - began)
+
+
+def _check_output(path: Path, overwrite: bool) -> None:
+    """Raise before the work if the output cannot be written."""
+    if path.suffix in ENDINGS:
+        check_free(path, overwrite)
+    elif path.suffix:
+        raise ParameterError(
+            f"the output must end in {' or '.join(ENDINGS)}, or be the name of a folder, without an ending; got "
+            f"{path.name!r}"
+        )
+    else:
+        check_folder(path, overwrite=True)
 
 
 def stored_type(store: EmbeddingStore) -> np.dtype[Any]:

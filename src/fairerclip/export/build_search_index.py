@@ -76,8 +76,7 @@ def build_index(
 ) -> IndexManifest:
     """Write a folder with two indexes of a collection, of its original and of its mitigated rows.
 
-    The folder holds ``original.index`` and ``mitigated.index``, which faiss reads, ``ids.txt`` if rows have ids (a JSON
-    string per line), and ``index.json``. It appears as a whole, when everything is written.
+    faiss reads both; ``index.json`` describes them. The folder appears as a whole, when everything is written.
 
     Parameters
     ----------
@@ -95,48 +94,49 @@ def build_index(
     overwrite : bool
         Replace an index.
     progress : callable, optional
-        Called after each block with the number of rows that are done, and of all rows; each row counts twice.
+        Called after each block with the numbers of rows done, and of all rows; each row counts twice.
 
     Returns
     -------
     IndexManifest
-        Description of the index. Memory: one block for "flat"; one index, and its training rows, for the others.
+        Memory: one block for "flat"; one index, and its training rows, for the others.
     """
     path = Path(output)
-    if kind is not None:
-        check_choice("kind", kind, KINDS)
     check_range("seed", seed)
     fitted = as_mitigator(model)
     _check_taken(path, overwrite)
     store = as_store(source, split)
     check_widths(fitted, store)
-    chosen = kind or default_kind(len(store))
-    if chosen != "flat":
-        faiss_index.library(chosen)
-        faiss_index.sample_size(len(store), chosen)
+    chosen = _checked_kind(kind, len(store))
     warn_of_collection(fitted, store)
     scaled = fitted.unit if unit is None else unit
-    n, ids = len(store), store.ids
     with atomic_folder(path, overwrite=overwrite, ours=(IDS,), last=(MANIFEST,)) as fresh:
         for place, (side, name) in enumerate(SIDES.items()):
             rows = _Side(fitted if side == "mitigated" else None, store, scaled)
-
-            def done(count: int, place: int = place) -> None:
-                if progress is not None:
-                    progress(place * n + count, len(SIDES) * n)
-
-            _write_side(fresh / name, rows, chosen, seed, done)
-        if ids is not None:
-            with (fresh / IDS).open("w", encoding="ascii") as handle:
-                handle.writelines(json.dumps(str(name)) + "\n" for name in ids)
+            _write_side(fresh / name, rows, chosen, seed, _part_of(progress, place, len(store)))
+        _write_ids(fresh / IDS, store)
         files = {file.name: _described(file) for file in sorted(fresh.iterdir())}
-        provenance = None if store.provenance is None else store.provenance.to_dict()
-        manifest = IndexManifest(
-            *(chosen, n, store.shape[1], scaled),
-            *(mitigator_digest(fitted), ids is not None, files, provenance),
-        )
+        made = None if store.provenance is None else store.provenance.to_dict()
+        digest = mitigator_digest(fitted)
+        manifest = IndexManifest(chosen, *store.shape, scaled, digest, store.has_ids, files, made)
         (fresh / MANIFEST).write_bytes(manifest.to_bytes())
     return manifest
+
+
+def _part_of(progress: Callable[[int, int], None] | None, place: int, rows: int) -> Callable[[int], None]:
+    """Return what is called after each block of one of the two indexes."""
+
+    def done(count: int) -> None:
+        if progress is not None:
+            progress(place * rows + count, len(SIDES) * rows)
+
+    return done
+
+
+def _write_ids(file: Path, store: EmbeddingStore) -> None:
+    if store.ids is not None:
+        with file.open("w", encoding="ascii") as handle:
+            handle.writelines(json.dumps(str(name)) + "\n" for name in store.ids)
 
 
 def default_kind(rows: int) -> str:
@@ -150,6 +150,17 @@ def default_kind(rows: int) -> str:
     if rows <= FLAT_ROWS:
         return "flat"
     return "ivf" if rows <= IVF_ROWS else "pq"
+
+
+def _checked_kind(kind: str | None, rows: int) -> str:
+    """Return the kind of index, after checking that it can be built."""
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
+    chosen = kind or default_kind(rows)
+    if chosen != "flat":
+        faiss_index.library(chosen)
+        faiss_index.sample_size(rows, chosen)
+    return chosen
 
 
 def _check_taken(path: Path, overwrite: bool) -> None:

@@ -131,8 +131,8 @@ class TrainedIndex:
         digest: str,
         probe: float | None = None,
     ) -> None:
-        faiss = library(kind)
         _check_bytes(file, kind, size, digest)
+        faiss = library(kind)
         try:
             # faiss also makes a table of all cells and codes when it reads kind pq.
             table = 4 * cell_count(shape[0]) * code_count(shape[1]) * 2**CODE_BITS
