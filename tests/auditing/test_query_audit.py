@@ -151,7 +151,7 @@ def test_findings_say_the_change_what_is_left_and_which_queries_are_about_s(resu
     assert texts["query change"] in results.verdict
     others = [f.finding.text for f in find(results) if f.topic == "other"]
     assert any(text.startswith("After mitigation the most skewed free query") for text in others)
-    assert any("1 of 4 free queries ask for a sensitive attribute" in text for text in others)
+    assert any("1 of 4 free queries asks for a sensitive attribute" in text for text in others)
 
 
 def harmed(results):

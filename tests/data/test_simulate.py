@@ -2,15 +2,18 @@
 
 from functools import cache
 from importlib import import_module
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression
 
 from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data import task as task_module
 from fairerclip.data.geometry import Geometry, Space, simplex
 from fairerclip.data.simulate import GENERATORS, MIN_CELL, multiclass, waterbirds
+from fairerclip.embedding.queries import check_queries, meaning_of
 from fairerclip.errors import ParameterError
 
 SEEDS = (0, 1, 2)
@@ -297,3 +300,23 @@ def test_other_wordings_mean_the_same_and_differ_in_what_they_do_to_groups():
     assert min(average for average, _ in found) > 75
     worst = [min(cells.values()) for _, cells in found]
     assert max(worst) - min(worst) > 5
+
+
+def test_the_gallery_has_free_queries_that_change_nothing_else():
+    task = simulate("gallery", seed=3, scale=0.02, width=64)
+    again = simulate("gallery", seed=3, scale=0.02, width=64)
+    assert task.queries.prompts[-1] == "A photo of a woman."
+    assert_array_equal(task.queries.text, again.queries.text)
+    assert_allclose(np.linalg.norm(task.queries.text, axis=1), 1, rtol=1e-5)
+    with patch.object(import_module("fairerclip.data.simulate"), "free_queries", lambda space, rng: None):
+        without = simulate("gallery", seed=3, scale=0.02, width=64)
+    assert_array_equal(task.test.X, without.test.X)
+    assert_array_equal(task.text_target, without.text_target)
+    assert_array_equal(task.variants.text, without.variants.text)
+
+
+def test_a_woman_is_asked_for_and_a_nurse_is_not():
+    task = simulate("gallery", seed=0, scale=0.02, width=128)
+    prompts = {"sex": list(task.sensitive["sex"].text[:, None])}
+    mitigated = meaning_of(check_queries(task.queries.text, 128), prompts, 0.4).mitigated
+    assert mitigated.tolist() == [True] * 6 + [False]

@@ -29,7 +29,7 @@ def query_findings(results: AuditResults) -> Iterator[Topical]:
     yield from _before(section)
     if results.model is not None:
         yield from _after(section, subject(results.model))
-    yield from _about(section, mitigated=_is_answered(section))
+    yield from _about(section)
 
 
 def drift_findings(results: AuditResults) -> Iterator[Topical]:
@@ -132,16 +132,16 @@ def _left(section: QueriesSection) -> Iterator[Topical]:
     )
 
 
-def _about(section: QueriesSection, *, mitigated: bool) -> Iterator[Topical]:
+def _about(section: QueriesSection) -> Iterator[Topical]:
     about = [query for query in section.queries if query.about is not None]
     if about:
         names = [f"“{query.prompt}” ({query.about})" for query in about]
-        left = "they are left as they are, and" if mitigated else "a mitigator would leave them as they are;"
+        asks, it, stays = ("asks", "it", "it is") if len(about) == 1 else ("ask", "them", "they are")
         yield topical(
             "note",
             "other",
-            f"{len(about)} of {len(section.queries)} free queries ask for a sensitive attribute: {left} means leave "
-            f"them out: {listed(names)}.",
+            f"{len(about)} of {len(section.queries)} free queries {asks} for a sensitive attribute: {listed(names)}. "
+            f"A mitigator leaves {it} as {stays}, and means leave {it} out.",
         )
     if section.total > len(section.queries):
         yield topical(

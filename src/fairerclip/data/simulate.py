@@ -14,6 +14,7 @@ import numpy as np
 from fairerclip._util.checks import check_range
 from fairerclip._util.types import Ints
 from fairerclip.data.geometry import Floats, Geometry, Space
+from fairerclip.data.simulated_queries import free_queries
 from fairerclip.data.task import Sensitive, Split, Task, Variants, load_task
 from fairerclip.data.task_fields import UNNAMED
 from fairerclip.errors import ParameterError
@@ -217,6 +218,8 @@ def multiclass(
 def gallery(seed: int = 0, scale: float = 1.0, width: int = WIDTH) -> Task:
     """Draw portraits without class labels, for retrieval by ten adjectives whose prompts leak sex and race.
 
+    Free queries are six occupations, which leak too, and one that asks for a sex.
+
     Parameters
     ----------
     seed, width : int
@@ -269,6 +272,7 @@ def gallery(seed: int = 0, scale: float = 1.0, width: int = WIDTH) -> Task:
         sensitive,
         simulated=True,
         variants=words,
+        queries=free_queries(space, _rng("gallery queries", seed, scale)),
     )
 
 

@@ -38,7 +38,7 @@ def _difference(query: FreeQuery) -> float:
 def remark(query: FreeQuery) -> str:
     """Return what to mind about a query: a rise of its skew, or that it is about S and is not mitigated."""
     if query.about is not None:
-        return f"about {query.about}: not mitigated"
+        return f"about {query.about}" + ("" if query.after is None else ": not mitigated")
     if _difference(query) > 0:
         return "more skew" if query.clear else "more skew, not clear"
     return ""
