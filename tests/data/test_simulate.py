@@ -13,7 +13,7 @@ from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data import task as task_module
 from fairerclip.data.geometry import Geometry, Space, simplex
 from fairerclip.data.simulate import GENERATORS, MIN_CELL, multiclass, waterbirds
-from fairerclip.embedding.queries import check_queries, meaning_of
+from fairerclip.embedding.query_meaning import check_queries, meaning_of
 from fairerclip.errors import ParameterError
 
 SEEDS = (0, 1, 2)

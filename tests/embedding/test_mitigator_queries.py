@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.embedding.queries import meaning_of
+from fairerclip.embedding.query_meaning import meaning_of
 from fairerclip.errors import NonFiniteError, ParameterError, SensitiveQueryWarning, ShapeError, ZeroRowError
 
 

@@ -21,7 +21,7 @@ from fairerclip.applying.mitigated_rows import (
 )
 from fairerclip.data.embedding_rows import BLOCK_ROWS, unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.queries import QueryMeaning, check_queries
+from fairerclip.embedding.query_meaning import QueryMeaning, check_queries
 from fairerclip.errors import ParameterError, SensitiveQueryWarning, ShapeError
 
 SCORES = 2**23

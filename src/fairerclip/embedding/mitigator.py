@@ -17,7 +17,7 @@ from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.attributes import read_given
 from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
 from fairerclip.embedding.fitted_map import FittedMap
-from fairerclip.embedding.queries import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
+from fairerclip.embedding.query_meaning import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
 from fairerclip.embedding.row_map import READ, EmbeddingMap, features_name
 from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
 from fairerclip.embedding.sums import begin_sums

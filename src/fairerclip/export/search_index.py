@@ -18,7 +18,7 @@ from fairerclip.applying.free_queries import queries_about
 from fairerclip.applying.mitigated_rows import as_mitigator, mitigator_digest
 from fairerclip.data.layouts import read_id_file
 from fairerclip.data.provenance import Provenance
-from fairerclip.embedding.queries import check_queries
+from fairerclip.embedding.query_meaning import check_queries
 from fairerclip.errors import IndexFileError, ParameterError, ShapeError, StoreError
 from fairerclip.export.faiss_index import TrainedIndex
 from fairerclip.export.flat_index import FlatIndex

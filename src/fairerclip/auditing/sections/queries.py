@@ -15,7 +15,7 @@ from fairerclip.auditing.query_results import FreeQuery, QueriesMean, QueriesSec
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.queries import QueryMeaning, check_queries, meaning_of
+from fairerclip.embedding.query_meaning import QueryMeaning, check_queries, meaning_of
 from fairerclip.embedding.strength_path import LOW_SHARE, mean_over_queries
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import average_precision, correlation_inside_groups, query_skews
