@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.applying.apply import AnyModel
@@ -31,25 +30,25 @@ from fairerclip.auditing.results import (
     made,
 )
 from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
+from fairerclip.auditing.sections.free_queries import queries_section
 from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
     mitigate,
+    mitigated_classifier,
     model_section,
     plane_section,
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
-from fairerclip.auditing.sections.queries import queries_section
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
 from fairerclip.baselines.baseline import Baseline
-from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
+from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
@@ -149,7 +148,7 @@ def audit_task(
     """
     options = options or AuditOptions()
     started = time.perf_counter()
-    model = _classifier(experiment, model) if isinstance(model, EmbeddingMitigator) else model
+    model = mitigated_classifier(experiment, model) if isinstance(model, EmbeddingMitigator) else model
     split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
     _check_options(options, len(experiment.task.split(split_name)))
     _check_size(experiment, stages=1 if model is None else 2)
@@ -173,21 +172,6 @@ def audit_task(
     texts = {"verdict": recommend(results).sentences, "findings": findings}
     step()
     return results.model_copy(update=texts), None if mitigation is None else mitigation.model
-
-
-def _classifier(experiment: Experiment, mitigator: EmbeddingMitigator) -> MitigatedZeroShot:
-    """Return the zero-shot classifier of mitigated embeddings; raise if the task does not fit the mitigator."""
-    check_is_fitted(mitigator, "fitted_")
-    if experiment.named_text is None:
-        raise PromptError(
-            f"{experiment.task.name} has no class prompts (text_target), which rank and classify mitigated embeddings"
-        )
-    if mitigator.n_features_in_ != experiment.task.width:
-        raise ShapeError(
-            f"the mitigator is for embeddings of width {mitigator.n_features_in_}, but those of "
-            f"{experiment.task.name} have width {experiment.task.width}"
-        )
-    return MitigatedZeroShot.of(mitigator, experiment.named_text)
 
 
 def audited_split(experiment: Experiment, options: AuditOptions, *, needs_training: bool) -> str:

@@ -67,7 +67,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     fitted_ : FittedMap
-        The map and what is known about the rows of the fit; it holds nothing about a single row.
+        The map and sums over the rows of the fit; only features "nystroem" and "exact" keep single rows.
     n_features_in_ : int
         Width p of the embeddings.
     diagnostics_ : dict
@@ -328,7 +328,10 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # Files --------------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the fitted map as a folder: tensors in safetensors, the rest in JSON. It holds no row of the fit."""
+        """Write the fitted map as a folder: tensors in safetensors, the rest in JSON.
+
+        It holds no row of the fit, except the landmarks of features "nystroem" and "exact".
+        """
         from fairerclip.embedding.mitigator_file import write_mitigator
 
         check_is_fitted(self)

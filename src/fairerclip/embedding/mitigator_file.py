@@ -1,7 +1,7 @@
 """Files of a fitted `EmbeddingMitigator`: ``mitigator.safetensors`` (arrays) and ``mitigator.json`` (everything else).
 
 `fairerclip.model.archive` has the format that all models share. The files hold sums over all rows of the fit, and
-nothing about a single row.
+nothing about a single row, except that features "nystroem" and "exact" keep rows as landmarks.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.display_names import base_name
@@ -19,6 +20,8 @@ from fairerclip.auditing.model_facts import ModelFacts, model_facts
 from fairerclip.auditing.model_results import Labels, ModelSection
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
+from fairerclip.embedding.mitigator import EmbeddingMitigator
+from fairerclip.errors import PromptError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
@@ -212,6 +215,21 @@ def _mitigator_model(model: MitigatedZeroShot, facts: ModelFacts, mitigation: Mi
         tuning=facts.tuning,
         mitigator=mitigator_section(mitigator, mitigation.rows),
     )
+
+
+def mitigated_classifier(experiment: Experiment, mitigator: EmbeddingMitigator) -> MitigatedZeroShot:
+    """Return the zero-shot classifier of mitigated embeddings; raise if the task does not fit the mitigator."""
+    check_is_fitted(mitigator, "fitted_")
+    if experiment.named_text is None:
+        raise PromptError(
+            f"{experiment.task.name} has no class prompts (text_target), which rank and classify mitigated embeddings"
+        )
+    if mitigator.n_features_in_ != experiment.task.width:
+        raise ShapeError(
+            f"the mitigator is for embeddings of width {mitigator.n_features_in_}, but those of "
+            f"{experiment.task.name} have width {experiment.task.width}"
+        )
+    return MitigatedZeroShot.of(mitigator, experiment.named_text)
 
 
 def _learned(model: FairerCLIP) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from fairerclip.metrics.label_codes import FloatArray, check_replicates, matrix
 from fairerclip.metrics.retrieval.extremes import ExtremeChange, LogRatios, Proportions, extreme
 from fairerclip.metrics.retrieval.gallery import Gallery
 from fairerclip.metrics.retrieval.skew import Reference, one_hot
-from fairerclip.metrics.retrieval.top_rows import as_generator, rankings, resampled_counts
+from fairerclip.metrics.retrieval.top_rows import TopRows, as_generator, rankings, resampled_counts
 
 
 @dataclass(frozen=True)
@@ -87,42 +87,58 @@ def query_skews(
     >>> round(found.changes[0].difference, 3), float(found.kept[0])
     (-0.405, 0.75)
     """
-    tables = [matrix(before_scores, "before_scores")]
-    if after_scores is not None:
-        tables.append(matrix(after_scores, "after_scores"))
-        if tables[0].shape != tables[1].shape:
-            raise ShapeError(
-                f"before_scores and after_scores must have the same shape; got {tables[0].shape} and {tables[1].shape}"
-            )
+    tables = _tables(before_scores, after_scores)
     gallery = Gallery.read(tables[0], groups, k, None, reference)
     check_confidence(confidence)
     check_replicates(n_replicates)
     ranked = [rankings(table, "expected", None) for table in tables]
-    hot, q = one_hot(gallery.codes, len(gallery.labels)), tables[0].shape[1]
-    every = [ranking for scorer in ranked for ranking in scorer]
-    tops, sizes = resampled_counts(
-        every, [hot] * len(every), gallery.k, n_replicates, as_generator(random_state)
-    )
     shown = [np.stack([ranking.shown(gallery.k) for ranking in scorer]) for scorer in ranked]  # (q, n)
+    hot = one_hot(gallery.codes, len(gallery.labels))
     counts = [rows @ hot for rows in shown]
-    parts = [slice(q * i, q * (i + 1)) for i in range(len(tables))]
-    skews = [
-        _log_ratios(gallery, counts[i], hot, (tops[:, part], sizes[:, part])) for i, part in enumerate(parts)
-    ]
+    skews = _resampled(gallery, ranked, counts, hot, n_replicates, as_generator(random_state))
     estimates = [_estimates(ratios, confidence) for ratios in skews]
     shares = tuple((np.bincount(gallery.codes) / gallery.n).tolist())
-    found = (gallery.k, gallery.n, tuple(gallery.labels), shares, counts[0], estimates[0])
+    found = QuerySkews(gallery.k, gallery.n, tuple(gallery.labels), shares, counts[0], estimates[0])
     if after_scores is None:
-        return QuerySkews(*found)
+        return found
     same = (tables[0] == tables[1]).all(axis=0)
-    return QuerySkews(
-        *found,
-        counts[1],
-        estimates[1],
-        _changes(skews, estimates, same, confidence),
-        _clear(skews, same, confidence),
-        (shown[0] * shown[1]).sum(axis=1) / gallery.k,
+    return replace(
+        found,
+        counts_after=counts[1],
+        after=estimates[1],
+        changes=_changes(skews, estimates, same, confidence),
+        clear=_clear(skews, same, confidence),
+        kept=(shown[0] * shown[1]).sum(axis=1) / gallery.k,
     )
+
+
+def _tables(before: ArrayLike, after: ArrayLike | None) -> list[FloatArray]:
+    """Return the scores (n, q) before and, if there are any, after."""
+    tables = [matrix(before, "before_scores")]
+    if after is not None:
+        tables.append(matrix(after, "after_scores"))
+        if tables[0].shape != tables[1].shape:
+            raise ShapeError(
+                f"before_scores and after_scores must have the same shape; got {tables[0].shape} and {tables[1].shape}"
+            )
+    return tables
+
+
+def _resampled(
+    gallery: Gallery,
+    ranked: list[list[TopRows]],
+    counts: list[FloatArray],
+    hot: FloatArray,
+    n_replicates: int,
+    rng: np.random.Generator,
+) -> list[LogRatios]:
+    """Return the log-ratios of each scorer; all rankings use the same resampled galleries."""
+    every, q = [ranking for scorer in ranked for ranking in scorer], len(ranked[0])
+    tops, sizes = resampled_counts(every, [hot] * len(every), gallery.k, n_replicates, rng)
+    parts = [slice(q * i, q * (i + 1)) for i in range(len(ranked))]
+    return [
+        _log_ratios(gallery, counts[i], hot, (tops[:, part], sizes[:, part])) for i, part in enumerate(parts)
+    ]
 
 
 def _log_ratios(
