@@ -30,7 +30,6 @@ from fairerclip.auditing.results import (
     made,
 )
 from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
-from fairerclip.auditing.sections.free_queries import queries_section
 from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
@@ -41,6 +40,7 @@ from fairerclip.auditing.sections.mitigation import (
 )
 from fairerclip.auditing.sections.pictures import picture_section, scores_section
 from fairerclip.auditing.sections.probes import audit_probes
+from fairerclip.auditing.sections.query_section import queries_section
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
