@@ -57,6 +57,7 @@ def fit(
     max_steps: fit_options.MaxSteps = None,
     strength: fit_options.Strength = None,
     floor: fit_options.Floor = None,
+    collection: fit_options.Collection = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -72,6 +73,7 @@ def fit(
         *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets, search),
         strength=strength,
         floor=floor,
+        collection=collection,
     )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
@@ -104,6 +106,7 @@ def _fit_embedding(
 ) -> None:
     """Fit an `EmbeddingMitigator`, save it and print its figures."""
     from fairerclip.cli import show
+    from fairerclip.data.stores import open_store
     from fairerclip.embedding.mitigator import EmbeddingMitigator
     from fairerclip.report.fit_tables import rankings_table, strength_table
     from fairerclip.study.fit_mitigator import fit_mitigator, mitigator_result
@@ -118,6 +121,7 @@ def _fit_embedding(
             labels=given.labels,
             objective=given.search.objective,
             floor=given.floor,
+            collection=None if given.collection is None else open_store(given.collection),
             progress=progress,
         )
         result = mitigator_result(experiment, trained)

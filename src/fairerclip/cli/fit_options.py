@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,6 +77,14 @@ Strength = Annotated[
         help="With --method embedding: strength of the mitigation, from 0 (nothing changes) to 1. Default: 1."
     ),
 ]
+Collection = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="STORE",
+        help="With --method embedding: collection to fit on, which will be searched; it needs no labels. Sensitive "
+        "values are read from the prompts and the labelled rows of the task. Default: the training split.",
+    ),
+]
 Floor = Annotated[
     float | None,
     typer.Option(
@@ -117,12 +126,17 @@ class FitOptions:
     search: SearchOptions = SearchOptions()
     strength: float | None = None
     floor: float | None = None
+    collection: Path | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
         from fairerclip.errors import ParameterError
 
-        of_embedding = {"--strength": self.strength, "--floor": self.floor}
+        of_embedding = {
+            "--strength": self.strength,
+            "--floor": self.floor,
+            "--collection": self.collection,
+        }
         tune = {True: "--tune", False: "--no-tune", None: ""}[self.search.tune]
         own = {**self._own(), tune: tune or None, **self.search.asked()}
         if key == EMBEDDING:

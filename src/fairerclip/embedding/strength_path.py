@@ -92,7 +92,7 @@ class StrengthPath:
             most = max((p.rank_correlation[0] for p in self.points if p.strength > 0), default=float("nan"))
             raise ParameterError(
                 f"no strength above 0 has a rank correlation of at least {number(floor)} inside groups; the largest is "
-                f"{number(most)}"
+                f"{number(most)}: lower the floor"
             )
         return min(allowed, key=lambda p: (p.max_skew[0], p.strength))
 

@@ -22,9 +22,10 @@ from fairerclip.auditing.mitigator_facts import (
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import Split
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.strength_path import LOW_SHARE, StrengthPath, mean_over_queries
-from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import GroupReport, correlation_inside_groups, max_skew
 from fairerclip.metrics.retrieval.top_rows import default_cut
@@ -35,6 +36,7 @@ LABELS = ("none", "all")
 FLOOR = 0.9
 """Default of the smallest mean rank correlation inside groups of a chosen strength."""
 CONFIDENCE = 0.95
+_ROWS = {"train": "training", "val": "validation"}
 Triple = tuple[float, float, float]
 """A mean over queries and the ends of its interval."""
 
@@ -165,9 +167,10 @@ def fit_mitigator(
     labels: str | None = None,
     objective: str | None = None,
     floor: float | None = None,
+    collection: EmbeddingStore | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TrainedMitigator:
-    """Fit a mitigator on the training rows of a task, for the chosen sensitive attributes.
+    """Fit a mitigator on the training rows of a task or on a collection, for the chosen sensitive attributes.
 
     Parameters
     ----------
@@ -183,10 +186,15 @@ def fit_mitigator(
         strength of ``mitigator``.
     floor : float, optional
         Smallest mean rank correlation inside groups, for ``objective``. Default: 0.9.
+    collection : EmbeddingStore, optional
+        Collection to fit on instead of the training rows: that which will be searched. It needs no labels; its
+        sensitive values are read from the prompts and from the labelled rows of the task, those of training and
+        validation with labels "all", and of validation alone with "none". Default of ``labels`` then: "all".
     progress : callable, optional
         Called after each strength with (done, total).
     """
-    labels = "none" if labels is None else labels
+    if labels is None:
+        labels = "none" if collection is None else "all"
     if labels not in LABELS:
         raise ParameterError(
             f"labels of embedding must be one of {', '.join(LABELS)}; got {labels!r}: it learns from no class labels"
@@ -197,9 +205,13 @@ def fit_mitigator(
     check_interval("floor", floor, -1, 1, "[]")
     start = EmbeddingMitigator(random_state=0) if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
-    train = experiment.task.split("train")
     known = _validation_groups(experiment) if objective is not None else None
-    fitted.fit(train.X, **_given(experiment, train, labels))
+    if collection is None:
+        train = experiment.task.split("train")
+        fitted.fit(train.X, **_given(experiment, train, labels))
+    else:
+        _check_width(collection, experiment)
+        fitted.fit(collection, **_few_labels(experiment, ("train", "val") if labels == "all" else ("val",)))
     if known is None:
         return TrainedMitigator(fitted, labels)
     val = experiment.task.val
@@ -234,14 +246,7 @@ def queries_of(experiment: Experiment) -> tuple[tuple[str, ...], Floats]:
 
 def _given(experiment: Experiment, train: Split, labels: str) -> dict[str, Any]:
     """Return the arguments of `EmbeddingMitigator.fit` besides the rows."""
-    task, names = experiment.task, experiment.sensitive
-    if not names:
-        raise LabelError(f"{task.name} has no sensitive attribute, so there is nothing to mitigate")
-    texts = {
-        name: dict(zip(task.sensitive[name].names, text, strict=True))
-        for name in names
-        if (text := task.sensitive[name].text) is not None
-    }
+    task, names, texts = experiment.task, experiment.sensitive, _texts(experiment)
     if labels == "all":
         columns = _columns(experiment, train)
         missing = [name for name in names if name not in columns]
@@ -250,21 +255,53 @@ def _given(experiment: Experiment, train: Split, labels: str) -> dict[str, Any]:
                 f"{task.name} has no labels of {', '.join(missing)} in its train split; use {use_labels('none')}"
             )
         return {"sensitive_features": columns, "sensitive_text": texts or None}
-    val = task.splits.get("val")
-    columns = {} if val is None else _columns(experiment, val)
-    unread = [name for name in names if name not in texts and name not in columns]
+    return _few_labels(experiment, ("val",))
+
+
+def _few_labels(experiment: Experiment, splits: Sequence[str]) -> dict[str, Any]:
+    """Return prompts, and the labelled rows of some splits, as arguments of `EmbeddingMitigator.fit`."""
+    task, names, texts = experiment.task, experiment.sensitive, _texts(experiment)
+    found = [task.splits[name] for name in splits if name in task.splits]
+    columns = [_columns(experiment, split) for split in found]
+    unread = [name for name in names if name not in texts and not any(name in column for column in columns)]
     if unread:
-        hint = f", or use {use_labels('all')}" if set(unread) <= set(_columns(experiment, train)) else ""
+        train = task.splits.get("train")
+        trained = train is not None and set(unread) <= set(_columns(experiment, train))
+        hint = f", or use {use_labels('all')}" if trained else ""
         raise PromptError(
             f"{task.name}: {', '.join(unread)} cannot be read: there are neither prompts (text_sensitive) nor labelled "
-            f"validation rows; give one of them{hint}"
+            f"{' or '.join(_ROWS[name] for name in splits)} rows; give one of them{hint}"
         )
     given: dict[str, Any] = {"sensitive_text": texts or None}
-    if columns and val is not None:
+    if any(columns):
         # Every attribute with prompts needs a column; those without labels have unknown values only.
-        empty = np.full(len(val), None, dtype=object)
-        given["labelled"] = (val.X, {name: columns.get(name, empty) for name in names})
+        gaps = [np.full(len(split), None, dtype=object) for split in found]
+        values = {
+            name: np.concatenate([column.get(name, gap) for column, gap in zip(columns, gaps, strict=True)])
+            for name in names
+        }
+        given["labelled"] = (np.concatenate([split.X for split in found]), values)
     return given
+
+
+def _texts(experiment: Experiment) -> dict[str, dict[str, Floats]]:
+    """Return the prompts of each attribute that has any, by value."""
+    task, names = experiment.task, experiment.sensitive
+    if not names:
+        raise LabelError(f"{task.name} has no sensitive attribute, so there is nothing to mitigate")
+    return {
+        name: dict(zip(task.sensitive[name].names, text, strict=True))
+        for name in names
+        if (text := task.sensitive[name].text) is not None
+    }
+
+
+def _check_width(collection: EmbeddingStore, experiment: Experiment) -> None:
+    if collection.shape[1] != experiment.task.width:
+        raise ShapeError(
+            f"{collection.path} is {collection.shape[1]} wide and {experiment.task.name} {experiment.task.width}; "
+            "embed both with the same CLIP model"
+        )
 
 
 def _columns(experiment: Experiment, split: Split) -> dict[str, NDArray[Any]]:
