@@ -180,3 +180,11 @@ def test_a_task_without_training_rows_can_describe_a_collection(portraits):
     collection = EmbeddingStore.from_array(portraits.train.X)
     trained = fit_mitigator(Experiment.of(task, ["sex"]), collection=collection)
     assert trained.mitigator.diagnostics_["attributes"]["sex"]["labelled_rows"] == len(portraits.val)
+
+
+def test_classes_that_go_with_s_are_told_to_lose_by_the_map():
+    task = simulate("waterbirds", seed=0, scale=0.3, width=64)
+    result = mitigator_result(experiment := Experiment.of(task), fit_mitigator(experiment))
+    before, after = (report.worst.accuracy for report in result.reports.values())
+    assert after < before
+    assert any("use --method fairerclip" in note for note in result.notes)

@@ -148,6 +148,13 @@ def mitigator_result(experiment: Experiment, trained: TrainedMitigator) -> Mitig
         model = MitigatedZeroShot.of(mitigator, text)
         reports = dict(experiment.before_after(model, split, model.title))
     notes = ["No split has sensitive labels: nothing to evaluate on."] if split is None else []
+    if reports:
+        before, after = (report.worst.accuracy for report in reports.values())
+        if after < before:
+            notes.append(
+                "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
+                "takes a part of the classes, too. For predictions use --method fairerclip."
+            )
     if split == "train":
         notes.append("The figures are of the rows of the fit, so they are too optimistic.")
     left = int((~mitigator.query_meaning(queries_of(experiment)[1]).mitigated).sum())
