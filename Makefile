@@ -7,7 +7,7 @@ REAL_DATA ?= ../shared/data
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: choice demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
-	real reproduce clean
+	rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -122,6 +122,11 @@ CHOICE ?= choice
 choice: $(VENV)/dev.done
 	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
 	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
+
+# Rankings by free queries before and after mitigation of embeddings, the figures of docs/search.md: about 10 minutes on two
+# cores. concept-erasure takes part if it is installed.
+rankings: $(VENV)/dev.done
+	$(BIN)/python benchmarks/rankings.py $(REAL_DATA) -o rankings.json
 
 # The paper's tables and figures on real embeddings, the pages of docs/reproduction: about 20 minutes on two cores.
 # Runs are kept in REPRODUCTION and taken up again.
