@@ -38,7 +38,7 @@ def results(portraits, mitigator):
 
 def test_the_model_section_says_what_a_mitigator_is(results, mitigator, portraits):
     section = results.model.mitigator
-    assert (results.model.method, section.features) == ("EmbeddingMitigator", "probabilities")
+    assert (results.model.method, section.features) == ("EmbeddingMitigator", "both")
     assert section.rows == len(portraits.train)
     assert section.strengths == {"sex": mitigator.strength}
     assert section.remaining["sex"] == pytest.approx(mitigator.fitted_.remaining[0])

@@ -10,7 +10,7 @@ from fairerclip.auditing.findings import find
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import check_results, read_results, write_results
 from fairerclip.auditing.run import AuditOptions, audit_task
-from fairerclip.auditing.sections import free_queries as section_module
+from fairerclip.auditing.sections import query_section as section_module
 from fairerclip.auditing.sections.query_section import queries_section
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import simulate

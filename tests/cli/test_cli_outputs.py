@@ -11,10 +11,10 @@ from fairerclip.cli.app import app
 
 READ = {
     *("tasks", "task", "model", "embeddings", "images", "result", "root", "labels", "text", "suite", "data"),
-    *("after", "templates", "stores", "about", "ids"),
+    *("after", "templates", "stores", "about", "ids", "collection", "queries", "query_embedding"),
 }
 """Options and arguments that name what is read."""
-ALSO_READ = {("task embeddings", "store"), ("check", "path")}
+ALSO_READ = {("task embeddings", "store"), ("check", "path"), ("index", "store"), ("search", "index")}
 GONE = {
     "demo": (),
     "embed": ("gone", "--model", "RN50"),
@@ -22,6 +22,8 @@ GONE = {
     "fit": ("gone.npz",),
     "path": ("gone.npz",),
     "apply": ("gone", "gone.npy"),
+    "index": ("gone", "--model", "gone"),
+    "search": ("gone", "a nurse", "--query-embedding", "gone.npy", "--images", "gone"),
     "compare": ("gone.npz",),
     "report": ("gone.json",),
     "reproduce": ("all", "--suite", "gone"),
@@ -69,7 +71,7 @@ def test_a_name_that_cannot_be_written_is_refused_before_anything_is_read(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("as it was")
-    needed = ("-o", "new.npz") if option != "output" else ()
+    needed = ("-o", "new.npz") if option != "output" and command != "search" else ()
     for name, word in BAD.items():
         flag = f"--{option.replace('_', '-')}"
         refused(run(*command.split(), *GONE[command], *needed, flag, name), word)
@@ -91,7 +93,8 @@ def test_every_path_is_read_or_checked_as_an_output():
         ("fit gone.npz -o .", ". exists"),
         ("fit gone.npz -o file", "file is a file; give the name of a folder"),
         ("path gone.npz -o .", ". is a folder; give the name of a file"),
-        ("apply gone gone.npy -o .", "must end in .npz or .csv"),
+        # The kind of the model decides what may be written, so it is read first.
+        ("apply gone gone.npy -o .", "gone is not a model folder"),
         ("audit simulated:multiclass -o .", ". is a folder; give the name of a file"),
         ("report gone.json -o .", "does not say which report to make"),
         ("report gone.json --format html -o .", ". is a folder"),
