@@ -221,14 +221,19 @@ def fit_mitigator(
         fitted.fit(collection, **_few_labels(experiment, ("train", "val") if labels == "all" else ("val",)))
     if known is None:
         return TrainedMitigator(fitted, labels)
-    val = experiment.task.val
-    _, queries = queries_of(experiment)
-    path = fitted.path(val.X, queries, known, confidence=CONFIDENCE, progress=progress)
+    path = fitted.path(
+        experiment.task.val.X, queries_of(experiment)[1], known, confidence=CONFIDENCE, progress=progress
+    )
+    return TrainedMitigator(_chosen(fitted, path, floor), labels, path, floor)
+
+
+def _chosen(fitted: EmbeddingMitigator, path: StrengthPath, floor: float) -> EmbeddingMitigator:
+    """Return a mitigator of the best strength of a path, with a record of the choice."""
     point = path.best(floor=floor)
     chosen = fitted.at(point.strength)
     # The record is saved with the mitigator, so that an audit can say how its strength was chosen.
     chosen.diagnostics_["tuning"] = {
-        "objective": objective,
+        "objective": "max_skew",
         "rows": path.rows,
         "k": path.k,
         "floor": floor,
@@ -236,7 +241,7 @@ def fit_mitigator(
         "max_skew": point.max_skew[0],
         "rank_correlation": point.rank_correlation[0],
     }
-    return TrainedMitigator(chosen, labels, path, floor)
+    return chosen
 
 
 def queries_of(experiment: Experiment) -> tuple[tuple[str, ...], Floats]:
