@@ -165,7 +165,7 @@ def test_counts_are_resampled_as_rows_are():
     report = group_report(y, p, s, train_groups={(a, b): 1 + a + b for a in range(2) for b in range(3)})
     by_counts = report.bootstrap(4000, random_state=1)
     rows = []
-    for _ in range(1000):
+    for _ in range(1500):
         i = rng.integers(n, size=n)
         rows.append(group_report(y[i], p[i], s[i], train_groups=report.train_groups))
     for name in FIGURES:

@@ -83,7 +83,7 @@ def test_a_changed_document_is_refused_or_renders_in_every_format(seed, tmp_path
     rng = random.Random(seed + 100)
     valid = [sample.with_queries(), sample.two_class(taus=3, tau_zs=1), sample.before_only()]
     outcomes = {"refused": 0, "accepted": 0}
-    for _ in range(60):
+    for _ in range(100):
         document = copy.deepcopy(rng.choice(valid))
         section = mutate(document, rng)
         file = tmp_path / "results.json"

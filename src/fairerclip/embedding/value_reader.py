@@ -17,7 +17,7 @@ from fairerclip.judging.group_doubt import prompt_mixture
 
 PENALTY = 1.5
 """Penalty of the weights of the embeddings, for each value: with more values there are more noisy differences. It was
-chosen on development galleries; docs/math.md#same-space."""
+chosen on galleries of FairFace; docs/math.md#same-space."""
 PROMPT_ROWS = 50
 """Number of labelled rows of each value that the prompts are worth: so many rows have the same weight as they have."""
 WEAKER = (0.1, 0.3)
@@ -76,8 +76,8 @@ def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats]
     """Return a reader learned from prompts alone: softmax of the cosines of a row, multiplied by one number.
 
     The number follows from a mixture of normal distributions of the cosines of rows X (n, p): the distance of their
-    centres divided by their variance. The most likely value is the zero-shot prediction; shares of the mixture are not
-    used, because in skewed collections they were wrong more often than equal ones.
+    centres divided by their variance. The most likely value is the zero-shot prediction. The shares of the mixture are
+    not used: on FairFace, rankings had a higher skew with them.
     """
     T = prototypes(prompts)
     T = T - T.mean(axis=0)
