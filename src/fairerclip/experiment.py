@@ -16,10 +16,10 @@ from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
+from fairerclip.metrics.retrieval.inside_groups import FEW_ROWS
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath
-from fairerclip.tuning.ranking import FEW_ROWS
 from fairerclip.tuning.search import FairerCLIPSearch
 
 LABELS = ("none", "target", "all")

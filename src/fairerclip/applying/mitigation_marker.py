@@ -10,7 +10,7 @@ from typing import Any
 
 from fairerclip import __version__
 from fairerclip._util.files import atomic_file
-from fairerclip.data.io.strict_json import read_strict_json
+from fairerclip.data.io.strict_json import read_versioned_json
 from fairerclip.errors import OutputExistsError, StoreError
 
 MARKER = "mitigated.json"
@@ -84,14 +84,7 @@ class MitigationMarker:
 def read_marker(folder: Path) -> MitigationMarker:
     """Read and check the marker of a folder of mitigated embeddings."""
     file = folder / MARKER
-    values = read_strict_json(file, StoreError)
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise StoreError(f"{file}: expected format {FORMAT!r}, got {values!r:.80}")
-    if values.get("format_version") != FORMAT_VERSION:
-        raise StoreError(
-            f"{file}: expected format_version {FORMAT_VERSION}, got {values.get('format_version')!r:.40}; was it "
-            "written by a later fairerclip?"
-        )
+    values = read_versioned_json(file, StoreError, FORMAT, FORMAT_VERSION)
     if set(values) != KEYS or not _valid(values):
         raise StoreError(f"{file}: it is damaged, or was changed; remove the folder and write it again")
     return MitigationMarker(

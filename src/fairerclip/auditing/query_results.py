@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairerclip.auditing.group_results import Measured, MeasuredChange, present_stages
 from fairerclip.auditing.validation import (
     Boolean,
@@ -78,8 +80,13 @@ class QueriesSection(ConsistentPart):
 
     def problems(self) -> Problems:
         """Yield a problem for each list that has not one number per group."""
-        yield from same_length("shares", self.shares, len(self.groups), "numbers")
-        for i, query in enumerate(self.queries):
-            for stage, top in present_stages(query).items():
-                name = f"queries[{i}].{stage}.counts"
-                yield from same_length(name, top.counts, len(self.groups), "numbers")
+        yield from unequal_counts(self)
+
+
+def unequal_counts(section: Any) -> Problems:
+    """Yield a problem for each list of a section on rankings that has not one number per group."""
+    yield from same_length("shares", section.shares, len(section.groups), "numbers")
+    for i, query in enumerate(section.queries):
+        for stage, ranked in present_stages(query).items():
+            name = f"queries[{i}].{stage}.counts"
+            yield from same_length(name, ranked.counts, len(section.groups), "numbers")

@@ -25,10 +25,9 @@ from fairerclip.auditing.group_results import (
     PlaneSection,
     ScoresSection,
     Stage,
-    present_stages,
 )
 from fairerclip.auditing.model_results import ModelSection
-from fairerclip.auditing.query_results import QueriesSection
+from fairerclip.auditing.query_results import QueriesSection, unequal_counts
 from fairerclip.auditing.validation import (
     Boolean,
     Called,
@@ -222,11 +221,7 @@ class RetrievalSection(ConsistentPart):
 
     def problems(self) -> Problems:
         """Yield a problem for each list that has not one number per group."""
-        yield from same_length("shares", self.shares, len(self.groups), "numbers")
-        for i, query in enumerate(self.queries):
-            for stage, ranked in present_stages(query).items():
-                name = f"queries[{i}].{stage}.counts"
-                yield from same_length(name, ranked.counts, len(self.groups), "numbers")
+        yield from unequal_counts(self)
 
 
 class ProbeRow(Part):

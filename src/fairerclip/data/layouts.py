@@ -17,7 +17,7 @@ from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lin
 from fairerclip.data.io.npy import map_npy
 from fairerclip.data.io.npz import Member, npz_members
 from fairerclip.data.io.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
-from fairerclip.data.io.strict_json import read_strict_json, strict_loads
+from fairerclip.data.io.strict_json import read_versioned_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.stores import StorePart, array_part
@@ -237,14 +237,7 @@ def _shards(path: Path, ask: Ask) -> list[StorePart]:
 def read_manifest(path: Path) -> tuple[dict[str, Any], Provenance | None]:
     """Read and check ``store.json`` of a store folder; return it and the provenance in it."""
     file = path / MANIFEST
-    manifest = read_strict_json(file, StoreError)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise StoreError(f"{file}: expected a store of format {FORMAT!r}, got {manifest!r:.80}")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise StoreError(
-            f"{file}: expected format_version {FORMAT_VERSION}, got {manifest.get('format_version')!r}; was it "
-            "written by a later fairerclip?"
-        )
+    manifest = read_versioned_json(file, StoreError, FORMAT, FORMAT_VERSION)
     if set(manifest) != MANIFEST_KEYS:
         raise StoreError(f"{file}: expected the keys {sorted(MANIFEST_KEYS)}, got {sorted(manifest)}")
     width = manifest["width"]

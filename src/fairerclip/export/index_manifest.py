@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip import __version__
-from fairerclip.data.io.strict_json import read_strict_json
+from fairerclip.data.io.strict_json import read_versioned_json
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import IndexFileError, ProvenanceError
 
@@ -67,14 +67,7 @@ class IndexManifest:
 def read_index_manifest(folder: Path) -> IndexManifest:
     """Read and check ``index.json`` of a folder."""
     file = folder / MANIFEST
-    values = read_strict_json(file, IndexFileError)
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise IndexFileError(f"{file}: expected format {FORMAT!r}, got {values!r:.80}")
-    if values.get("format_version") != FORMAT_VERSION:
-        raise IndexFileError(
-            f"{file}: expected format_version {FORMAT_VERSION}, got {values.get('format_version')!r:.40}; was it "
-            "written by a later fairerclip?"
-        )
+    values = read_versioned_json(file, IndexFileError, FORMAT, FORMAT_VERSION)
     names = [*IndexManifest.__dataclass_fields__]
     if set(values) != {"format", "format_version", "fairerclip_version", "metric", *names} or not _valid(
         values

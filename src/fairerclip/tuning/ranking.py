@@ -19,6 +19,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, PromptError, RankWarning, ShapeError, UntunedRankingWarning
 from fairerclip.inputs.sensitive_columns import sensitive_columns
 from fairerclip.metrics import max_skew
+from fairerclip.metrics.retrieval.inside_groups import FEW_ROWS
 from fairerclip.tuning.readers import read_sensitive
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 RANK_CORRELATION = 0.6
 """Smallest rank correlation of new and old scores inside each group."""
 ONE_LESS = r"\d+ components were asked for, the text side"
-FEW_ROWS = 2
-"""Groups of at most this many rows have no rank correlation."""
 ROUNDS, SOFTNESS, STEP, CLOSE = 80, 0.25, 0.35, 1e-3
 
 

@@ -25,6 +25,19 @@ def read_strict_json(
     return strict_loads(read_bounded(path, limit, error), str(path), error, limit=limit, values=values)
 
 
+def read_versioned_json(file: Path, error: type[FairerClipError], kind: str, version: int) -> dict[str, Any]:
+    """Parse a JSON file whose ``format`` and ``format_version`` must have these values; raise ``error`` if not."""
+    values = read_strict_json(file, error)
+    if not isinstance(values, dict) or values.get("format") != kind:
+        raise error(f"{file}: expected format {kind!r}, got {values!r:.80}")
+    if values.get("format_version") != version:
+        raise error(
+            f"{file}: expected format_version {version}, got {values.get('format_version')!r:.40}; was it written by a "
+            "later fairerclip?"
+        )
+    return values
+
+
 def strict_loads(
     raw: bytes | str,
     where: str,
