@@ -285,8 +285,14 @@ def test_the_theme_button_switches_and_the_choice_is_kept(open_page):
     page.locator("#theme").click()
     assert page.evaluate(colour) != light
     assert opened.text("#theme") == "Light theme"
-    page.reload()
+    # The browser writes its storage in the background: on a busy machine, a reload at once can come before the write.
+    for _ in range(20):
+        page.reload()
+        if page.evaluate(colour) != light:
+            break
+        page.wait_for_timeout(250)
     assert page.evaluate(colour) != light
+    assert opened.text("#theme") == "Light theme"
 
 
 def test_one_value_of_tau_z_makes_a_strip(open_page):
