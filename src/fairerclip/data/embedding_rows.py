@@ -11,6 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import (
+    SINGLE,
+    beside,
+    cast,
+    column_sums,
+    copied,
+    is_tensor,
+    namespace,
+    row_squares,
+    to_numpy,
+    type_name,
+)
 from fairerclip._util.types import F64, Floats
 from fairerclip.data.row_pass import is_remote, sum_rows
 from fairerclip.errors import (
@@ -46,54 +58,60 @@ def _listed(rows: Sequence[int]) -> str:
     return f"{len(rows)} rows (first: {first})" if len(rows) > 1 else f"row {first}"
 
 
-def unit_rows(rows: Any) -> NDArray[Any]:
+def unit_rows(rows: Any) -> Any:
     """Return the rows scaled to unit length; a zero row stays zero.
 
-    The result is float32 for float16 and float32 input, and float64 otherwise. Lengths are computed in float64.
+    The result is float32 for float16 and float32 input, and float64 otherwise; of a tensor it is a tensor. Lengths are
+    computed in float64, or in float32 on a device that has no float64.
     """
     rows, lengths, _ = _with_lengths(rows)
     return _divided(rows, lengths)
 
 
-def _divided(rows: Floats, lengths: F64) -> NDArray[Any]:
+def _divided(rows: Any, lengths: Any) -> Any:
     """Return rows divided by their lengths (n,); a zero row stays zero."""
-    divisors = lengths.astype(rows.dtype)[:, None]
-    if (divisors > 0).all():
-        return np.asarray(rows / divisors)  # the same numbers, twice as fast
-    return np.asarray(np.divide(rows, divisors, out=np.zeros_like(rows), where=divisors > 0))
+    divisors = cast(lengths, rows.dtype)[:, None]
+    positive = divisors > 0
+    if bool(positive.all()):
+        return rows / divisors  # the same numbers, twice as fast
+    xp = namespace(rows)
+    return xp.where(positive, rows / xp.where(positive, divisors, 1), 0)
 
 
-def row_lengths(rows: Any) -> F64:
-    """Return the Euclidean lengths (n,) of rows, in float64."""
+def row_lengths(rows: Any) -> Any:
+    """Return the Euclidean lengths (n,) of rows, in float64; a tensor of them for a tensor, in float32 without float64."""
     _, lengths, scale = _with_lengths(rows)
     return lengths * scale
 
 
-def _squares(rows: Any) -> F64:
-    """Return the squared lengths (n,) of rows; infinite where they overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-
-
-def _with_lengths(rows: Any, squares: F64 | None = None) -> tuple[Floats, F64, F64]:
+def _with_lengths(rows: Any, squares: Any = None) -> tuple[Any, Any, Any]:
     """Return rows in working precision, their lengths (n,), and the divisors (n,) of very large and small rows."""
-    rows = np.asarray(rows)
-    rows = rows.astype(working_dtype(rows.dtype), copy=False)
-    lengths = np.sqrt(_squares(rows) if squares is None else squares)
-    scale = np.ones(len(rows))
-    extreme = np.flatnonzero(~((lengths > SMALLEST) & (lengths < LARGEST)))
-    if len(extreme):
-        largest = np.abs(rows[extreme]).max(axis=1, initial=0.0)
-        scale[extreme] = np.where(largest > 0, largest, 1.0)
-        rows = rows.copy()
-        rows[extreme] /= scale[extreme, None].astype(rows.dtype)
-        lengths[extreme] = np.sqrt(np.sum(np.square(rows[extreme], dtype=np.float64), axis=1))
+    rows = working_rows(rows)
+    xp = namespace(rows)
+    lengths = xp.sqrt(row_squares(rows) if squares is None else squares)
+    scale = xp.ones_like(lengths)
+    extreme = np.flatnonzero(to_numpy(~((lengths > SMALLEST) & (lengths < LARGEST))))
+    if len(extreme):  # few rows, if any, so that they are divided on the CPU
+        few = to_numpy(rows[extreme])
+        largest = np.abs(few).max(axis=1, initial=0.0)
+        divisors = np.where(largest > 0, largest, 1.0).astype(np.float64)
+        few = few / divisors[:, None].astype(few.dtype)
+        scale[extreme] = beside(scale, divisors)
+        rows = copied(rows)
+        rows[extreme] = beside(rows, few)
+        lengths[extreme] = beside(lengths, np.sqrt(np.sum(np.square(few, dtype=np.float64), axis=1)))
     return rows, lengths, scale
+
+
+def working_rows(rows: Any) -> Any:
+    """Return rows as an array or a tensor in the precision in which they are processed."""
+    rows = rows if is_tensor(rows) else np.asarray(rows)
+    return cast(rows, working_dtype(rows.dtype))
 
 
 def working_dtype(dtype: Any) -> type[np.floating]:
     """Return the precision in which rows of a dtype are processed."""
-    return np.float32 if dtype in (np.float16, np.float32) else np.float64
+    return np.float32 if type_name(dtype) in SINGLE else np.float64
 
 
 def unit_view(X: Any) -> Any:
@@ -115,15 +133,16 @@ class UnitRows:
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.ndim = 2
         self.dtype = np.dtype(working_dtype(X.dtype))
+        self.device = getattr(X, "device", None)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> Floats:
+    def __getitem__(self, rows: Any) -> Any:
         return unit_rows(self._X[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        return unit_rows(self._X[:]).astype(dtype or self.dtype, copy=False)
+        return to_numpy(unit_rows(self._X[:])).astype(dtype or self.dtype, copy=False)
 
 
 class CheckedRows:
@@ -138,19 +157,21 @@ class CheckedRows:
 
     def add(self, rows: Any) -> None:
         """Add a block of rows (b, p)."""
-        rows = np.asarray(rows)
-        squares = _squares(rows)
+        rows = rows if is_tensor(rows) else np.asarray(rows)
+        squares = row_squares(rows)
         # The square of a row that is finite and not zero can overflow or vanish: only these rows are looked at again.
-        doubtful = np.flatnonzero(~(np.isfinite(squares) & (squares > 0)))
-        finite = np.isfinite(rows[doubtful]).all(axis=1)
-        zero = finite & ~rows[doubtful].any(axis=1)
+        sound = namespace(rows).isfinite(squares) & (squares > 0)
+        doubtful = np.flatnonzero(to_numpy(~sound))
+        few = to_numpy(rows[doubtful])
+        finite = np.isfinite(few).all(axis=1)
+        zero = finite & ~few.any(axis=1)
         self.bad += (self.rows + doubtful[~finite]).tolist()
         self.zero += (self.rows + doubtful[zero]).tolist()
         self.rows += len(rows)
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
-            self._lengths.append(lengths * scale)
-            self._total = self._total + _divided(working, lengths).sum(axis=0, dtype=np.float64)
+            self._lengths.append(to_numpy(lengths * scale))
+            self._total = self._total + column_sums(_divided(working, lengths))
 
     def merge(self, other: CheckedRows) -> None:
         """Add the rows after these."""
@@ -211,7 +232,7 @@ class _Largest:
     magnitude = 0.0
 
     def add(self, rows: Any) -> None:
-        self.magnitude = max(self.magnitude, float(np.abs(rows).max()))
+        self.magnitude = max(self.magnitude, float(namespace(rows).abs(rows).max()))
 
     def merge(self, other: _Largest) -> None:
         self.magnitude = max(self.magnitude, other.magnitude)

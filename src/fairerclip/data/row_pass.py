@@ -15,9 +15,10 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
+
+from fairerclip._util.arrays import is_on_device, is_tensor, joined
 
 BLOCK_ROWS = 8192
 """Rows per block: large enough for BLAS to run at full speed, small enough for the memory of a laptop."""
@@ -73,14 +74,14 @@ def sum_rows(
 
     Parameters
     ----------
-    X : array, memory map, store, view or RemoteRows of shape (n, p)
+    X : array, tensor, memory map, store, view or RemoteRows of shape (n, p)
         Rows; anything with ``shape`` that returns rows for a slice.
     start : callable
         Makes an empty accumulator. For remote rows it must be possible to pickle it.
     columns : sequence of arrays of shape (n, …)
         Columns of which each block gets its rows.
     threads : int, optional
-        Most threads, each with an accumulator of its own. Default: as many as BLAS may use.
+        Most threads, each with an accumulator of its own. Default: as many as BLAS may use; one for tensors.
     progress : callable, optional
         Called with the number of rows done and of all rows.
 
@@ -105,6 +106,7 @@ def sum_rows(
         found: Sum = X.sum_rows(start, columns, progress)
         return found
     most = row_threads() if threads is None else max(1, min(threads, row_threads()))
+    most = 1 if is_on_device(X) else most  # torch has threads of its own, and a device one queue
     # Rows that are kept from pass to pass come in the same blocks each time.
     blocks = getattr(X, "kept_blocks", None) or row_blocks(int(X.shape[0]), threads=most)
     lanes = _lanes(blocks, most)
@@ -170,8 +172,11 @@ def row_blocks(n: int, block_rows: int = BLOCK_ROWS, threads: int | None = None)
     return [slice(first, min(first + block_rows, n)) for first in range(0, n, block_rows)]
 
 
-def cache_sized(rows: NDArray[Any]) -> Iterator[slice]:
-    """Yield parts of a block that fit in the cache of a core, for several operations on each in turn."""
+def cache_sized(rows: Any) -> Iterator[slice]:
+    """Yield parts of a block that fit in the cache of a core, for several operations on each; a tensor is one part."""
+    if is_tensor(rows):
+        yield slice(0, len(rows))
+        return
     step = max(1, CACHE_BYTES // max(1, rows.shape[1] * rows.dtype.itemsize))
     for start in range(0, len(rows), step):
         yield slice(start, start + step)
@@ -254,7 +259,7 @@ class Collected:
         """Return the arrays of all rows; those of the blocks are released one after another."""
         columns = list(zip(*self._blocks, strict=True))
         self._blocks = []
-        return tuple(np.concatenate(columns.pop(0)) for _ in range(len(columns)))
+        return tuple(joined(columns.pop(0)) for _ in range(len(columns)))
 
 
 def map_rows(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.arrays import namespace, to_numpy
 from fairerclip._util.checks import as_number
 from fairerclip.errors import NonFiniteError, ParameterError
 from fairerclip.features.feature_map import Float64, RandomState, as_rng, as_training_rows, as_weights
@@ -62,7 +64,7 @@ def median_bandwidth(
     X = as_training_rows(X)
     w = as_weights(sample_weight, X.shape[0])
     rows = _draw_rows(w, max_rows, random_state)
-    sample = X[rows].astype(np.float64)
+    sample = to_numpy(X[rows]).astype(np.float64)
     if not np.isfinite(sample).all():
         raise NonFiniteError(
             "X holds NaN or infinity, so the median distance is not defined; remove those rows"
@@ -138,13 +140,14 @@ def parse_bandwidth(bandwidth: float | str) -> tuple[float, bool]:
     return value, isinstance(bandwidth, str)
 
 
-def squared_distances(X: Float64, Y: Float64) -> Float64:
+def squared_distances(X: Any, Y: Any) -> Any:
     """Return ‖x_i − y_j‖² (n, m) by one matrix product; the error is eps·(‖x‖² + ‖y‖²), so centre the rows first."""
-    d2: Float64 = X @ Y.T
+    xp = namespace(X)
+    d2 = X @ Y.T
     d2 *= -2.0
-    d2 += np.einsum("ij,ij->i", X, X)[:, None]
-    d2 += np.einsum("ij,ij->i", Y, Y)
-    return np.maximum(d2, 0.0, out=d2)
+    d2 += xp.einsum("ij,ij->i", X, X)[:, None]
+    d2 += xp.einsum("ij,ij->i", Y, Y)
+    return xp.clip(d2, 0.0, None, out=d2)
 
 
 def _draw_rows(w: Float64, max_rows: int, random_state: RandomState) -> NDArray[np.intp]:

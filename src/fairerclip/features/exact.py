@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip.errors import ParameterError
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
 from fairerclip.features.feature_map import RandomState, as_training_rows, as_weights
@@ -54,7 +55,7 @@ class ExactFeatures(LandmarkFeatures):
         `random_state` is used only to draw the rows of a median bandwidth. Time O(m³ + m² p), memory O(m²) for
         m ≤ 5000 distinct rows.
         """
-        X = as_training_rows(X)
+        X = to_numpy(as_training_rows(X))
         parse_bandwidth(bandwidth)
         w = as_weights(sample_weight, X.shape[0])
         landmarks = distinct_rows(X, np.flatnonzero(w), limit=MAX_DISTINCT_ROWS + 1)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip._util.arrays import SINGLE, cast, is_tensor, type_name
 from fairerclip._util.checks import check_count
 from fairerclip.errors import ModelFileError, ParameterError, ShapeError
 
@@ -40,28 +41,33 @@ class FeatureMap(Protocol):
     def n_features(self) -> int:
         """Number D of features per row that the map returns."""
 
-    def transform(self, X: ArrayLike) -> Array:
-        """Return Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise."""
+    def transform(self, X: Any) -> Any:
+        """Return Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise.
+
+        Φ of a tensor is a tensor on the same device; anything else gives an array.
+        """
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return what `features_from_arrays` needs, as float64 arrays."""
 
 
-def as_rows(X: ArrayLike, width: int | None = None) -> Array:
-    """Return X as a float32 (from float16 or float32) or float64 matrix, without a copy if it is one already."""
-    X = np.asarray(X)
+def as_rows(X: Any, width: int | None = None) -> Any:
+    """Return X as a float32 (from float16 or float32) or float64 matrix, without a copy if it is one already.
+
+    A tensor stays a tensor.
+    """
+    X = X if is_tensor(X) else np.asarray(X)
     expected = "p ≥ 1" if width is None else str(width)
     if X.ndim != 2 or X.shape[1] == 0 or (width is not None and X.shape[1] != width):
-        raise ShapeError(f"expected rows X of shape (n, {expected}), got shape {X.shape}")
-    single = X.dtype == np.float16 or X.dtype == np.float32
-    return X.astype(np.float32 if single else np.float64, copy=False)
+        raise ShapeError(f"expected rows X of shape (n, {expected}), got shape {tuple(X.shape)}")
+    return cast(X, np.float32 if type_name(X.dtype) in SINGLE else np.float64)
 
 
-def as_training_rows(X: ArrayLike) -> Array:
+def as_training_rows(X: Any) -> Any:
     """Return `as_rows(X)`, and raise if it has no rows."""
     X = as_rows(X)
     if X.shape[0] == 0:
-        raise ShapeError(f"expected at least one row to fit a feature map on, got X of shape {X.shape}")
+        raise ShapeError(f"expected at least one row to fit a feature map on, got X of shape {tuple(X.shape)}")
     return X
 
 

@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fairerclip._util.arrays import Placed, namespace
 from fairerclip.data.row_pass import cache_sized
 from fairerclip.errors import ModelFileError
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
@@ -106,22 +108,22 @@ class FourierFeatures:
         """Number of features D."""
         return int(self.omega.shape[1])
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: Any) -> Any:
         """Return Φ (n, D) of the rows X (n, p), in the precision of X (float32 for float16)."""
         X = as_rows(X, self.n_features_in)
-        omega, offset = self._single if X.dtype == np.float32 else (self.omega, self.offset)
-        Phi: Array = X @ omega
+        xp, (omega, offset) = namespace(X), self._placed.beside(X)
+        Phi = X @ omega
         scale = math.sqrt(2.0 / self.n_features)
         for rows in cache_sized(Phi):
             part = Phi[rows]
             part += offset
-            np.cos(part, out=part)
+            xp.cos(part, out=part)
             part *= scale
         return Phi
 
     @cached_property
-    def _single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return self.omega.astype(np.float32), self.offset.astype(np.float32)
+    def _placed(self) -> Placed:
+        return Placed(self.omega, self.offset)
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return Ω, b and σ."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.arrays import Placed, beside, empty, has_float64, is_tensor, namespace, to_numpy
 from fairerclip.errors import ModelFileError, NonFiniteError, ParameterError
 from fairerclip.features.bandwidth import parse_bandwidth, squared_distances
 from fairerclip.features.feature_map import (
@@ -28,17 +30,17 @@ _BLOCK = 2**21
 """Number of kernel values computed at a time (16 MB)."""
 
 
-def rbf_kernel(X: ArrayLike, Y: ArrayLike, bandwidth: float) -> Float64:
+def rbf_kernel(X: Any, Y: Any, bandwidth: float) -> Any:
     """Return k(x_i, y_j) = exp(−‖x_i − y_j‖² / 2σ²) in float64, for rows of any dtype.
 
     Time O(n m p), memory O(n m + (n + m) p).
 
     Parameters
     ----------
-    X : array-like of shape (n, p)
+    X : array-like or tensor of shape (n, p)
         Rows.
-    Y : array-like of shape (m, p)
-        At least one row.
+    Y : array-like or tensor of shape (m, p)
+        At least one row; a tensor on the same device if X is one.
     bandwidth : float
         σ > 0.
 
@@ -64,12 +66,13 @@ def rbf_kernel(X: ArrayLike, Y: ArrayLike, bandwidth: float) -> Float64:
         raise ParameterError(
             f"bandwidth must be a number here, got {bandwidth!r}; use resolve_bandwidth first"
         )
-    centre = Y.mean(axis=0, dtype=np.float64)
+    xp = namespace(X)
+    centre = xp.mean(Y, axis=0, dtype=xp.float64)
     # Divide before squaring: σ² may underflow although rows divided by σ are ordinary numbers.
     unit = math.sqrt(2.0) * sigma
     K = squared_distances((X - centre) / unit, (Y - centre) / unit)
-    np.negative(K, out=K)
-    return np.exp(K, out=K)
+    xp.negative(K, out=K)
+    return xp.exp(K, out=K)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +122,27 @@ class LandmarkFeatures:
         """Number of features D, the numerical rank of K_mm."""
         return int(self.projection.shape[1])
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: Any) -> Any:
         """Return Φ (n, D) of the rows X (n, p), float32 for float16 and float32 rows.
 
         Computed in float64 blocks for every dtype: Λ^(−1/2) spans up to six orders of magnitude, and would
-        raise the rounding errors of float32 kernel values to the size of the features.
+        raise the rounding errors of float32 kernel values to the size of the features. So the features of a tensor
+        on a device without float64 are computed on the CPU.
         """
         X = as_rows(X, self.n_features_in)
-        Phi = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
+        if is_tensor(X) and not has_float64(X):
+            return beside(X, self.transform(to_numpy(X)))
+        landmarks, projection = self._placed.beside(empty(X, (0,), np.float64))
+        Phi = empty(X, (X.shape[0], self.n_features), X.dtype)
         step = max(1, _BLOCK // self.landmarks.shape[0])
         for start in range(0, X.shape[0], step):
             block = slice(start, start + step)
-            Phi[block] = rbf_kernel(X[block], self.landmarks, self.bandwidth) @ self.projection
+            Phi[block] = rbf_kernel(X[block], landmarks, self.bandwidth) @ projection
         return Phi
+
+    @cached_property
+    def _placed(self) -> Placed:
+        return Placed(self.landmarks, self.projection)
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return the landmarks, V Λ^(−1/2) and σ."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.arrays import row_squares, to_numpy
 from fairerclip.errors import ModelFileError, NonFiniteError
 from fairerclip.features.feature_map import (
     Array,
@@ -53,7 +54,7 @@ class LinearFeatures:
         X = as_training_rows(X)
         w = as_weights(sample_weight, X.shape[0])
         rows = w > 0
-        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)[rows]  # (n',)
+        squares = to_numpy(row_squares(X)).astype(np.float64)[rows]  # (n',)
         if not np.isfinite(squares).all():
             raise NonFiniteError("X holds NaN, infinity or numbers too large to square; remove those rows")
         scale = math.sqrt(squares @ w[rows] / w.sum())
@@ -64,10 +65,9 @@ class LinearFeatures:
         """Number of features D = p."""
         return self.n_features_in
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: Any) -> Any:
         """Return Φ (n, p) of the rows X (n, p), a new array in the precision of X (float32 for float16)."""
-        Phi: Array = as_rows(X, self.n_features_in) / self.scale
-        return Phi
+        return as_rows(X, self.n_features_in) / self.scale
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return the scale and the width."""

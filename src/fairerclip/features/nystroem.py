@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
 from fairerclip.features.feature_map import (
     RandomState,
@@ -58,7 +59,7 @@ class NystroemFeatures(LandmarkFeatures):
         If X has fewer distinct rows, all of them are landmarks and the map is exact on X. In this case, and if
         K_mm is numerically singular, D is smaller than `n_features`. Time O(m³ + m² p).
         """
-        X = as_training_rows(X)
+        X = to_numpy(as_training_rows(X))
         m = check_n_features(n_features)
         parse_bandwidth(bandwidth)
         w = as_weights(sample_weight, X.shape[0])

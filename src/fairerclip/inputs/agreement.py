@@ -108,6 +108,10 @@ class _KnownRows:
     rows: Ints
 
     @property
+    def device(self) -> Any:
+        return getattr(self.X, "device", None)
+
+    @property
     def shape(self) -> tuple[int, int]:
         return len(self.rows), int(self.X.shape[1])
 

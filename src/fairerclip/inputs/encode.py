@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.types import CODES, Ints
 from fairerclip.errors import LabelError, ParameterError
 
@@ -34,7 +35,7 @@ def as_labels(labels: Any) -> NDArray[Any]:
             out = np.empty(len(labels), dtype=object)
             out[:] = list(labels)
             return out
-    return np.asarray(labels)
+    return to_numpy(labels)
 
 
 def _is_missing(value: Any, missing_label: Any) -> bool:

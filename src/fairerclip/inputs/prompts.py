@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import Placed, beside, cast, empty, to_numpy
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     LARGEST,
@@ -16,7 +17,7 @@ from fairerclip.data.embedding_rows import (
     check_rows,
     row_lengths,
     unit_rows,
-    working_dtype,
+    working_rows,
 )
 from fairerclip.data.row_pass import map_rows
 from fairerclip.errors import PromptError, ShapeError
@@ -33,7 +34,7 @@ def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
         )
     groups: list[Floats] = []
     for k, group in enumerate(text):
-        array = np.asarray(group)
+        array = to_numpy(group)
         if array.dtype.kind not in "fiu":
             raise PromptError(
                 f"{name} must hold embeddings (numbers), entry {k} is {type(group).__name__} of dtype "
@@ -142,19 +143,18 @@ class _Cosines:
     """Function of blocks: cosines (b, c) of rows with unit prototypes T (c, p); 0 for a zero row."""
 
     def __init__(self, T: F64, origin: NDArray[np.floating] | float = 0.0) -> None:
-        self._columns, self._origin = T.T.astype(np.float32), origin
+        self._columns, self._origin = Placed(T.T.astype(np.float32)), origin
 
     def __call__(self, rows: Any) -> Floats:
-        rows = np.asarray(rows)
-        rows = rows.astype(working_dtype(rows.dtype), copy=False)
-        moved = rows if np.ndim(self._origin) == 0 and self._origin == 0 else rows - self._origin
+        rows = working_rows(rows)
+        is_zero = np.ndim(self._origin) == 0 and self._origin == 0
+        moved = rows if is_zero else rows - beside(rows, np.asarray(self._origin))
         lengths = row_lengths(moved)
-        if np.all((lengths > SMALLEST) & (lengths < LARGEST)):
-            return np.asarray(
-                moved.astype(np.float32, copy=False) @ self._columns / lengths[:, None], dtype=np.float32
-            )
+        (columns,) = self._columns.beside(empty(rows, (0,), np.float32))
+        if bool(((lengths > SMALLEST) & (lengths < LARGEST)).all()):
+            return to_numpy(cast(cast(moved, np.float32) @ columns / lengths[:, None], np.float32))
         # Scaled to unit length before the product: products of such rows exceed the range of float32.
-        return np.asarray(unit_rows(moved).astype(np.float32, copy=False) @ self._columns)
+        return to_numpy(cast(unit_rows(moved), np.float32) @ columns)
 
 
 class _CosineRows(_Cosines):

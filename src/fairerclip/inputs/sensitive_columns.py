@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import LabelError, ManyCategoriesWarning
 from fairerclip.inputs.encode import Encoded, as_labels, encode
@@ -127,7 +128,7 @@ def sensitive_columns(
             out.append(SensitiveColumn(name, encoded.codes, encoded.classes, None))
             continue
         try:
-            values = np.asarray(column, dtype=np.float64)
+            values = np.asarray(to_numpy(column), dtype=np.float64)
         except (TypeError, ValueError):
             raise LabelError(
                 f"continuous sensitive attribute {name!r} must be numeric; leave out sensitive_kind='continuous'"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
+from fairerclip._util.arrays import beside, to_numpy, wide
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.row_pass import sum_rows
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
@@ -252,7 +253,8 @@ class _ClassSums:
         onehot = np.zeros((self._n_classes, len(codes)))
         known = np.flatnonzero(codes >= 0)
         onehot[codes[known], known] = weight[known]
-        self.sums = self.sums + onehot @ np.asarray(rows, dtype=np.float64)
+        rows = wide(rows)
+        self.sums = self.sums + to_numpy(beside(rows, onehot) @ rows)
 
     def merge(self, other: _ClassSums) -> None:
         self.sums = self.sums + other.sums

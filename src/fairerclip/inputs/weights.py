@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.checks import LARGEST, as_number, check_interval
 from fairerclip._util.types import F64, Ints
 from fairerclip.errors import ParameterError, RenamedWarning, ShapeError
@@ -19,7 +20,7 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     if sample_weight is None:
         return np.ones(n)
     try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
+        weight = np.asarray(to_numpy(sample_weight), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
     if weight.ndim == 0:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from fairerclip._util.arrays import beside, is_tensor, row_squares, to_numpy, wide
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS
 
@@ -41,10 +42,14 @@ def row_keys(X: Any, rows: Ints | None = None) -> F64:
     keys = np.empty(int(X.shape[0]) if rows is None else len(rows))
     for start in range(0, len(keys), READ_ROWS):
         block = slice(start, start + READ_ROWS)
-        read = np.asarray(X[block] if rows is None else X[rows[block]], dtype=np.float64)
-        lengths = np.sqrt(np.einsum("ij,ij->i", read, read))
+        read = wide(X[block] if rows is None else X[rows[block]])
+        lengths = np.sqrt(to_numpy(row_squares(read)))
         # A matrix product would round equal rows differently, by their place in the block.
-        keys[block] = np.einsum("ij,j->i", read, direction) / np.where(lengths > 0, lengths, 1.0)
+        if is_tensor(read):
+            found = to_numpy((read * beside(read, direction)).sum(axis=1))
+        else:
+            found = np.einsum("ij,j->i", read, direction)
+        keys[block] = found / np.where(lengths > 0, lengths, 1.0)
     return keys
 
 

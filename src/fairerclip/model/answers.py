@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairerclip._util.types import F64, Floats
+from fairerclip._util.arrays import is_on_device
+from fairerclip._util.types import F64
+from fairerclip.data.device_rows import tensor_rows
 from fairerclip.data.embedding_rows import Drift
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ShapeError
@@ -71,8 +73,10 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         Z = self.transform(X)
         return self.fitted_.cosines(Z)
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Any) -> Any:
         """Map image embeddings to the learned space (n, r); O(n·p·D) time, in blocks of rows.
+
+        A tensor gives a tensor on the same device; predictions and scores are always arrays of numpy.
 
         Where r < c − 1 dimensions cannot hold the boundaries between c classes there is one more column, of ones.
         """
@@ -125,7 +129,9 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         if not reset:
             check_is_fitted(self)
         try:
-            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+            X = tensor_rows(X)
+            # The rows of a store are float32 already, and are never all in memory; tensors stay on their device.
+            if isinstance(X, EmbeddingStore) or is_on_device(X):
                 return validate_data(self, X, reset=reset, skip_check_array=True)
             return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
         except ValueError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from fairerclip._util.arrays import in_memory
 from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import RowSummary, unit_rows
@@ -156,7 +157,7 @@ class FitData:
                 *(features, X),
                 rows=None if everything else chosen,
                 dtype=params["dtype"],
-                budget=cache_budget(as_bytes(params["memory_budget"])),
+                budget=cache_budget(as_bytes(params["memory_budget"]), X),
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
@@ -282,7 +283,7 @@ class FitData:
         weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            budget = cache_budget(self.memory_budget)
+            budget = cache_budget(self.memory_budget, self.X)
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
@@ -370,7 +371,7 @@ def image_features(
     sample = X if len(rows) == len(weight) else X[rows]
     return make_features(
         kernel,
-        np.asarray(sample),
+        in_memory(sample),
         n_features=n_features,
         bandwidth=bandwidth,
         sample_weight=weight[rows],

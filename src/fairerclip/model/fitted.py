@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import Placed, beside, cast, joined, to_numpy
 from fairerclip._util.numbers import number
-from fairerclip._util.types import F64, Floats, Ints
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
     Drift,
     RowSummary,
@@ -133,32 +134,31 @@ class FittedModel:
         check_rows(X, "X", zero_is_error=False)
         return UnitRows(X) if self.normalize else X
 
-    def transform(self, X: Any) -> Floats:
-        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks."""
+    def transform(self, X: Any) -> Any:
+        """Map rows X (n, p) to the learned space (n, r), a tensor if X is one; O(n·p·D) time, in blocks."""
         X = self.embeddings(X)
-        out = np.empty((X.shape[0], self.n_components), dtype=working_dtype(X.dtype))
-        components, offset = self.encoders.components.astype(out.dtype), self.encoders.offset
+        dtype, offset = working_dtype(X.dtype), self.encoders.offset
+        components, blocks = Placed(self.encoders.components), []
         for start in range(0, X.shape[0], BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            Phi = self.features.transform(np.asarray(X[block], dtype=out.dtype))
-            out[block] = Phi @ components - offset
-        return out
+            Phi = self.features.transform(cast(X[start : start + BLOCK_ROWS], dtype))
+            blocks.append(cast(Phi @ components.beside(Phi)[0] - beside(Phi, offset), dtype))
+        return joined(blocks)
 
-    def scores(self, Z: Floats) -> F64:
+    def scores(self, Z: Any) -> F64:
         """Return class scores (n, c) of rows that `transform` gave (n, r)."""
-        return self.encoders.decision.scores(np.asarray(Z, dtype=np.float64))
+        return self.encoders.decision.scores(to_numpy(Z).astype(np.float64, copy=False))
 
     def labels(self, scores: F64) -> NDArray[Any]:
         """Return the class labels (n,) with the largest of the scores (n, c)."""
         return np.asarray(self.classes[scores.argmax(axis=1)])
 
-    def cosines(self, Z: Floats) -> F64:
+    def cosines(self, Z: Any) -> F64:
         """Return the paper's cosines of rows Z (n, r) with the text vector of each class (n, c)."""
-        return self.encoders.decision.cosines(np.asarray(Z, dtype=np.float64))
+        return self.encoders.decision.cosines(to_numpy(Z).astype(np.float64, copy=False))
 
     def transform_text(self, T: Any) -> F64:
         """Map prompt embeddings T (m, p) to the learned space (m, r), or to the weights of their classes."""
-        T = np.asarray(T)
+        T = to_numpy(T)
         width = self.features.n_features_in
         if T.ndim != 2 or T.shape[1] != width:
             raise ShapeError(f"text must have shape (m, {width}); got {T.shape}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import beside, to_numpy
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import (
@@ -201,8 +202,8 @@ class TauPath:
         offset = np.concatenate([e.offset for _, e in solved])
         stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
         for start in range(0, X.shape[0], BLOCK_ROWS):
-            Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
-            parts = np.split(Phi @ U.astype(Phi.dtype) - offset, stops, axis=1)
+            Phi = self._model.features_.transform(X[start : start + BLOCK_ROWS])
+            parts = np.split(to_numpy(Phi @ beside(Phi, U, Phi.dtype)) - offset, stops, axis=1)
             found = {g: e.decision.scores(Z) for (g, e), Z in zip(solved, parts, strict=True)}
             yield slice(start, start + len(Phi)), found
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from fairerclip._util.arrays import beside, in_memory, is_tensor, to_numpy, wide
 from fairerclip._util.checks import check_range
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
@@ -201,7 +202,8 @@ class FitState:
             if left.any():
                 Phi = prepared.problem.rows.raw(np.flatnonzero(left))
                 encoders = self.solution.encoders()  # labels are refined without corrections of the scores
-                scores = encoders.decision.scores(Phi @ encoders.components - encoders.offset)
+                Z = to_numpy(wide(Phi) @ beside(Phi, encoders.components)) - encoders.offset
+                scores = encoders.decision.scores(Z)
                 labels[left] = scores.argmax(axis=1)
         return np.asarray(target.classes[labels])
 
@@ -210,8 +212,9 @@ class FitState:
         problem = self.prepared.problem
         image = self.solution.sides.image
         V = image.reduced.basis @ image.explained()
-        others = problem.rows.features.transform(np.asarray(X))
-        return problem.rows.project(image.mean, V), (others - image.mean) @ V
+        others = problem.rows.features.transform(in_memory(X))
+        found = (wide(others) - beside(others, image.mean)) @ beside(others, V)
+        return problem.rows.project(image.mean, V), to_numpy(found).astype(np.float64, copy=False)
 
 
 def solve(
@@ -232,9 +235,9 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
     seen = summarise_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
     if normalize:
         check_directions(X)
-        in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
+        whole = is_tensor(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.memmap))
         # Rows are read several times: normalise them once where that costs little memory.
-        return unit_rows(X) if in_memory and X.nbytes <= UNIT_COPY else unit_view(X), seen
+        return unit_rows(X) if whole and X.nbytes <= UNIT_COPY else unit_view(X), seen
     check_scale(X)
     return X, seen
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import linalg
 
+from fairerclip._util.arrays import Placed, accumulate, beside, cast, to_numpy
 from fairerclip._util.types import F64
 from fairerclip.errors import NotDefiniteError
 from fairerclip.solver.lowrank import RANK_TOLERANCE, CholeskyFactor, Reduced
@@ -52,23 +55,27 @@ class ConjugateGradientFactor:
         positive = np.flatnonzero(self._weight > 0)
         size = min(len(positive), SAMPLED_ROWS_PER_FEATURE * self._rows.n_features)
         chosen = np.sort(random_state.choice(positive, size=size, replace=False))
-        Phi = self._rows.take(chosen) - self._mean.astype(self._rows.dtype)
+        Phi = self._rows.take(chosen)
+        Phi = Phi - beside(Phi, self._mean, Phi.dtype)
         w = self._weight[chosen] / self._weight[chosen].sum()
-        Phi *= np.sqrt(w)[:, None].astype(Phi.dtype)
-        return CholeskyFactor((Phi.T @ Phi).astype(np.float64), self._gamma)
+        Phi *= beside(Phi, np.sqrt(w)[:, None], Phi.dtype)
+        return CholeskyFactor(to_numpy(Phi.T @ Phi).astype(np.float64), self._gamma)
 
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), in one pass over the rows."""
-        out = self._gamma * V
+        out: Any = self._gamma * V
         mean_V = self._mean @ V  # (k,)
         total = np.zeros(V.shape[1])
-        V_cast = V.astype(self._rows.dtype)
+        V_cast = Placed(V.astype(self._rows.dtype))
         for block, Phi in self._rows.blocks():
-            wZ = self._weight[block, None] * (Phi @ V_cast - mean_V)  # (b, k)
-            out += Phi.T @ wZ.astype(Phi.dtype)
-            total += wZ.sum(axis=0)
+            weight = beside(Phi, self._weight[block, None])
+            (directions,) = V_cast.beside(Phi)
+            wZ = weight * (Phi @ directions - beside(Phi, mean_V))  # (b, k)
+            out = accumulate(out, Phi.T @ cast(wZ, Phi.dtype))
+            total += to_numpy(wZ.sum(axis=0))
+        out = to_numpy(out)
         out -= np.outer(self._mean, total)
-        return out
+        return np.asarray(out)
 
     def solve(self, M: F64) -> F64:
         """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once."""

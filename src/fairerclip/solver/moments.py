@@ -12,6 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import blas
 
+from fairerclip._util.arrays import (
+    accumulate,
+    beside,
+    column_sums,
+    empty,
+    is_tensor,
+    namespace,
+    row_squares,
+    sums_place,
+    to_numpy,
+)
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.row_pass import cache_sized
 from fairerclip.errors import ShapeError
@@ -60,16 +71,24 @@ class Moments:
     def __init__(self, n_features: int, n_labels: int, *, covariance: bool = True) -> None:
         self._shift: F64 | None = None
         self._weight = 0.0
-        self._first = np.zeros(n_features)
+        # Sums of tensors stay on their device until they are read.
+        self._first: Any = np.zeros(n_features)
         self._wants_covariance = covariance
-        self._second: F64 | None = None  # Σ w (φ−a)(φ−a)ᵀ, from the first block on
+        self._second: Any = None  # Σ w (φ−a)(φ−a)ᵀ, from the first block on
         self._square = 0.0
-        self._cross = np.zeros((n_features, n_labels))
+        self._cross: Any = np.zeros((n_features, n_labels))
         self._label_sum = np.zeros(n_labels)
-        self._work: Floats | None = None
+        self._work: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
+        self._fetch()
         return {**self.__dict__, "_work": None}
+
+    def _fetch(self) -> None:
+        """Bring sums from the device of tensors to the CPU."""
+        for name in ("_first", "_second", "_cross"):
+            if is_tensor(value := getattr(self, name)):
+                setattr(self, name, to_numpy(value))
 
     def update(self, Phi: Floats, J: Floats, weight: Floats) -> Moments:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,). O(b·D²) time."""
@@ -81,21 +100,22 @@ class Moments:
         if len(Phi) == 0:
             return self
         if self._shift is None:
-            # Rounded to the features' precision, so that what is subtracted is what is added back.
-            self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
+            self._shift = _rounded_mean(Phi)
         w = np.asarray(weight, dtype=np.float64)
         root = np.sqrt(w)[:, None]
         offset = self._weighted(Phi, self._shift, root)  # (b, D) √w (φ − a)
-        columns = np.column_stack([root, J * root]).astype(Phi.dtype)
+        columns = beside(Phi, np.column_stack([root, J * root]), Phi.dtype)
         sums = offset.T @ columns  # (D, 1 + K)
-        self._first += sums[:, 0]
-        self._cross += sums[:, 1:]
+        self._first = accumulate(self._first, sums[:, 0])
+        self._cross = accumulate(self._cross, sums[:, 1:])
         self._weight += float(w.sum())
         self._label_sum += w @ J
         if self._wants_covariance:
             product = offset.T @ offset
-            self._add(product)
-            self._square += float(np.trace(product, dtype=np.float64))
+            self._second = accumulate(self._second, product)
+            self._square += float(to_numpy(product.diagonal()).sum(dtype=np.float64))
+        elif is_tensor(offset):
+            self._square += float(row_squares(offset).sum())
         else:
             self._square += float(np.einsum("ij,ij->", offset, offset, dtype=np.float64))
         return self
@@ -105,26 +125,24 @@ class Moments:
         for part in labels.steps():
             self.update(Phi[part], labels.rows(part), weight[part])
 
-    def _weighted(self, Phi: Floats, shift: Floats, root: F64) -> Floats:
+    def _weighted(self, Phi: Any, shift: F64, root: F64) -> Any:
         """Return √w (φ − a) (b, D), in an array that the next block uses again."""
         if self._work is None or self._work.dtype != Phi.dtype or len(self._work) < len(Phi):
-            self._work = np.empty(Phi.shape, dtype=Phi.dtype)
-        shift, factors, work = shift.astype(Phi.dtype), root.astype(Phi.dtype), self._work[: len(Phi)]
+            self._work = empty(Phi, tuple(Phi.shape), Phi.dtype)
+        xp, work = namespace(Phi), self._work[: len(Phi)]
+        shift, factors = beside(Phi, shift, Phi.dtype), beside(Phi, root, Phi.dtype)
         for rows in cache_sized(Phi):
-            np.subtract(Phi[rows], shift, out=work[rows])
-            work[rows] *= factors[rows]
+            part = work[rows]
+            xp.subtract(Phi[rows], shift, out=part)
+            part *= factors[rows]
         return work
-
-    def _add(self, product: Floats) -> None:
-        if self._second is None:
-            self._second = product.astype(np.float64)
-        else:
-            self._second += product
 
     def merge(self, other: Moments) -> Moments:
         """Add the sums of another accumulator, as if its rows had been added here."""
         if other._shift is None:
             return self
+        self._fetch()
+        other._fetch()
         if self._shift is None:
             self._shift = other._shift
         # Σ w (φ−a)(φ−a)ᵀ from sums about b: φ−a = (φ−b) + (b−a).
@@ -133,7 +151,8 @@ class Moments:
             if other._second is None:
                 raise ShapeError("an accumulator without covariance cannot be merged into one with it")
             mixed = np.outer(move, other._first)
-            self._add(other._second + mixed + mixed.T + other._weight * np.outer(move, move))
+            moved = other._second + mixed + mixed.T + other._weight * np.outer(move, move)
+            self._second = accumulate(self._second, moved)
         self._square += other._square + 2 * float(move @ other._first) + other._weight * float(move @ move)
         self._first += other._first + other._weight * move
         self._cross += other._cross + np.outer(move, other._label_sum)
@@ -145,6 +164,7 @@ class Moments:
         """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
             raise ShapeError("no row with a positive weight was added")
+        self._fetch()
         second, self._second = self._second, None  # released: C is D×D and one copy is enough
         return _centred(
             self._shift, self._weight, self._first, second, self._square, self._cross, self._label_sum
@@ -181,7 +201,7 @@ class MomentTable:
         self._shift: F64 | None = None
         self._weight = np.zeros(n_parts)
         self._first = np.zeros((n_parts, n_features))
-        self._second = np.zeros((n_parts, n_features, n_features))
+        self._second: Any = np.zeros((n_parts, n_features, n_features))
         self._cross = np.zeros((n_parts, n_features, n_labels))
         self._label_sum = np.zeros((n_parts, n_labels))
 
@@ -190,23 +210,29 @@ class MomentTable:
         if len(Phi) == 0:
             return self
         if self._shift is None:
-            # One point for all parts, so that their sums can be added. Rounded as in `Moments`.
-            self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
-        shift = self._shift.astype(Phi.dtype)
+            # One point for all parts, so that their sums can be added.
+            self._shift = _rounded_mean(Phi)
+        shift = beside(Phi, self._shift, Phi.dtype)
+        self._second = sums_place(self._second, Phi)
         w = np.asarray(weight, dtype=np.float64)
         wJ = J * w[:, None]  # (b, K) float64
         for number in np.unique(part).tolist():
             rows = np.flatnonzero(part == number)
             offset = Phi[rows]  # (rows, D), a copy
             offset -= shift
-            sums = offset.T @ np.column_stack([w[rows], wJ[rows]]).astype(Phi.dtype)  # (D, 1 + K)
+            columns = beside(Phi, np.column_stack([w[rows], wJ[rows]]), Phi.dtype)
+            sums = to_numpy(offset.T @ columns)  # (D, 1 + K)
             self._weight[number] += float(w[rows].sum())
             self._first[number] += sums[:, 0]
             self._cross[number] += sums[:, 1:]
             self._label_sum[number] += wJ[rows].sum(axis=0)
-            offset *= np.sqrt(w[rows])[:, None].astype(Phi.dtype)
-            self._second[number] += offset.T @ offset
+            offset *= beside(Phi, np.sqrt(w[rows])[:, None], Phi.dtype)
+            product = offset.T @ offset
+            self._second[number] += product if is_tensor(self._second) else to_numpy(product)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_second": to_numpy(self._second)}
 
     def add(self, Phi: Floats, labels: LabelDesign, weight: Floats, part: Ints) -> None:
         """Add rows with label columns that are made here, some rows at a time."""
@@ -219,11 +245,12 @@ class MomentTable:
             return self
         if self._shift is None:
             self._shift = other._shift
+        self._second, seconds = to_numpy(self._second), to_numpy(other._second)
         move = other._shift - self._shift
         for number in np.flatnonzero(other._weight).tolist():
             weight, first = float(other._weight[number]), other._first[number]
             mixed = np.outer(move, first)
-            self._second[number] += other._second[number] + mixed + mixed.T + weight * np.outer(move, move)
+            self._second[number] += seconds[number] + mixed + mixed.T + weight * np.outer(move, move)
             self._cross[number] += other._cross[number] + np.outer(move, other._label_sum[number])
             self._first[number] += first + weight * move
         self._weight += other._weight
@@ -242,9 +269,14 @@ class MomentTable:
         n_parts, D, K = self._cross.shape
         first, label_sum = factors @ self._first, factors @ self._label_sum
         cross = (factors @ self._cross.reshape(n_parts, -1)).reshape(-1, D, K)
-        second = (factors @ self._second.reshape(n_parts, -1)).reshape(-1, D, D)
+        second = (factors @ to_numpy(self._second).reshape(n_parts, -1)).reshape(-1, D, D)
         sums = zip(totals.tolist(), first, second, cross, label_sum, strict=True)
         return [_centred(self._shift, total, f, S, float(np.trace(S)), X, j) for total, f, S, X, j in sums]
+
+
+def _rounded_mean(Phi: Any) -> F64:
+    """Return the mean (D,), rounded to the features' precision: what is subtracted is what is added back."""
+    return to_numpy(beside(Phi, column_sums(Phi) / len(Phi), Phi.dtype)).astype(np.float64)
 
 
 def _centred(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairerclip._util.types import F64, Floats, Ints
+from fairerclip._util.arrays import Placed, cast, free_on_device, to_numpy
+from fairerclip._util.types import F64, Ints
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ def free_memory() -> int:
         return FALLBACK_BYTES
 
 
-def cache_budget(memory_budget: int | None = None) -> int:
-    """Return the number of bytes that kept features may take: a quarter of the budget, or of the free memory."""
+def cache_budget(memory_budget: int | None = None, X: Any = None) -> int:
+    """Return the number of bytes that kept features may take: a quarter of the budget, or of the free memory.
+
+    The free memory is that of the device of the rows X, if they are on one that has its own.
+    """
+    if memory_budget is None:
+        memory_budget = free_on_device(X)
     return int(KEPT_SHARE * (free_memory() if memory_budget is None else memory_budget))
 
 
@@ -81,7 +87,8 @@ class FeatureRows:
         self.dtype = np.dtype(dtype)
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
         self.shape = (self.n_rows, features.n_features)
-        budget = cache_budget() if budget is None else budget
+        self.device = getattr(X, "device", None)
+        budget = cache_budget(X=X) if budget is None else budget
         self._remote: Any = None
         if is_remote(X):
             part = partial(FeatureRows, features, dtype=dtype, block_rows=block_rows, budget=budget)
@@ -91,26 +98,26 @@ class FeatureRows:
             fitting = BLOCK_BYTES // (features.n_features * self.dtype.itemsize)
             block_rows = min(BLOCK_ROWS, max(SMALLEST_BLOCK, fitting))
         self.kept_blocks = row_blocks(self.n_rows, block_rows)
-        self._cache: dict[int, Floats] = {}
+        self._cache: dict[int, Any] = {}
 
     @property
     def n_features(self) -> int:
         """Number of features D."""
         return self.features.n_features
 
-    def __getitem__(self, block: slice) -> Floats:
-        """Return Φ of consecutive rows; it must not be written to."""
+    def __getitem__(self, block: slice) -> Any:
+        """Return Φ of consecutive rows, a tensor if X has tensors; it must not be written to."""
         start, stop, _ = block.indices(self.n_rows)
         kept = self._cache.get(start)
         if kept is not None and len(kept) == stop - start:
             return kept
         raw = self._X[block] if self._rows is None else self._X[self._rows[block]]
-        Phi: Floats = self.features.transform(np.asarray(raw, dtype=self.dtype))
+        Phi = self.features.transform(cast(raw, self.dtype))
         if self.kept:
             self._cache[start] = Phi
         return Phi
 
-    def blocks(self) -> Iterator[tuple[slice, Floats]]:
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
         """Yield pairs (slice of rows, Φ of those rows) in order. Blocks must not be written to."""
         for block in self.kept_blocks:
             yield block, self[block]
@@ -127,13 +134,13 @@ class FeatureRows:
         rows = self if self._remote is None else self._remote
         return sum_rows(rows, start, columns, threads=threads, progress=progress)
 
-    def take(self, rows: Ints) -> Floats:
+    def take(self, rows: Ints) -> Any:
         """Return Φ (m, D) of the given training rows."""
         return self.raw(rows if self._rows is None else self._rows[rows])
 
-    def raw(self, rows: Ints) -> Floats:
+    def raw(self, rows: Ints) -> Any:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""
-        return self.features.transform(np.asarray(self._X[rows], dtype=self.dtype))
+        return self.features.transform(cast(self._X[rows], self.dtype))
 
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
@@ -162,8 +169,9 @@ class Projection:
     """Function of blocks of features: (Φ − mean) @ basis (b, q), in float64."""
 
     def __init__(self, mean: F64, basis: F64, dtype: np.dtype[Any]) -> None:
-        self._basis, self._offset = basis.astype(dtype), mean @ basis
+        self._basis, self._offset = Placed(basis.astype(dtype)), mean @ basis
 
-    def __call__(self, Phi: Floats) -> tuple[F64]:
+    def __call__(self, Phi: Any) -> tuple[F64]:
         """Project a block."""
-        return (np.asarray(Phi @ self._basis - self._offset, dtype=np.float64),)
+        (basis,) = self._basis.beside(Phi)
+        return (np.asarray(to_numpy(Phi @ basis) - self._offset, dtype=np.float64),)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError, ParameterError, ShapeError, UnusedRowsWarning
@@ -132,7 +133,7 @@ def _training_rows(
     classes = data.target.classes
     evidence = Evidence(data.y[labelled], P, len(classes), row_keys(data.X, rows))
     kept = limit_rows(evidence, max(1, min(MOST_ROWS, MOST_SCORES // (SEARCH_SIZE * len(classes)))))
-    return JudgedRows(rows[kept], np.asarray(data.X[rows[kept]]), evidence.at(kept), classes, names, source)
+    return JudgedRows(rows[kept], to_numpy(data.X[rows[kept]]), evidence.at(kept), classes, names, source)
 
 
 def check_groups(groups: Any, n: int) -> Ints | None:
