@@ -31,7 +31,9 @@ def is_tensor(x: Any) -> bool:
 
 def is_on_device(X: Any) -> bool:
     """Return whether slices of rows X are tensors: X is a tensor, or a view with the attribute ``device`` of one."""
-    return type(getattr(X, "device", None)).__module__ == "torch"  # an array of numpy has the device "cpu", a str
+    return (
+        type(getattr(X, "device", None)).__module__ == "torch"
+    )  # an array of numpy has the device "cpu", a str
 
 
 def namespace(x: Any) -> Any:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairerclip._util.types import Floats
-from fairerclip.data.embedding_rows import unit_rows, working_dtype
-from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip._util.arrays import beside, cast, empty, joined, namespace, to_numpy, type_name
+from fairerclip._util.types import F64, Floats
+from fairerclip.data.embedding_rows import fill_checked, unit_rows, unit_view, working_dtype
+from fairerclip.data.row_pass import fill_rows
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.features import FeatureMap
 from fairerclip.solver.same_space import LowRankMap
@@ -47,16 +49,16 @@ class ProbabilityFeatures:
         """Number D of features."""
         return sum(int(np.prod([len(r.values) for r in block])) for block in self.readers)
 
-    def transform(self, X: Floats) -> Floats:
+    def transform(self, X: Any) -> Any:
         """Return Φ (n, D) of unit rows X (n, p)."""
         parts = [joint_probabilities(block, X) for block in self.readers]
         if self.scale is not None:
             for part in parts:
                 part *= self.scale * math.sqrt(part.shape[1])
-        return parts[0] if len(parts) == 1 else np.hstack(parts)
+        return parts[0] if len(parts) == 1 else joined(parts, axis=1)
 
 
-def joint_probabilities(readers: Sequence[ValueReader], X: Floats) -> Floats:
+def joint_probabilities(readers: Sequence[ValueReader], X: Any) -> Any:
     """Return the probabilities (n, v) of all combinations of the values of some attributes."""
     out = readers[0].probabilities(X)
     for reader in readers[1:]:
@@ -83,26 +85,44 @@ class EmbeddingMap:
     linear: bool
     low_rank: LowRankMap
 
-    def apply(self, rows: Floats) -> Floats:
+    def apply(self, rows: Any) -> Any:
         """Map a block of unit rows (b, p) in their precision. O(b·p·k) time, without kernel features."""
         part, dtype = self.low_rank, rows.dtype
-        right = part.right.astype(dtype)
-        reduced = np.broadcast_to(-(part.mean @ part.right).astype(dtype), (len(rows), right.shape[1]))
+        right = beside(rows, part.right, dtype)
+        origin = beside(rows, -(part.mean @ part.right), dtype)
+        reduced = namespace(rows).broadcast_to(origin, (len(rows), right.shape[1]))
         if self.linear:
             reduced = reduced + rows @ right[: rows.shape[1]]
         if self.features is not None:
             start = rows.shape[1] if self.linear else 0
-            reduced = reduced + self.features.transform(rows).astype(dtype, copy=False) @ right[start:]
-        return np.asarray(rows - reduced @ part.left.astype(dtype))
+            reduced = reduced + cast(self.features.transform(rows), dtype) @ right[start:]
+        return rows - reduced @ beside(rows, part.left, dtype)
 
-    def transform(self, X: Any, *, unit: bool) -> Floats:
-        """Map rows X (n, p) in blocks, at unit length before and, if ``unit``, after; float16 rows give float16."""
+    def transform(self, X: Any, *, unit: bool, name: str | None = None, depth: int = 3) -> Floats:
+        """Map rows X (n, p) in blocks, at unit length before and, if ``unit``, after; float16 rows give float16.
+
+        A tensor gives a tensor on its device.
+        Rows that have a ``name`` are checked in the same pass, with warnings at stack level ``depth``.
+        """
         n, p = int(X.shape[0]), int(X.shape[1])
-        out = np.empty((n, p), dtype=np.float16 if X.dtype == np.float16 else working_dtype(X.dtype))
-        for start in range(0, n, BLOCK_ROWS):
-            mapped = self.apply(unit_rows(X[start : start + BLOCK_ROWS]))
-            out[start : start + BLOCK_ROWS] = unit_rows(mapped) if unit else mapped
-        return out
+        half = type_name(X.dtype) in ("float16", "bfloat16")
+        out: Floats = empty(X, (n, p), X.dtype if half else working_dtype(X.dtype))
+        function = self.unit_apply if unit else self.apply
+        if name is None:
+            return fill_rows(unit_view(X), function, out)
+        return fill_checked(X, name, function, out, unit=True, depth=depth + 1)
+
+    def scores(self, Q: F64, rows: Any, *, mitigated: NDArray[np.bool_], unit: bool) -> Floats:
+        """Return the scores (b, m) of unit rows for queries Q (m, p): of the mapped rows where ``mitigated`` (m,)."""
+        columns = beside(rows, Q.T, rows.dtype)
+        scores = (self.unit_apply(rows) if unit else self.apply(rows)) @ columns
+        if not mitigated.all():
+            scores[:, ~mitigated] = rows @ columns[:, ~mitigated]
+        return to_numpy(scores)
+
+    def unit_apply(self, rows: Any) -> Any:
+        """Map a block of unit rows (b, p), and scale the result to unit length."""
+        return unit_rows(self.apply(rows))
 
 
 def probability_features(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fairerclip._util.arrays import beside, namespace, to_numpy
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.errors import ModelFileError
 from fairerclip.inputs.prompts import prototypes
@@ -56,12 +57,12 @@ class ValueReader:
         if self.weights.ndim != 2 or self.weights.shape[1] != v or self.intercepts.shape != (v,):
             raise ModelFileError(f"the reader of {self.name!r} has weights of shape {self.weights.shape}")
 
-    def logits(self, X: Floats) -> Floats:
+    def logits(self, X: Any) -> Any:
         """Return logits (n, v) of unit rows X (n, p). O(n·p·v) time."""
-        return np.asarray(X @ self.weights.astype(X.dtype) + self.intercepts.astype(X.dtype))
+        return X @ beside(X, self.weights, X.dtype) + beside(X, self.intercepts, X.dtype)
 
-    def probabilities(self, X: Floats) -> Floats:
-        """Return probabilities (n, v) of unit rows X (n, p)."""
+    def probabilities(self, X: Any) -> Any:
+        """Return probabilities (n, v) of unit rows X (n, p), a tensor if X is one."""
         return _softmax(self.logits(X))
 
 
@@ -72,7 +73,7 @@ class _Calibrated(NamedTuple):
     intercepts: F64
 
 
-def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats], X: Floats) -> ValueReader:
+def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats], X: Any) -> ValueReader:
     """Return a reader learned from prompts alone: softmax of the cosines of a row, multiplied by one number.
 
     The number follows from a mixture of normal distributions of the cosines of rows X (n, p): the distance of their
@@ -81,7 +82,7 @@ def read_from_prompts(name: str, values: NDArray[Any], prompts: Sequence[Floats]
     """
     T = prototypes(prompts)
     T = T - T.mean(axis=0)
-    mixture = prompt_mixture(X @ T.T.astype(X.dtype))
+    mixture = prompt_mixture(to_numpy(X @ beside(X, T.T, X.dtype)))
     scale = float(np.trace(mixture.slopes)) / len(T)
     return ValueReader(name, values, scale * T.T, np.zeros(len(T)))
 
@@ -90,7 +91,7 @@ def read_from_labels(
     name: str,
     values: NDArray[Any],
     prompts: Sequence[Floats] | None,
-    X: Floats,
+    X: Any,
     labelled: Floats,
     known: F64,
 ) -> tuple[ValueReader, float]:
@@ -131,12 +132,12 @@ def read_from_labels(
     return ValueReader(name, values, weights, constants), penalty
 
 
-def _prompt_scale(prompts: Sequence[Floats] | None, X: Floats, v: int) -> _Calibrated:
+def _prompt_scale(prompts: Sequence[Floats] | None, X: Any, v: int) -> _Calibrated:
     if prompts is None:
         return _Calibrated(np.zeros((X.shape[1], v)), np.zeros(v))
     T = prototypes(prompts)
     T = T - T.mean(axis=0)
-    cosines = np.asarray(X @ T.T.astype(X.dtype), dtype=np.float64)
+    cosines = to_numpy(X @ beside(X, T.T, X.dtype)).astype(np.float64, copy=False)
     spread = float(cosines.std()) or 1.0
     return _Calibrated(T.T / spread, -cosines.mean(axis=0) / spread)
 
@@ -212,7 +213,8 @@ def _fit(
     return float(theta[0]), theta[1 : 1 + v], theta[1 + v :].reshape(p, v)
 
 
-def _softmax(logits: Floats) -> Floats:
-    out = np.exp(logits - logits.max(axis=1, keepdims=True))
+def _softmax(logits: Any) -> Any:
+    xp = namespace(logits)
+    out = xp.exp(logits - xp.amax(logits, axis=1, keepdims=True))
     out /= out.sum(axis=1, keepdims=True)
-    return np.asarray(out)
+    return out

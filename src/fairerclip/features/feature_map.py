@@ -41,7 +41,7 @@ class FeatureMap(Protocol):
     def n_features(self) -> int:
         """Number D of features per row that the map returns."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return Φ (n, D) of the rows X (n, p): float32 for float16 and float32 rows, float64 otherwise.
 
         Φ of a tensor is a tensor on the same device; anything else gives an array.
@@ -51,7 +51,7 @@ class FeatureMap(Protocol):
         """Return what `features_from_arrays` needs, as float64 arrays."""
 
 
-def as_rows(X: Any, width: int | None = None) -> Any:
+def as_rows(X: Any, width: int | None = None) -> Array:
     """Return X as a float32 (from float16 or float32) or float64 matrix, without a copy if it is one already.
 
     A tensor stays a tensor.
@@ -60,15 +60,18 @@ def as_rows(X: Any, width: int | None = None) -> Any:
     expected = "p ≥ 1" if width is None else str(width)
     if X.ndim != 2 or X.shape[1] == 0 or (width is not None and X.shape[1] != width):
         raise ShapeError(f"expected rows X of shape (n, {expected}), got shape {tuple(X.shape)}")
-    return cast(X, np.float32 if type_name(X.dtype) in SINGLE else np.float64)
+    rows: Array = cast(X, np.float32 if type_name(X.dtype) in SINGLE else np.float64)
+    return rows
 
 
-def as_training_rows(X: Any) -> Any:
+def as_training_rows(X: Any) -> Array:
     """Return `as_rows(X)`, and raise if it has no rows."""
-    X = as_rows(X)
-    if X.shape[0] == 0:
-        raise ShapeError(f"expected at least one row to fit a feature map on, got X of shape {tuple(X.shape)}")
-    return X
+    rows = as_rows(X)
+    if rows.shape[0] == 0:
+        raise ShapeError(
+            f"expected at least one row to fit a feature map on, got X of shape {tuple(rows.shape)}"
+        )
+    return rows
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int) -> Float64:

@@ -108,11 +108,11 @@ class FourierFeatures:
         """Number of features D."""
         return int(self.omega.shape[1])
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return Φ (n, D) of the rows X (n, p), in the precision of X (float32 for float16)."""
         X = as_rows(X, self.n_features_in)
         xp, (omega, offset) = namespace(X), self._placed.beside(X)
-        Phi = X @ omega
+        Phi: Array = X @ omega
         scale = math.sqrt(2.0 / self.n_features)
         for rows in cache_sized(Phi):
             part = Phi[rows]

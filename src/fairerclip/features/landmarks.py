@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fairerclip._util.arrays import Placed, beside, empty, has_float64, is_tensor, namespace, to_numpy
 from fairerclip.errors import ModelFileError, NonFiniteError, ParameterError
@@ -30,7 +29,7 @@ _BLOCK = 2**21
 """Number of kernel values computed at a time (16 MB)."""
 
 
-def rbf_kernel(X: Any, Y: Any, bandwidth: float) -> Any:
+def rbf_kernel(X: Any, Y: Any, bandwidth: float) -> Float64:
     """Return k(x_i, y_j) = exp(−‖x_i − y_j‖² / 2σ²) in float64, for rows of any dtype.
 
     Time O(n m p), memory O(n m + (n + m) p).
@@ -70,9 +69,10 @@ def rbf_kernel(X: Any, Y: Any, bandwidth: float) -> Any:
     centre = xp.mean(Y, axis=0, dtype=xp.float64)
     # Divide before squaring: σ² may underflow although rows divided by σ are ordinary numbers.
     unit = math.sqrt(2.0) * sigma
-    K = squared_distances((X - centre) / unit, (Y - centre) / unit)
+    K: Float64 = squared_distances((X - centre) / unit, (Y - centre) / unit)
     xp.negative(K, out=K)
-    return xp.exp(K, out=K)
+    xp.exp(K, out=K)
+    return K
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class LandmarkFeatures:
         """Number of features D, the numerical rank of K_mm."""
         return int(self.projection.shape[1])
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return Φ (n, D) of the rows X (n, p), float32 for float16 and float32 rows.
 
         Computed in float64 blocks for every dtype: Λ^(−1/2) spans up to six orders of magnitude, and would
@@ -131,9 +131,10 @@ class LandmarkFeatures:
         """
         X = as_rows(X, self.n_features_in)
         if is_tensor(X) and not has_float64(X):
-            return beside(X, self.transform(to_numpy(X)))
+            moved: Array = beside(X, self.transform(to_numpy(X)))
+            return moved
         landmarks, projection = self._placed.beside(empty(X, (0,), np.float64))
-        Phi = empty(X, (X.shape[0], self.n_features), X.dtype)
+        Phi: Array = empty(X, (X.shape[0], self.n_features), X.dtype)
         step = max(1, _BLOCK // self.landmarks.shape[0])
         for start in range(0, X.shape[0], step):
             block = slice(start, start + step)

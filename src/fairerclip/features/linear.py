@@ -65,9 +65,10 @@ class LinearFeatures:
         """Number of features D = p."""
         return self.n_features_in
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Array:
         """Return Φ (n, p) of the rows X (n, p), a new array in the precision of X (float32 for float16)."""
-        return as_rows(X, self.n_features_in) / self.scale
+        Phi: Array = as_rows(X, self.n_features_in) / self.scale
+        return Phi
 
     def to_arrays(self) -> dict[str, Float64]:
         """Return the scale and the width."""

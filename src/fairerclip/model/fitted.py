@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import Placed, beside, cast, joined, to_numpy
+from fairerclip._util.arrays import Placed, beside, cast, is_tensor, joined, to_numpy
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
@@ -136,12 +136,13 @@ class FittedModel:
 
     def transform(self, X: Any) -> Any:
         """Map rows X (n, p) to the learned space (n, r), a tensor if X is one; O(n·p·D) time, in blocks."""
-        X = self.embeddings(X)
+        whole, X = is_tensor(X), self.embeddings(X)
         dtype, offset = working_dtype(X.dtype), self.encoders.offset
         components, blocks = Placed(self.encoders.components), []
         for start in range(0, X.shape[0], BLOCK_ROWS):
             Phi = self.features.transform(cast(X[start : start + BLOCK_ROWS], dtype))
-            blocks.append(cast(Phi @ components.beside(Phi)[0] - beside(Phi, offset), dtype))
+            Z = cast(Phi @ components.beside(Phi)[0] - beside(Phi, offset), dtype)
+            blocks.append(Z if whole else to_numpy(Z))
         return joined(blocks)
 
     def scores(self, Z: Any) -> F64:

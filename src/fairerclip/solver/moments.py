@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +82,11 @@ class Moments:
         self._label_sum = np.zeros(n_labels)
         self._work: Any = None
 
+    @property
+    def n_features(self) -> int:
+        """Number D of features."""
+        return len(self._first)
+
     def __getstate__(self) -> dict[str, Any]:
         self._fetch()
         return {**self.__dict__, "_work": None}
@@ -92,6 +99,11 @@ class Moments:
 
     def update(self, Phi: Floats, J: Floats, weight: Floats) -> Moments:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,). O(b·D²) time."""
+        return self.update_parts((Phi,), J, weight)
+
+    def update_parts(self, parts: Sequence[Floats], J: Floats, weight: Floats) -> Moments:
+        """Add rows whose features come in several arrays (b, D₁), (b, D₂), … of one type, which are not joined."""
+        Phi = parts[0]
         if not (len(Phi) == len(J) == len(weight)):
             raise ShapeError(
                 "features, labels and weights must have the same number of rows; "
@@ -100,10 +112,10 @@ class Moments:
         if len(Phi) == 0:
             return self
         if self._shift is None:
-            self._shift = _rounded_mean(Phi)
+            self._shift = np.concatenate([_rounded_mean(part) for part in parts])
         w = np.asarray(weight, dtype=np.float64)
         root = np.sqrt(w)[:, None]
-        offset = self._weighted(Phi, self._shift, root)  # (b, D) √w (φ − a)
+        offset = self._weighted(parts, self._shift, root)  # (b, D) √w (φ − a)
         columns = beside(Phi, np.column_stack([root, J * root]), Phi.dtype)
         sums = offset.T @ columns  # (D, 1 + K)
         self._first = accumulate(self._first, sums[:, 0])
@@ -125,16 +137,20 @@ class Moments:
         for part in labels.steps():
             self.update(Phi[part], labels.rows(part), weight[part])
 
-    def _weighted(self, Phi: Any, shift: F64, root: F64) -> Any:
+    def _weighted(self, parts: Sequence[Any], shift: F64, root: F64) -> Any:
         """Return √w (φ − a) (b, D), in an array that the next block uses again."""
-        if self._work is None or self._work.dtype != Phi.dtype or len(self._work) < len(Phi):
-            self._work = empty(Phi, tuple(Phi.shape), Phi.dtype)
-        xp, work = namespace(Phi), self._work[: len(Phi)]
-        shift, factors = beside(Phi, shift, Phi.dtype), beside(Phi, root, Phi.dtype)
-        for rows in cache_sized(Phi):
-            part = work[rows]
-            xp.subtract(Phi[rows], shift, out=part)
-            part *= factors[rows]
+        Phi, b, dtype = parts[0], len(parts[0]), parts[0].dtype
+        fits = self._work is not None and is_tensor(self._work) == is_tensor(Phi)
+        if not fits or self._work.dtype != dtype or len(self._work) < b:
+            self._work = empty(Phi, (b, len(shift)), dtype)
+        xp, work = namespace(Phi), self._work[:b]
+        shift, factors = beside(Phi, shift, dtype), beside(Phi, root, dtype)
+        edges = np.cumsum([0, *(part.shape[1] for part in parts)]).tolist()
+        for rows in cache_sized(work):
+            for part, (first, stop) in zip(parts, pairwise(edges), strict=True):
+                xp.subtract(part[rows], shift[first:stop], out=work[rows, first:stop])
+            block = work[rows]
+            block *= factors[rows]
         return work
 
     def merge(self, other: Moments) -> Moments:
