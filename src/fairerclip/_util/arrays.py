@@ -25,8 +25,8 @@ SINGLE = ("float16", "bfloat16", "float32")
 
 def is_tensor(x: Any) -> bool:
     """Return whether x is a tensor of torch; False where torch was never imported."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
+    # Another thread may be importing torch: nothing is a tensor until it has the class.
+    return isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_on_device(X: Any) -> bool:

@@ -3,7 +3,8 @@
 `open_store` opens embeddings in the common layouts, `preflight` checks them, `read_labels` reads labels and `join`
 matches them with embeddings by id. A `Task` holds the `Split`s, the prompt embeddings and the `Sensitive` attributes
 of one experiment. `read_dataset` reads the lists of a public data set, `load_prompts` and `encode_prompts` its
-prompts. `from_table` and `build_task` make a task of labels, embeddings and prompts.
+prompts. `from_table` and `build_task` make a task of labels, embeddings and prompts. `on_device` moves blocks of
+embeddings to an accelerator when they are used.
 """
 
 # Not lazy: these need only numpy, and a lazy `simulate`, `join` or `preflight` would be the function or the
@@ -26,6 +27,7 @@ _HOMES = {
     "encode_prompts": "prompts",
     "from_table": "labelled_rows",
     "load_prompts": "prompts",
+    "on_device": "device_rows",
     "read_dataset": "datasets",
 }
 
