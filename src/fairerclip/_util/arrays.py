@@ -92,6 +92,12 @@ def wide(x: Any) -> Any:
     return cast(x, "float64")
 
 
+def _wide_type(x: Any) -> Any:
+    """Return the type of torch in which sums of a tensor are taken."""
+    torch = namespace(x)
+    return torch.float64 if has_float64(x) else torch.float32
+
+
 def beside(x: Any, array: Any, dtype: Any = None) -> Any:
     """Return an array of numpy as what x is: as it is, or as a tensor on the device of x.
 
@@ -158,8 +164,8 @@ def sums_place(total: Any, x: Any) -> Any:
 def row_squares(rows: Any) -> Any:
     """Return the squared lengths (n,) of rows, summed in `wide` precision; infinite where they overflow."""
     if is_tensor(rows):
-        rows = wide(rows)
-        return (rows * rows).sum(axis=1)
+        rows = cast(rows, "float32") if type_name(rows.dtype) in SINGLE else wide(rows)
+        return (rows * rows).sum(axis=1, dtype=_wide_type(rows))
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
 
@@ -167,7 +173,7 @@ def row_squares(rows: Any) -> Any:
 def column_sums(x: Any) -> F64:
     """Return the sums (k,) of the columns, taken in `wide` precision."""
     if is_tensor(x):
-        return to_numpy(wide(x).sum(axis=0)).astype(np.float64)
+        return to_numpy(x.sum(axis=0, dtype=_wide_type(x))).astype(np.float64)
     return np.asarray(x.sum(axis=0, dtype=np.float64))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows
 from fairerclip.errors import LabelError, ParameterError, ShapeError
@@ -83,7 +84,7 @@ def split_validation(validation: Any) -> tuple[NDArray[Any], Any, Any]:
         )
     rows, labels, groups = (*validation, None)[:3]
     try:
-        rows = np.asarray(rows)
+        rows = to_numpy(rows)
     except ValueError:
         raise ShapeError("validation X must have shape (m, p); got rows of different lengths") from None
     if rows.ndim != 2 or rows.dtype.kind not in "biuf":

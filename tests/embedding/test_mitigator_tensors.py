@@ -1,0 +1,128 @@
+"""A mitigator of tensors computes where they are, with the numbers of one of the same arrays."""
+
+import numpy as np
+import pytest
+
+from fairerclip import EmbeddingMitigator
+from fairerclip.data import EmbeddingStore, on_device
+from fairerclip.errors import NonFiniteError, ZeroRowWarning
+from sample_rows import Embeddings
+
+torch = pytest.importorskip("torch", reason="rows on an accelerator are tensors of torch")
+
+from tensor_devices import HostCopies, device_without_float64  # noqa: E402 - needs torch
+
+DATA = Embeddings(n=400)
+
+
+def fitted(X, **given):
+    parameters = {name: given.pop(name) for name in ("features", "unit", "sensitive_terms") if name in given}
+    model = EmbeddingMitigator(random_state=0, n_features=40, **parameters)
+    return model.fit(X, **{"sensitive_text": DATA.sensitive_text, **given})
+
+
+def assert_same_answers(a, b, X, tolerance):
+    tensor = torch.tensor(X)
+    mapped, mapped_tensor = a.transform(X), b.transform(tensor)
+    assert isinstance(mapped_tensor, torch.Tensor)
+    assert str(mapped_tensor.dtype) == f"torch.{mapped.dtype}"
+    np.testing.assert_allclose(mapped_tensor.float().numpy(), mapped.astype(np.float32), atol=tolerance)
+    scores = b.scores(tensor, torch.tensor(DATA.text))
+    assert isinstance(scores, np.ndarray)
+    np.testing.assert_allclose(scores, a.scores(X, DATA.text), atol=tolerance)
+
+
+@pytest.mark.parametrize("features", ["auto", "linear", "probabilities", "rbf", "nystroem"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float32", 1e-5), ("float64", 1e-8)])
+def test_a_tensor_gives_the_map_of_its_array(features, dtype, tolerance):
+    X = DATA.X.astype(dtype)
+    assert_same_answers(fitted(X, features=features), fitted(torch.tensor(X), features=features), X, tolerance)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"unit": True, "sensitive_features": DATA.s},
+        {"labelled": (torch.tensor(DATA.X[:60]), DATA.s[:60])},
+        {"sensitive_features": {"s": np.where(np.arange(400) % 3, DATA.s, -1), "y": DATA.y}, "sensitive_text": None},
+        {"sensitive_features": DATA.X[:, 0], "sensitive_text": None, "features": "linear"},
+    ],
+    ids=["known", "few", "two", "quantity"],
+)
+def test_a_tensor_gives_the_map_of_its_array_with_other_arguments(given):
+    X = DATA.X.astype(np.float32)
+    assert_same_answers(fitted(X, **given), fitted(torch.tensor(X), **given), X, 1e-5)
+
+
+def test_arrays_and_tensors_may_follow_each_other():
+    X = DATA.X.astype(np.float32)
+    parts = [X[:100], torch.tensor(X[100:250]), X[250:300], torch.tensor(X[300:])]
+    a, b = EmbeddingMitigator(), EmbeddingMitigator()
+    for number, part in enumerate(parts):
+        text = {"sensitive_text": DATA.sensitive_text} if number == 0 else {}
+        a.partial_fit(np.asarray(part), **text)
+        b.partial_fit(part, **text)
+    assert_same_answers(a, b, X, 1e-5)
+    assert_same_answers(a.at(0.5), b.at(0.5), X, 1e-5)
+
+
+def test_drift_and_path_of_a_tensor_are_those_of_its_array():
+    X, queries = DATA.X.astype(np.float32), DATA.text
+    model = fitted(X)
+    drift, of_tensor = model.drift(X), model.drift(torch.tensor(X))
+    assert of_tensor.mean_shift == pytest.approx(drift.mean_shift, abs=1e-5)
+    assert of_tensor.variance_kept == pytest.approx(drift.variance_kept, abs=1e-5)
+    paths = [
+        fitted(rows).path(rows, queries, DATA.s, strengths=[0.0, 1.0], k=100) for rows in (X, torch.tensor(X))
+    ]
+    skews = [[point.max_skew[0] for point in path.points] for path in paths]
+    np.testing.assert_allclose(skews[1], skews[0], atol=1e-9)
+
+
+def test_neither_rows_nor_mapped_rows_are_copied_to_the_host():
+    data = Embeddings(n=3000, p=48)
+    X = torch.tensor(data.X.astype(np.float32))
+    with HostCopies() as copies:
+        model = EmbeddingMitigator().fit(X, sensitive_text=data.sensitive_text)
+        model.transform(X)
+    width = 48 + 2 + 1  # rows, probabilities of two values, and a label column
+    assert (width, width) in copies.shapes  # the copies are counted
+    assert max(copies.rows_of_width(48), copies.rows_of_width(width)) <= width
+    assert copies.bytes < X.nbytes / 2
+
+
+@pytest.mark.parametrize("features", ["auto", "rbf", "nystroem"])
+def test_sums_of_a_device_without_float64_agree(features):
+    X = DATA.X.astype(np.float32)
+    a = fitted(X, features=features)
+    with device_without_float64():
+        b = fitted(torch.tensor(X), features=features)
+        mapped = b.transform(torch.tensor(X))
+    np.testing.assert_allclose(mapped.numpy(), a.transform(X), atol=1e-4)
+
+
+def test_blocks_of_a_store_are_mapped_on_a_device():
+    X = DATA.X.astype(np.float32)
+    rows, model = on_device(EmbeddingStore.from_array(X), "cpu"), fitted(X)
+    mapped = model.transform(rows)
+    assert isinstance(mapped, np.ndarray)
+    np.testing.assert_allclose(mapped, model.transform(X), atol=1e-5)
+    np.testing.assert_allclose(fitted(rows).transform(X), mapped, atol=1e-5)
+
+
+def test_bfloat16_rows_give_bfloat16():
+    X = torch.tensor(DATA.X).bfloat16()
+    mapped = fitted(X).transform(X)
+    assert mapped.dtype == torch.bfloat16
+    np.testing.assert_allclose(mapped.float(), fitted(X.float().numpy()).transform(X.float().numpy()), atol=1e-2)
+
+
+def test_rows_that_are_not_finite_or_zero_are_named():
+    X = torch.tensor(DATA.X)
+    model = fitted(X)
+    X[3] = 0
+    with pytest.warns(ZeroRowWarning, match="row 3"):
+        assert model.transform(X).isfinite().all()
+    X[5, 0] = float("inf")
+    with pytest.raises(NonFiniteError, match="row 5 of 400"):
+        model.transform(X)
