@@ -67,7 +67,7 @@ def test_a_tensor_gives_the_model_of_its_array(kernel, dtype, tolerance):
         {"y": None, "s": None, "refine": True, "subsample": "balanced:0.5"},
         {"tau": "auto", "zero_shot": "auto", "gamma": "auto", "criterion": "auto", "class_offsets": "auto"},
     ],
-    ids=lambda arguments: "-".join(arguments),
+    ids="-".join,
 )
 def test_a_tensor_gives_the_model_of_its_array_with_other_parameters(arguments):
     a, b = assert_same_fit("float32", 1e-5, **arguments)
