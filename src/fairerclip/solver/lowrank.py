@@ -26,6 +26,8 @@ class Reduced:
     """E (D, q) with EᵀCE = I."""
     coordinates: F64
     """R (q, K) = Eᵀ cross; every M_j = cross @ A_j has coordinates R @ A_j."""
+    projected: F64 | None = None
+    """(n, q) = Φ_c E of the training rows, if the reduction computed it on its way."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Factor(Protocol):
 
     steps: int
     """Iterations of the latest solve; 0 for a direct solver."""
+    tolerance: float | None
+    """Relative residual that a solution may have; None for a direct solver."""
+    relative_residual: float | None
+    """Largest relative residual of the columns of the latest solve, from its definition; None for a direct solver."""
 
     @property
     def condition(self) -> float:
@@ -67,6 +73,8 @@ class CholeskyFactor:
     """
 
     steps = 0
+    tolerance: float | None = None
+    relative_residual: float | None = None
 
     def __init__(self, covariance: F64, gamma: float) -> None:
         # LAPACK reads and writes one triangle only. The other keeps C, so that `apply` can compute

@@ -73,7 +73,10 @@ class Sides:
     @cached_property
     def image_rows(self) -> F64:
         """(n, q) training rows in the reduced basis: Z = image_rows @ coefficients."""
-        return self.rows.project(self.image.mean, self.image.reduced.basis)
+        reduced = self.image.reduced
+        if reduced.projected is not None:
+            return reduced.projected
+        return self.rows.project(self.image.mean, reduced.basis)
 
     @cached_property
     def text_rows(self) -> F64:
