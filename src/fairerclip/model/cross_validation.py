@@ -21,8 +21,9 @@ from fairerclip.model.prepare import Prepared
 from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
-from fairerclip.solver.problem import choose_solver, labelled_blocks
+from fairerclip.solver.problem import labelled_blocks
 from fairerclip.solver.rows import cache_budget
+from fairerclip.solver.solver_choice import choose_solver
 
 
 class FoldSplit(NamedTuple):
@@ -109,7 +110,11 @@ class FoldedFits:
         for kept in inside:
             self._part = _crossed(self._part, kept)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
-        solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
+        solver = choose_solver(
+            *(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize),
+            width=data.X.shape[1],
+            fits=len(splits),
+        )
         fits = n_parts * D * D * 8 <= (cache_budget() if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None

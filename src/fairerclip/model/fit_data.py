@@ -27,8 +27,9 @@ from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights, class_factors, draw_weights, weigh_classes
 from fairerclip.model.prepare import Prepared, draw_seed, training_rows
 from fairerclip.solver.moments import MomentResult
-from fairerclip.solver.problem import Problem, Prompts, choose_solver
+from fairerclip.solver.problem import Problem, Prompts
 from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.solver_choice import choose_solver
 from fairerclip.solver.terms import Attribute, LabelDesign
 
 CONTINUOUS_LANDMARKS = 20
@@ -273,7 +274,11 @@ class FitData:
             target.codes[chosen],
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
-            solver=choose_solver(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+            solver=choose_solver(
+                *(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+                gamma=float(gamma),
+                width=self.X.shape[1],
+            ),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,

@@ -22,7 +22,7 @@ SLOW = 0.5
 QR_ROWS = 4096
 """Rows of one QR decomposition."""
 REUSED_SPREAD = 1e-3
-"""Rows are projected by a change of basis if singular values spread by no more than this, and in a pass of their own if not."""
+"""Projected rows follow by a change of basis if singular values are no smaller than this share of the largest."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ConjugateGradientFactor:
     ) -> None:
         self._rows, self._mean, self._gamma = rows, mean, gamma
         self._weight = weight / weight.sum()
-        self.tolerance = tolerance or TOLERANCES[rows.dtype.name]
+        self.tolerance: float = tolerance or TOLERANCES[rows.dtype.name]
         sample, complete = sampled_rows(rows, self._weight, mean, random_state)
         self._preconditioner = SampledPreconditioner(sample, gamma, complete=complete)
         self._near = None if start is None else Solved(start, self.apply(start))
@@ -93,7 +93,7 @@ class ConjugateGradientFactor:
         self.relative_residual: float | None = None
 
     def at(self, gamma: float) -> ConjugateGradientFactor:
-        """Return the factor of another γ. It shares the sampled rows, and starts from solutions of this one without a pass."""
+        """Return the factor of another γ, which shares the sampled rows and starts from solutions of this one."""
         other = object.__new__(ConjugateGradientFactor)
         other.__dict__.update(self.__dict__)
         other._gamma = gamma
@@ -156,18 +156,18 @@ class ConjugateGradientFactor:
                     f"conjugate gradients did not converge in {self.steps} steps (relative residual {worst:.1e}, "
                     f"wanted {self.tolerance:.0e}); raise gamma or use solver='cholesky'"
                 )
-            # Rounding errors of single precision are in the way where γ is small: residuals are then computed in double.
+            # Single precision does not suffice where γ is small: residuals are computed in double from here on.
             precise = True
         if not self._solved_once:
             self._near, self._solved_once = Solved(X, CX), True
         self.relative_residual = worst
         if projected is not None:
             projected *= size
-        return X * size
+        return np.asarray(X * size)
 
     def _descend(self, R: F64) -> F64:
         """Return Y (D, K) with C Y ≈ R by conjugate gradients, as far as updated residuals tell."""
-        # Columns of labels are collinear: one-hot classes have a constant sum. Only independent ones are worth a product.
+        # Columns of labels are collinear: one-hot classes have a constant sum. Only independent ones need products.
         U, S, Vt = linalg.svd(R, full_matrices=False, check_finite=False)
         keep = S > 0.1 * self.tolerance
         R, Vt = U[:, keep] * S[keep], Vt[keep]

@@ -47,10 +47,13 @@ class Factor(Protocol):
 
     steps: int
     """Iterations of the latest solve; 0 for a direct solver."""
-    tolerance: float | None
-    """Relative residual that a solution may have; None for a direct solver."""
     relative_residual: float | None
-    """Largest relative residual of the columns of the latest solve, from its definition; None for a direct solver."""
+    """Largest relative residual of a column of the latest solve, from its definition; None for a direct solver."""
+
+    @property
+    def tolerance(self) -> float | None:
+        """Relative residual that a solution may have; None for a direct solver."""
+        ...
 
     @property
     def condition(self) -> float:

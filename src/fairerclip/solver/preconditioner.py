@@ -11,7 +11,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.solver.rows import FeatureRows
 
 SAMPLED_SHARE, LEAST_SAMPLED = 0.5, 512
-"""Sampled rows per feature, and the least number of them. More rows save fewer steps than they cost; docs/math.md#cg."""
+"""Sampled rows per feature, and the least number of them. More rows cost more than they save; docs/math.md#cg."""
 POWER_STEPS = 12
 """Steps of the power method for the largest eigenvalue, of which two digits are reported."""
 
@@ -20,8 +20,8 @@ class SampledPreconditioner:
     """Approximate solutions of linear systems with C = Φ_cᵀWΦ_c + γI, from m sampled rows.
 
     The covariance of the sample has rank m at most, and its eigenvalues spread more than those of C. So the ridge is
-    raised from γ to γ + tr/(D + m), with tr the total variance. The Gram matrix of the sample has min(m, D) rows and serves
-    every γ. Work is done in the precision of the features: a preconditioner need not be exact.
+    raised from γ to γ + tr/(D + m), with tr the total variance. The Gram matrix of the sample has min(m, D) rows and
+    serves every γ. Work is done in the precision of the features: a preconditioner need not be exact.
 
     Parameters
     ----------
@@ -50,12 +50,15 @@ class SampledPreconditioner:
 
     def _factor_for(self, gamma: float) -> None:
         m, D = self._sample.shape
-        rounding = float(np.finfo(self._gram.dtype).eps) * max(self._trace, np.finfo(np.float32).tiny)
+        rounding = float(np.finfo(self._gram.dtype).eps) * max(self._trace, float(np.finfo(np.float32).tiny))
         ridge = max(gamma if self._complete else gamma + self._trace / (D + m), 100 * rounding)
         potrf = lapack.spotrf if self._gram.dtype == np.float32 else lapack.dpotrf
         while True:
-            matrix = np.array(self._gram.T, order="F")
-            matrix[np.diag_indices_from(matrix)] += matrix.dtype.type(ridge)
+            # Relative to the ridge, which may lie outside the range of float32.
+            matrix = np.asfortranarray(
+                np.divide(self._gram.T, ridge, dtype=np.float64), dtype=self._gram.dtype
+            )
+            matrix[np.diag_indices_from(matrix)] += 1
             factor, info = potrf(matrix, lower=1, overwrite_a=1, clean=0)
             if info == 0:
                 break
@@ -67,14 +70,15 @@ class SampledPreconditioner:
         """Return an approximation of C⁻¹ R (D, k). O(min(m, D)·D·k) time."""
         potrs = lapack.spotrs if self._gram.dtype == np.float32 else lapack.dpotrs
         scale = np.abs(R).max(axis=0, initial=0.0)
-        scale[scale == 0] = 1.0  # float32 has not the range of float64
+        scale[scale == 0] = 1.0  # columns at one scale, since float32 has not the range of float64
         r = np.asfortranarray(R / scale, dtype=self._gram.dtype)
         if self._by_rows:
             inner, _ = potrs(self._factor, np.asfortranarray(self._sample @ r), lower=1)
-            Y = (r - self._sample.T @ inner) / self._ridge
+            inner = np.divide(inner, self._ridge, dtype=np.float64).astype(r.dtype)
+            Y = r - self._sample.T @ inner
         else:
             Y, _ = potrs(self._factor, r, lower=1)
-        return np.asarray(Y * scale, dtype=np.float64)
+        return np.asarray(Y * (scale / self._ridge), dtype=np.float64)
 
     @property
     def condition(self) -> float:
@@ -88,15 +92,21 @@ class SampledPreconditioner:
                 break
             v /= top
         condition = top / self._gamma + 1.0
-        return round(condition, 1 - math.floor(math.log10(condition))) if math.isfinite(condition) else math.inf
+        return (
+            round(condition, 1 - math.floor(math.log10(condition))) if math.isfinite(condition) else math.inf
+        )
+
+
+def sample_size(n_features: int) -> int:
+    """Return the number of rows to sample, of however many."""
+    return max(LEAST_SAMPLED, math.ceil(SAMPLED_SHARE * n_features))
 
 
 def sampled_rows(
     rows: FeatureRows, weight: F64, mean: F64, random_state: np.random.RandomState
 ) -> tuple[Floats, bool]:
     """Draw rows for a preconditioner; return √w (φ − mean) (m, D) of them, and whether these are all rows."""
-    size = max(LEAST_SAMPLED, math.ceil(SAMPLED_SHARE * rows.n_features))
-    chosen, w = draw_rows(weight, size, random_state)
+    chosen, w = draw_rows(weight, sample_size(rows.n_features), random_state)
     sample = _features(rows, chosen)
     sample -= mean.astype(sample.dtype)
     sample *= np.sqrt(w)[:, None].astype(sample.dtype)
@@ -104,10 +114,10 @@ def sampled_rows(
 
 
 def draw_rows(weight: F64, size: int, random_state: np.random.RandomState) -> tuple[Ints, F64]:
-    """Draw about ``size`` rows with probabilities in proportion to their weights; return their numbers, rising, and weights.
+    """Draw about ``size`` rows with probabilities in proportion to their weights; return their numbers and new weights.
 
-    A row that would be drawn more than once is taken once, with its own weight. A weight divided by the probability
-    of its row makes sums over the sample unbiased estimates of sums over all rows.
+    Numbers rise. A row that would be drawn more than once is taken once, with its own weight. A weight divided by the
+    probability of its row makes sums over the sample unbiased estimates of sums over all rows.
     """
     positive = np.flatnonzero(weight > 0)
     w = weight[positive]

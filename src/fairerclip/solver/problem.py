@@ -17,7 +17,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.rows import FeatureRows
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
@@ -25,18 +25,8 @@ if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 
-CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
-"""``solver="auto"`` uses conjugate gradients from this size on, if the features fit in memory."""
 LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
 """Most values of label columns that are made at a time (64 MB), and the least number of rows for it."""
-
-
-def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
-    """Resolve ``"auto"``: "cg" if n and D are large and Φ fits in memory, else "cholesky"."""
-    if solver != "auto":
-        return solver
-    large = n_features >= CG_MIN_FEATURES and n_rows >= CG_MIN_ROWS_PER_FEATURE * n_features
-    return "cg" if large and n_rows * n_features * itemsize <= cache_budget() else "cholesky"
 
 
 @dataclass(frozen=True)
@@ -139,6 +129,7 @@ class Problem:
         moments = self._pass(y, covariance=solver == "cholesky") if moments is None else moments
         self.factor: Factor
         if moments.covariance is not None:
+            self.solver = "cholesky"  # whatever the choice would have been: the sum is there
             self.factor = CholeskyFactor(moments.covariance, gamma)
         else:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
