@@ -257,9 +257,10 @@ def test_products_and_projected_rows_are_those_of_the_definition(k, dtype):
     w /= w.sum()
     rows = FeatureRows(FourierFeatures.fit(X, n_features=50, random_state=0), X, dtype=dtype, block_rows=130)
     Phi = np.concatenate([block for _, block in rows.blocks()]).astype(np.float64)
-    mean, projected = w @ Phi, np.empty((300, k))
+    mean = w @ Phi
     expected = (Phi - mean) @ V
     for precision, error in ((None, 2e-5 if dtype == "float32" else 1e-12), (np.float64, 1e-12)):
-        product = covariance_product(rows, w, mean, V, projected=projected, dtype=precision)
+        product, projected = covariance_product(rows, w, mean, V, dtype=precision, projects=True)
         np.testing.assert_allclose(product, (Phi - mean).T @ (w[:, None] * expected), atol=error)
         np.testing.assert_allclose(projected, expected, atol=error)
+        assert covariance_product(rows, w, mean, V)[1] is None

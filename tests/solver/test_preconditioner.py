@@ -39,11 +39,13 @@ def test_half_as_many_rows_as_features_are_sampled_but_not_too_few():
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_sampled_features_are_those_of_the_rows(kept):
+def test_sampled_features_are_those_of_the_rows(monkeypatch, kept):
     X = np.random.default_rng(0).normal(size=(2000, 4))
     features = FourierFeatures.fit(X, n_features=30, random_state=0)
     rows = FeatureRows(features, X, dtype="float64", block_rows=300, budget=1 << 40 if kept else 0)
     weight, mean = np.full(2000, 1 / 2000), features.transform(X).mean(axis=0)
+    assert sum(len(Phi) for _, Phi in rows.blocks()) == 2000
+    monkeypatch.setattr(rows, "raw", None if kept else rows.raw)  # kept features are not computed again
     sample, complete = sampled_rows(rows, weight, mean, np.random.RandomState(1))
     chosen, w = draw_rows(weight, 512, np.random.RandomState(1))
     np.testing.assert_allclose(

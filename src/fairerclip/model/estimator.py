@@ -13,15 +13,15 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_data import read_inputs
-from fairerclip.model.kept_fit import KeptFit
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
+from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -112,6 +112,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         A value of y or of the sensitive features that means unknown, besides None and NaN.
     dtype : {"float32", "float64"}
         Working precision of the features during the fit; sums and solves are float64.
+    memory_budget : int, str or None
+        Memory for features and sums besides the rows and labels, in bytes or as "1GB"; None counts with what is free.
+        Features that do not fit are computed again in every pass. It changes the time and the last digits.
 
     Attributes
     ----------
@@ -196,6 +199,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         sensitive_kind: str = "auto",
         missing_label: Any = None,
         dtype: str = "float32",
+        memory_budget: int | str | None = None,
         **earlier: Any,
     ) -> None:
         self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
@@ -211,6 +215,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         self.normalize = normalize
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
         self.missing_label, self.dtype = missing_label, dtype
+        self.memory_budget = memory_budget
         if earlier:
             self._take_earlier(earlier)
 
@@ -234,6 +239,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         sample_weight: Any = None,
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
+        progress: Any = None,
+        checkpoint: Any = None,
     ) -> FairerCLIP:
         """Learn both encoders.
 
@@ -259,6 +266,12 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             Class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
+        progress : callable, optional
+            Called with the numbers of rows done and of all rows in each pass over the features.
+        checkpoint : path, optional
+            File ``.safetensors`` that sums over the rows are saved to every half minute. An interrupted fit that is
+            called again with the same arguments and a seed goes on from it, to the same result; then it is removed.
+            Sums of ``solver="cholesky"`` alone are saved.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -271,13 +284,18 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             sample_weight=sample_weight,
             classes=classes,
             missing_label=missing_label,
+            progress=progress,
+            checkpoint=checkpoint,
         )
+        self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
         self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
         self.diagnostics_["automatic"] = chosen.record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
+        if inputs.data.how.checkpoint is not None:
+            inputs.data.how.checkpoint.remove()
         return self
 
     def path(
@@ -361,4 +379,5 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_state", None)  # the training data is not part of the model
+        state.pop("_batches", None)
         return state

@@ -6,83 +6,38 @@ of one set of rows, and the fits of a cross-validation, share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import BLOCK_ROWS, RowSummary, unit_rows
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
 from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget, resolve_target
-from fairerclip.inputs.weights import check_weights, class_factors, draw_weights, weigh_classes
-from fairerclip.model.prepare import Prepared, draw_seed, training_rows
+from fairerclip.inputs.target import ResolvedTarget
+from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
+from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
+from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts
-from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
 from fairerclip.solver.solver_choice import choose_solver
 from fairerclip.solver.terms import Attribute, LabelDesign
 
-CONTINUOUS_LANDMARKS = 20
-"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
 FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
-
-
-class FitInputs(NamedTuple):
-    """Arguments of a fit, checked and completed."""
-
-    data: FitData
-    seen: RowSummary
-    """Summary of the rows as they were given."""
-    missing_label: Any
-    seed: int
-
-
-def read_inputs(
-    params: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    text: Any = None,
-    sensitive_text: Any = None,
-    sample_weight: Any = None,
-    classes: Iterable[Any] | None = None,
-    missing_label: Any = None,
-    learns: bool = True,
-) -> FitInputs:
-    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``.
-
-    Rows of one class only are an error if a model ``learns`` from them.
-    """
-    prompted = text is not None or sensitive_text is not None
-    X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
-    weight = check_weights(sample_weight, X.shape[0])
-    missing = params["missing_label"] if missing_label is None else missing_label
-    target = resolve_target(*(X, y, text, weight), classes=classes, missing_label=missing, learns=learns)
-    sensitive = resolve_sensitive(
-        *(X, sensitive_features, sensitive_text, target),
-        kind=params["sensitive_kind"],
-        terms=params["sensitive_terms"],
-        missing_label=missing,
-    )
-    seed = draw_seed(params["random_state"])
-    drawn = {**params, "random_state": check_random_state(seed)}
-    return FitInputs(FitData.of(X, target, sensitive, drawn, weight), seen, missing, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +63,8 @@ class FitData:
     feature_seed: int
     alignment_seed: int
     random_state: np.random.RandomState
+    how: PassOptions
+    """Memory, progress and saved sums of passes over the features."""
 
     @classmethod
     def of(
@@ -117,9 +74,10 @@ class FitData:
         sensitive: ResolvedSensitive,
         params: Mapping[str, Any],
         sample_weight: F64,
+        how: PassOptions,
     ) -> FitData:
         """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
-        _check_label_columns(target, sensitive.columns)
+        check_label_columns(target, sensitive.columns)
         random_state = params["random_state"]
         feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
         class_weight, weight = draw_weights(
@@ -143,30 +101,40 @@ class FitData:
         chosen = np.flatnonzero(weight > 0)
         everything = len(chosen) == X.shape[0]
         orthogonal = sensitive if params["orthogonal"] else None
-        scores = _zero_shot_scores(X, target, orthogonal, params["n_components"])
+        scores = prompt_scores(X, target, orthogonal, params["n_components"])
         return cls(
             *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
-            rows=FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"]),
+            rows=FeatureRows(
+                *(features, X),
+                rows=None if everything else chosen,
+                dtype=params["dtype"],
+                budget=cache_budget(how.memory_budget),
+            ),
             attributes=tuple(
-                Attribute(a.name, a.psi[chosen])
+                a if everything else a.taken(chosen)
                 for a in attributes(sensitive.columns, weighted, random_state)
             ),
-            scores=None if scores is None else scores[chosen],
+            scores=scores if scores is None or everything else scores[chosen],
             feature_seed=feature_seed,
             alignment_seed=alignment_seed,
             random_state=random_state,
+            how=how,
         )
 
     @cached_property
     def y(self) -> Ints:
         """(m,) class codes of the rows that take part, known and guessed."""
-        return self.target.codes[self.chosen]
+        return np.asarray(self._part(self.target.codes))
+
+    def _part(self, column: Any) -> Any:
+        """Return the entries (m,) of a column (n,) for the rows that take part, without a copy where all do."""
+        return column if len(self.chosen) == len(column) else column[self.chosen]
 
     @cached_property
     def groups(self) -> Ints | None:
         """(m,) codes of the joint categorical sensitive values of these rows; None if there are none."""
         groups = self.sensitive.groups
-        return None if groups is None else groups[self.chosen]
+        return None if groups is None else self._part(groups)
 
     @cached_property
     def prompts(self) -> Prompts:
@@ -184,7 +152,7 @@ class FitData:
     @cached_property
     def guessed(self) -> NDArray[np.bool_] | None:
         """(m,) whether the label of a row is a guess; None if all are known."""
-        return None if self.target.guess is None else self.target.guess.rows[self.chosen]
+        return None if self.target.guess is None else self._part(self.target.guess.rows)
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -205,7 +173,7 @@ class FitData:
         effect if all labels are guesses. ``y`` are the classes of these rows, if the fit on them guesses other labels
         than the fit on all rows.
         """
-        groups, weight = self.groups, self.weight[self.chosen][places]
+        groups, weight = self.groups, self._part(self.weight)[places]
         if guess_weight != 1 and self.guessed is not None and not self.guessed.all():
             weight = np.where(self.guessed[places], guess_weight * weight, weight)
         return weigh_classes(
@@ -227,12 +195,7 @@ class FitData:
 
     def project_new(self, X: Any, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of other rows X (m, p), prepared as those of the fit."""
-        out = np.empty((X.shape[0], basis.shape[1]))
-        for start in range(0, len(out), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            Phi = self.rows.features.transform(np.asarray(X[block], dtype=self.rows.dtype))
-            out[block] = Phi @ basis.astype(Phi.dtype)
-        return out - mean @ basis
+        return FeatureRows(self.rows.features, X, dtype=self.rows.dtype.name, budget=0).project(mean, basis)
 
     def prepare(
         self,
@@ -262,67 +225,43 @@ class FitData:
         at = slice(None) if places is None else places
         chosen = self.chosen[at]
         target = self.target if everything else self.target.of_rows(self.X, chosen, self.weight)
-        weight = self.weigh(class_weight, at, guess_weight, target.codes[chosen])
+        codes = self._part(target.codes)[at]
+        weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"])
+            budget = cache_budget(self.how.memory_budget)
+            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
             weight,
-            tuple(Attribute(a.name, a.psi[at]) for a in self.attributes),
+            self.attributes if everything else tuple(a.taken(at) for a in self.attributes),
             self.prompts if target is self.target else self._text_side(target),
-            target.codes[chosen],
+            codes,
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
             solver=choose_solver(
                 *(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+                kept=rows.kept,
                 gamma=float(gamma),
                 width=self.X.shape[1],
             ),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,
+            how=self.how,
         )
-        free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
+        free = (
+            np.zeros(len(chosen), dtype=bool) if target.guess is None else self._part(target.guess.rows)[at]
+        )
         factors = class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
         return Prepared(
-            *(problem, chosen, target.codes[chosen], free, self.alignment_seed),
+            *(problem, chosen, codes, free, self.alignment_seed),
             gamma=float(gamma),
             guess_weight=float(guess_weight),
             class_factors=factors,
             target=target,
             sensitive=self.sensitive,
         )
-
-
-def attributes(
-    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
-) -> list[Attribute]:
-    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
-    out = []
-    for column in columns:
-        if column.soft is not None:
-            out.append(Attribute(_term(column), column.soft))
-        elif column.values is not None:
-            values = column.values[:, None]
-            phi = make_features(
-                "nystroem",
-                values,
-                n_features=CONTINUOUS_LANDMARKS,
-                bandwidth="median",
-                sample_weight=weight,
-                random_state=random_state,
-            )
-            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
-        elif column.codes is not None:
-            present, codes = np.unique(column.codes, return_inverse=True)
-            out.append(Attribute(_term(column), np.eye(len(present))[codes.reshape(-1)]))
-    return out
-
-
-def _term(column: SensitiveColumn) -> str:
-    # The other terms of the objective are called y and z, which an attribute may be called, too.
-    return column.name if column.name == "s" else f"s:{column.name}"
 
 
 def text_prompts(
@@ -360,7 +299,7 @@ def image_features(
     )
 
 
-def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
+def check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
     """Raise for more classes and sensitive values than the moments can hold in memory."""
     values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
     c = len(target.classes)
@@ -372,7 +311,7 @@ def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColu
         )
 
 
-def _zero_shot_scores(
+def prompt_scores(
     X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
 ) -> NDArray[np.floating] | None:
     """Return zero-shot scores (n, c), or None without prompts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ CACHED_ROWS = 64
 
 
 def covariance_product(
-    rows: FeatureRows, weight: F64, mean: F64, V: F64, *, projected: F64 | None = None, dtype: Any = None
-) -> F64:
-    """Return Φ_cᵀ W Φ_c V (D, k), in one pass over the rows. O(n·D·k) time.
+    rows: FeatureRows, weight: F64, mean: F64, V: F64, *, dtype: Any = None, projects: bool = False
+) -> tuple[F64, F64 | None]:
+    """Return Φ_cᵀ W Φ_c V (D, k) and, if wanted, Φ_c V (n, k), in one pass over the rows. O(n·D·k) time.
 
     Parameters
     ----------
@@ -30,22 +31,38 @@ def covariance_product(
         Φ_c = Φ − mean.
     V : array of shape (D, k)
         Columns to multiply with.
-    projected : array of shape (n, k) or None
-        If given, Φ_c V is written to it.
     dtype : dtype or None
         Precision of the products; None for that of the features.
+    projects : bool
+        Whether Φ_c V is wanted.
     """
-    out = np.zeros(V.shape)
-    total = np.zeros(V.shape[1])
-    V_cast, mean_V = V.astype(rows.dtype if dtype is None else dtype), mean @ V
-    for block, Phi in rows.blocks():
-        product, Z = block_product(Phi, weight[block], V_cast, mean_V)
-        out += product
-        total += weight[block] @ Z
-        if projected is not None:
-            projected[block] = Z
-    out -= np.outer(mean, total)
-    return out
+    V_cast = V.astype(rows.dtype if dtype is None else dtype)
+    found = rows.sum(partial(ProductSum, V_cast, mean @ V, projects), [weight])
+    product = found.product - np.outer(mean, found.total)
+    return product, np.concatenate(found.projected) if projects else None
+
+
+class ProductSum:
+    """Accumulator of Φᵀ W Z (D, k), of the sum of W Z (k,) and, if wanted, of Z = Φ V − mean·V (n, k) itself."""
+
+    def __init__(self, V: Floats, mean_V: F64, projects: bool) -> None:
+        self._V, self._mean_V, self._projects = V, mean_V, projects
+        self.product, self.total = np.zeros(V.shape), np.zeros(V.shape[1])
+        self.projected: list[F64] = []
+
+    def add(self, Phi: Floats, weight: F64) -> None:
+        """Add a block of rows."""
+        product, Z = block_product(Phi, weight, self._V, self._mean_V)
+        self.product += product
+        self.total += weight @ Z
+        if self._projects:
+            self.projected.append(Z)
+
+    def merge(self, other: ProductSum) -> None:
+        """Add what another accumulator has of later rows."""
+        self.product += other.product
+        self.total += other.total
+        self.projected += other.projected
 
 
 def block_product(Phi: Floats, weight: F64, V: Floats, mean_V: F64) -> tuple[Floats, F64]:

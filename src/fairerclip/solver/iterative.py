@@ -117,16 +117,16 @@ class ConjugateGradientFactor:
 
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), in one pass over the rows."""
-        return self._product(V)
+        return self._product(V)[0]
 
-    def _product(self, V: F64, projected: F64 | None = None, *, precise: bool = False) -> F64:
+    def _product(self, V: F64, *, precise: bool = False, projects: bool = False) -> tuple[F64, F64 | None]:
         dtype = np.float64 if precise else None
-        product = covariance_product(
-            self._rows, self._weight, self._mean, V, projected=projected, dtype=dtype
+        product, projected = covariance_product(
+            self._rows, self._weight, self._mean, V, dtype=dtype, projects=projects
         )
-        return product + self._gamma * V
+        return product + self._gamma * V, projected
 
-    def solve(self, M: F64, start: F64 | None = None, *, projected: F64 | None = None) -> F64:
+    def solve(self, M: F64, start: F64 | None = None) -> F64:
         """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once.
 
         Parameters
@@ -135,9 +135,11 @@ class ConjugateGradientFactor:
             Right-hand sides.
         start : array of shape (D, k) or None
             Columns to start from, with any k, at the price of one pass; None for the solutions of the first solve.
-        projected : array of shape (n, K) or None
-            If given, the centred rows times the solution, Φ_c C⁻¹ M, are written to it.
         """
+        return self._solve(M, start)[0]
+
+    def _solve(self, M: F64, start: F64 | None = None, *, projects: bool = False) -> tuple[F64, F64 | None]:
+        """Return C⁻¹ M (D, K) and, if wanted, the projected rows Φ_c C⁻¹ M (n, K)."""
         size = np.linalg.norm(M, axis=0)
         unit = M / np.where(size > 0, size, 1.0)
         near = self._near if start is None else Solved(start, self.apply(start))
@@ -147,7 +149,7 @@ class ConjugateGradientFactor:
         while True:
             X = X + self._descend(unit - CX)
             X[:, size == 0] = 0.0
-            CX = self._product(X, projected, precise=precise)
+            CX, projected = self._product(X, precise=precise, projects=projects)
             before, worst = worst, float(np.linalg.norm(unit - CX, axis=0).max(initial=0.0))
             if worst <= self.tolerance:
                 break
@@ -163,7 +165,7 @@ class ConjugateGradientFactor:
         self.relative_residual = worst
         if projected is not None:
             projected *= size
-        return np.asarray(X * size)
+        return X * size, projected
 
     def _descend(self, R: F64) -> F64:
         """Return Y (D, K) with C Y ≈ R by conjugate gradients, as far as updated residuals tell."""
@@ -197,8 +199,9 @@ class ConjugateGradientFactor:
         if self._first is not None and np.array_equal(cross, self._first.cross):
             self.steps, self.relative_residual = self._first.steps, self._first.residual
             return self._first.reduced
-        projected = np.empty((self._rows.n_rows, cross.shape[1]))
-        G = self.solve(cross, projected=projected)  # (D, K)
+        G, projected = self._solve(cross, projects=True)  # (D, K)
+        if projected is None:
+            raise AssertionError("the rows were to be projected")
         triangle = _triangle(np.sqrt(self._gamma) * G, projected, self._weight)
         _, S, Vt = linalg.svd(triangle, full_matrices=False)
         # G is accurate only to the tolerance of the iteration; directions below it are noise.

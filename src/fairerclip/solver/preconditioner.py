@@ -107,8 +107,7 @@ def sampled_rows(
 ) -> tuple[Floats, bool]:
     """Draw rows for a preconditioner; return √w (φ − mean) (m, D) of them, and whether these are all rows."""
     chosen, w = draw_rows(weight, sample_size(rows.n_features), random_state)
-    sample = _features(rows, chosen)
-    sample -= mean.astype(sample.dtype)
+    sample = rows.take(chosen) - mean.astype(rows.dtype)
     sample *= np.sqrt(w)[:, None].astype(sample.dtype)
     return sample, len(chosen) == np.count_nonzero(weight)
 
@@ -134,14 +133,3 @@ def draw_rows(weight: F64, size: int, random_state: np.random.RandomState) -> tu
     passed = np.floor(np.cumsum(probability) + random_state.uniform())
     drawn = np.diff(passed, prepend=0.0) > 0 if len(w) > size else np.ones(len(w), dtype=bool)
     return positive[drawn], w[drawn] / probability[drawn]
-
-
-def _features(rows: FeatureRows, chosen: Ints) -> Floats:
-    """Return a copy of Φ (m, D) of the given rows, from kept blocks where there are any."""
-    if not rows.kept:
-        return np.array(rows.take(chosen))
-    out = np.empty((len(chosen), rows.n_features), dtype=rows.dtype)
-    for block, Phi in rows.blocks():
-        first, stop = np.searchsorted(chosen, [block.start, block.stop])
-        out[first:stop] = Phi[chosen[first:stop] - block.start]
-    return out

@@ -6,27 +6,24 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.row_checkpoint import digest
+from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
-
-
-LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
-"""Most values of label columns that are made at a time (64 MB), and the least number of rows for it."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,12 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
+    table : LabelMoments or None
+        Moments of the labels, where they are those of more rows than ``rows``; labels cannot be refined then.
+    n_rows : int or None
+        Number of rows that the moments are of; None for ``rows``.
+    how : PassOptions
+        Memory, progress and saved sums of passes over the rows.
     """
 
     def __init__(
@@ -120,8 +123,13 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
+        table: LabelMoments | None = None,
+        n_rows: int | None = None,
+        how: PassOptions = DEFAULT_PASSES,
     ) -> None:
-        self.rows, self.weight = rows, weight
+        self.rows, self.weight, self._how = rows, weight, how
+        self.n_rows = rows.n_rows if n_rows is None else n_rows
+        self._table = table
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -135,9 +143,18 @@ class Problem:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
         self._latest = self._sides(y, moments)
 
+    @cached_property
+    def n_present(self) -> int:
+        """Number of classes that have rows."""
+        if self._table is not None:
+            return int(np.count_nonzero(self._table.class_share))
+        return len(np.unique(self._latest.y))
+
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
+            if self._table is not None:
+                raise StateError("other labels need all rows, and only their sums were kept: use fit")
             self._latest = self._sides(y, self._pass(y, covariance=False))
         return self._latest
 
@@ -146,25 +163,18 @@ class Problem:
 
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
         design = self._design(y)
-        moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
-        for part, Phi, J in labelled_blocks(self.rows, design):
-            moments.update(Phi, J, self.weight[part])
-        return moments.finalise()
+        D = self.rows.n_features
+        start = partial(Moments, D, design.n_columns, covariance=covariance)
+        if not covariance:
+            return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
+        purpose = digest("moments", self.weight)
+        return self.rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelMoments.of(self._design(y), self.weight)
+        table = LabelMoments.of(self._design(y), self.weight) if self._table is None else self._table
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
-
-
-def labelled_blocks(rows: FeatureRows, design: LabelDesign) -> Iterator[tuple[slice, Floats, F64]]:
-    """Yield blocks of rows, as a slice, their features (b, D) and their label columns (b, K)."""
-    step = max(LEAST_ROWS, LABEL_VALUES // design.n_columns)
-    for block, Phi in rows.blocks():
-        for start in range(block.start, block.stop, step):
-            part = slice(start, min(start + step, block.stop))
-            yield part, Phi[start - block.start : part.stop - block.start], design.rows(part)
 
 
 def text_side(prompts: Prompts, table: LabelMoments, gamma: float) -> Side:

@@ -13,20 +13,20 @@ from fairerclip.solver.iterative import MAX_STEPS, TOLERANCES
 from fairerclip.solver.preconditioner import sample_size
 from fairerclip.solver.rows import cache_budget
 
-SYRK = 1.3
+SYRK = 1.05
 """Cost of one operation of ΦᵀΦ in float32, with centring, weighting and the sum in float64."""
-CHOLESKY = 2.6
+CHOLESKY = 2.3
 """Cost of one operation of a Cholesky factor in float64."""
-SAMPLED = 1.5
+SAMPLED = 1.35
 """Cost of one operation of the Gram matrix of sampled rows and of its Cholesky factor, in float32."""
-STEP = 50.0
+STEP = 60.0
 """Cost of one kept feature in one step: it is read from memory and multiplied twice with a few columns."""
-COSINE = 100.0
+COSINE = 250.0
 """Cost of one feature besides its product with a frequency: phase, cosine and factor."""
-STEPS_AT_ONE, STEPS_POWER = 13.5, 0.29
-"""Steps for six digits are about 13.5 (tr / γm)^0.29, with m sampled rows and total variance tr of the features."""
-CHECKS = 1
-"""Passes besides the steps: that of the true residual, which gives the projected rows, too."""
+STEPS_AT_ONE, STEPS_POWER = 14.3, 0.22
+"""Steps for six digits are about 14.3 (1 / γm)^0.22, with m sampled rows."""
+CHECKS = 3
+"""Cost of the last pass in steps: it has all label columns, gives the true residual and projects the rows."""
 USUAL_GAMMA, USUAL_WIDTH = 3e-4, 768
 """γ and width of the rows where they are not known."""
 LEAST_WORK, MARGIN = 5e11, 1.5
@@ -77,7 +77,9 @@ def solver_costs(
     if steps > MAX_STEPS:
         return SolverCosts(cholesky, math.inf)
     anew = 0.0 if kept else 2.0 * width + COSINE
-    return SolverCosts(cholesky, fits * (sample + double * (steps + CHECKS) * n * D * (STEP + anew)))
+    return SolverCosts(
+        cholesky, fits * (sample + double * (steps + CHECKS) * D * ((n + m) * STEP + n * anew))
+    )
 
 
 def choose_solver(
@@ -86,18 +88,20 @@ def choose_solver(
     n_features: int,
     itemsize: int,
     *,
+    kept: bool | None = None,
     gamma: float = USUAL_GAMMA,
     width: int = USUAL_WIDTH,
     fits: int = 1,
 ) -> str:
     """Resolve ``"auto"``: "cg" if the problem is large and conjugate gradients are clearly cheaper, else "cholesky".
 
-    Parameters are those of `solver_costs`.
+    Parameters are those of `solver_costs`. If `kept` is None, features are kept where there is memory for them.
     """
     if solver != "auto":
         return solver
     if n_rows * n_features**2 < LEAST_WORK:
         return "cholesky"
-    kept = n_rows * n_features * itemsize <= cache_budget()
+    if kept is None:
+        kept = n_rows * n_features * itemsize <= cache_budget()
     costs = solver_costs(n_rows, n_features, itemsize, kept=kept, gamma=gamma, width=width, fits=fits)
     return "cg" if MARGIN * costs.cg < costs.cholesky else "cholesky"
