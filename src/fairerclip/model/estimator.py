@@ -95,7 +95,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         share of that number, or a share in (0, 1] of the rows of each class, by class or in the order of
         ``classes_``. Row weights are computed for the rows that are kept.
     solver : {"auto", "cholesky", "cg"}
-        How to solve with the regularised covariance.
+        How to solve with the regularised covariance: by a Cholesky factor, or by conjugate gradients, which never form
+        it; "auto" takes what is estimated to cost less (docs/math.md#cg).
     max_iter : int
         Largest number of rounds of Algorithm 1.
     refine : bool

@@ -6,7 +6,7 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
+from fairerclip.solver.label_change import changed_moments
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
 from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
@@ -24,6 +25,10 @@ from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
+
+
+CHANGED_SHARE = 0.25
+"""Largest share of changed labels for which sums over the changed rows take the place of a pass over all rows."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,8 @@ class Problem:
         else:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
         self._latest = self._sides(y, moments)
+        # The first labels, and not the latest, so that a result does not depend on the labels in between.
+        self._first = self._design(y.copy()), replace(moments, covariance=None)
 
     @cached_property
     def n_present(self) -> int:
@@ -155,8 +162,15 @@ class Problem:
         if not np.array_equal(y, self._latest.y):
             if self._table is not None:
                 raise StateError("other labels need all rows, and only their sums were kept: use fit")
-            self._latest = self._sides(y, self._pass(y, covariance=False))
+            self._latest = self._sides(y, self._moments(y))
         return self._latest
+
+    def _moments(self, y: Ints) -> MomentResult:
+        design, known = self._first
+        changed = np.count_nonzero(y != design.y)
+        if self.solver == "cg" and changed <= CHANGED_SHARE * len(y):
+            return changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
+        return self._pass(y, covariance=False)
 
     def _design(self, y: Ints) -> LabelDesign:
         return LabelDesign(y, self.prompts.n_classes, self.attributes, self._scores)
