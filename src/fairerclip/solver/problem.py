@@ -169,7 +169,9 @@ class Problem:
         design, known = self._first
         changed = np.count_nonzero(y != design.y)
         if self.solver == "cg" and changed <= CHANGED_SHARE * len(y):
-            return changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
+            return (
+                changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
+            )
         return self._pass(y, covariance=False)
 
     def _design(self, y: Ints) -> LabelDesign:
