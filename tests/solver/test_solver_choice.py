@@ -1,9 +1,12 @@
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from fairerclip.solver import solver_choice
-from fairerclip.solver.solver_choice import choose_solver, expected_steps, solver_costs
+from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.solver_choice import choose_solver, expected_steps, solver_costs, solver_for
 
 
 @pytest.fixture
@@ -63,3 +66,14 @@ def test_costs_are_those_of_the_operations():
     assert more_fits.cholesky - one.cholesky == pytest.approx(2 * factor)
     assert more_fits.cg == pytest.approx(3 * one.cg)
     assert solver_costs(100_000, 2000, 8, kept=True, gamma=1e-3, width=512).cg > 2 * one.cg
+
+
+def test_the_choice_for_rows_knows_whether_their_features_are_kept():
+    features = SimpleNamespace(n_features=8000)
+    for kept in (True, False):
+        rows = FeatureRows(
+            features, np.broadcast_to(np.float32(0), (200_000, 768)), budget=1 << 60 if kept else 0
+        )
+        assert solver_for("auto", rows, 768) == ("cg" if kept else "cholesky")
+        assert solver_for("auto", rows, 768, gamma=1e-12) == "cholesky"
+        assert solver_for("cg", rows, 768) == "cg"

@@ -24,7 +24,7 @@ from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
 from fairerclip.solver.rows import cache_budget
-from fairerclip.solver.solver_choice import choose_solver
+from fairerclip.solver.solver_choice import solver_for
 
 
 class FoldSplit(NamedTuple):
@@ -111,12 +111,7 @@ class FoldedFits:
         for kept in inside:
             self._part = _crossed(self._part, kept)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
-        solver = choose_solver(
-            *(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize),
-            kept=data.rows.kept,
-            width=data.X.shape[1],
-            fits=len(splits),
-        )
+        solver = solver_for(data.params["solver"], data.rows, data.X.shape[1], fits=len(splits))
         fits = n_parts * D * D * 8 <= (cache_budget(data.how.memory_budget) if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None

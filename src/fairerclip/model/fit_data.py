@@ -29,7 +29,7 @@ from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts
 from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
-from fairerclip.solver.solver_choice import choose_solver
+from fairerclip.solver.solver_choice import solver_for
 from fairerclip.solver.terms import Attribute, LabelDesign
 
 FEATURE_FIT_ROWS = 20_000
@@ -239,12 +239,7 @@ class FitData:
             codes,
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
-            solver=choose_solver(
-                *(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
-                kept=rows.kept,
-                gamma=float(gamma),
-                width=self.X.shape[1],
-            ),
+            solver=solver_for(params["solver"], rows, self.X.shape[1], gamma=float(gamma)),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,

@@ -105,8 +105,7 @@ class CholeskyFactor:
         reciprocal, _ = lapack.dpocon(self._factor, norm, uplo="L")
         if not reciprocal > 0:
             return math.inf
-        condition = 1 / float(reciprocal)
-        return round(condition, 2 - math.floor(math.log10(condition)))
+        return to_digits(1 / float(reciprocal), 3)
 
     def reduce(self, cross: F64) -> Reduced:
         """Return E = L⁻ᵀQ and R = S Vᵀ from the SVD L⁻¹ cross = Q S Vᵀ. O(D²K) time.
@@ -128,6 +127,15 @@ class CholeskyFactor:
         """Return C V (D, k), from the triangle that still holds C."""
         upper: F64 = blas.dsymm(1.0, self._factor, np.asfortranarray(V), lower=0)
         return np.asarray(upper + (self._diagonal - self._factor.diagonal())[:, None] * V)
+
+
+def to_digits(condition: float, digits: int) -> float:
+    """Return a positive number with so many digits; infinity stays what it is."""
+    return (
+        round(condition, digits - 1 - math.floor(math.log10(condition)))
+        if math.isfinite(condition)
+        else math.inf
+    )
 
 
 def solve_reduced(T: F64, r: int) -> Solution:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fairerclip.solver.iterative import MAX_STEPS, TOLERANCES
 from fairerclip.solver.preconditioner import sample_size
-from fairerclip.solver.rows import cache_budget
+from fairerclip.solver.rows import FeatureRows, cache_budget
 
 SYRK = 1.05
 """Cost of one operation of ΦᵀΦ in float32, with centring, weighting and the sum in float64."""
@@ -19,7 +19,7 @@ CHOLESKY = 2.3
 """Cost of one operation of a Cholesky factor in float64."""
 SAMPLED = 1.35
 """Cost of one operation of the Gram matrix of sampled rows and of its Cholesky factor, in float32."""
-STEP = 60.0
+STEP = 50.0
 """Cost of one kept feature in one step: it is read from memory and multiplied twice with a few columns."""
 COSINE = 250.0
 """Cost of one feature besides its product with a frequency: phase, cosine and factor."""
@@ -105,3 +105,11 @@ def choose_solver(
         kept = n_rows * n_features * itemsize <= cache_budget()
     costs = solver_costs(n_rows, n_features, itemsize, kept=kept, gamma=gamma, width=width, fits=fits)
     return "cg" if MARGIN * costs.cg < costs.cholesky else "cholesky"
+
+
+def solver_for(
+    solver: str, rows: FeatureRows, width: int, *, gamma: float = USUAL_GAMMA, fits: int = 1
+) -> str:
+    """Resolve ``"auto"`` for features of rows of some width, as `choose_solver` does."""
+    size = rows.n_rows, rows.n_features, rows.dtype.itemsize
+    return choose_solver(solver, *size, kept=rows.kept, gamma=gamma, width=width, fits=fits)
