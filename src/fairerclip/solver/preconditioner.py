@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.solver.lowrank import to_digits
 from fairerclip.solver.rows import FeatureRows
 
 SAMPLED_SHARE, LEAST_SAMPLED = 0.5, 512
@@ -91,10 +92,7 @@ class SampledPreconditioner:
             if top == 0:
                 break
             v /= top
-        condition = top / self._gamma + 1.0
-        return (
-            round(condition, 1 - math.floor(math.log10(condition))) if math.isfinite(condition) else math.inf
-        )
+        return to_digits(top / self._gamma + 1.0, 2)
 
 
 def sample_size(n_features: int) -> int:
