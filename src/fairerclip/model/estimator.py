@@ -266,12 +266,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             Class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
-        progress : callable, optional
-            Called with the numbers of rows done and of all rows in each pass over the features.
-        checkpoint : path, optional
-            File ``.safetensors`` that sums over the rows are saved to every half minute. An interrupted fit that is
-            called again with the same arguments and a seed goes on from it, to the same result; then it is removed.
-            Sums of ``solver="cholesky"`` alone are saved.
+        progress, checkpoint : callable and path, optional
+            Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
+            (docs/scale.md). A seeded fit that was interrupted and is called again goes on from it.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -294,8 +291,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
         self.diagnostics_["automatic"] = chosen.record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
-        if inputs.data.how.checkpoint is not None:
-            inputs.data.how.checkpoint.remove()
+        inputs.data.how.finish()
         return self
 
     def path(
