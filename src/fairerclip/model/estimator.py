@@ -13,7 +13,7 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_inputs import read_inputs
+from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
@@ -260,10 +260,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         sensitive_text : mapping from value to prompts, or prompts (v, p), optional
             Prompts of the sensitive values; without a mapping the values must be 0 … v−1 or unknown. For several
             attributes a mapping from name to any of these.
-        sample_weight : array of shape (n,), optional
-            Row weights.
-        classes : list, optional
-            Class labels in the order of ``text``, where y does not contain all of them.
+        sample_weight, classes : array of shape (n,) and list, optional
+            Row weights; class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
         progress, checkpoint : callable and path, optional
@@ -284,6 +282,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             progress=progress,
             checkpoint=checkpoint,
         )
+        return self._learn(inputs)
+
+    def _learn(self, inputs: FitInputs) -> FairerCLIP:
+        """Choose what is "auto", solve, and keep the solution."""
         self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
