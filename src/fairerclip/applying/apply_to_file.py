@@ -181,7 +181,7 @@ class _Run:
         wanted = self.path.suffix == ".npz"
         for block in answer_blocks(self.model, self.store, embeddings=wanted, progress=self.progress):
             scores = block.scores[:, self.kept]
-            found = {"score": scores}
+            found: dict[str, Array] = {"score": scores}
             if best is not None:
                 best.add(block.start, scores)
             elif counts is not None:

@@ -85,7 +85,7 @@ def ids_at(store: EmbeddingStore, rows: Any) -> list[str]:
 class _SomeRows:
     """Rows of a part of a store by their sorted numbers (m,)."""
 
-    def __init__(self, source: StoredRows, rows: Ints) -> None:
+    def __init__(self, source: StoredRows, rows: Array) -> None:
         self._source, self._rows = source, rows
 
     def read(self, start: int, stop: int) -> Array:
@@ -142,7 +142,7 @@ def select_rows(store: EmbeddingStore, rows: Any) -> EmbeddingStore:
     return EmbeddingStore(parts, path=store.path, provenance=store.provenance)
 
 
-def _some(part: StorePart, rows: Ints, held: Array | None) -> StorePart:
+def _some(part: StorePart, rows: Array, held: Array | None) -> StorePart:
     """Return some rows of a part; ``held`` are ids that take the place of those of the file."""
     shape = (len(rows), part.shape[1])
     source = _SomeRows(part.source, rows)
