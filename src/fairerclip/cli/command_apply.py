@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
 TOP = 10
-"""Number of rows of each ranking that are printed by default, as `fairerclip.applying.apply_to_file.SHOWN`."""
+"""Number of rows of each ranking that are printed by default, as `fairerclip.applying.streamed_answers.SHOWN`."""
 SHOWN = 20
 """Largest number of rows of each ranking that are printed; files and JSON have all that were asked for."""
 SHOWN_PROMPTS = 20
@@ -180,7 +180,7 @@ def _classified(
     """Write the answers of a classifier."""
     from fairerclip.applying.answer_files import check_predictions_path
     from fairerclip.applying.apply import is_ranking
-    from fairerclip.applying.apply_to_file import apply_to_file
+    from fairerclip.applying.streamed_answers import apply_to_file
     from fairerclip.applying.mitigated_rows import as_store, check_widths
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError

@@ -7,10 +7,10 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.applying import answer_blocks as blocks_module
-from fairerclip.applying import apply_to_file as module
+from fairerclip.applying import streamed_answers as module
 from fairerclip.applying.answer_files import write_predictions, write_top
 from fairerclip.applying.apply import apply_model, top_rows
-from fairerclip.applying.apply_to_file import apply_to_file
+from fairerclip.applying.streamed_answers import apply_to_file
 from fairerclip.baselines import LEACE, LinearProbe
 from fairerclip.data import open_store, simulate
 from fairerclip.data.stores import EmbeddingStore
