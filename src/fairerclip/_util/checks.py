@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +90,34 @@ def check_interval(name: str, value: Any, low: float, high: float, ends: str, wh
         raise ParameterError(
             f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}{where}; got {value!r:.200}"
         )
+
+
+SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+"""Units of sizes in bytes."""
+SMALLEST_BUDGET = 1 << 24
+"""Smallest memory budget in bytes; a block of rows and its features take about this."""
+
+
+def as_bytes(size: Any, name: str = "memory_budget") -> int | None:
+    """Return a size in bytes, from a number of bytes or a text such as "1GB"; None stays.
+
+    Examples
+    --------
+    >>> as_bytes("1.5 GB")
+    1500000000
+    """
+    if size is None:
+        return None
+    number: Any = size
+    if isinstance(size, str):
+        matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", size, re.ASCII | re.IGNORECASE)
+        number = float(matched[1]) * SIZE_UNITS[matched[2].upper()] if matched else None
+    if not SMALLEST_BUDGET <= as_number(number) <= 2**60 or isinstance(size, float):
+        raise ParameterError(
+            f"{name} must be a number of bytes of at least {SMALLEST_BUDGET:,}, or a text such as '1GB'; got "
+            f"{size!r:.60}"
+        )
+    return int(number)
 
 
 def check_confidence(confidence: Any) -> None:

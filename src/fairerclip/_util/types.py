@@ -7,4 +7,6 @@ from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
 Floats = NDArray[np.floating]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer]
+CODES = np.int32
+"""Type of the codes of classes and groups: collections have many rows, and half the memory is enough."""

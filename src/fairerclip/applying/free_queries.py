@@ -19,7 +19,8 @@ from fairerclip.applying.mitigated_rows import (
     checked_blocks,
     warn_of_collection,
 )
-from fairerclip.data.embedding_rows import BLOCK_ROWS, unit_rows
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.query_meaning import QueryMeaning, check_queries
 from fairerclip.errors import ParameterError, SensitiveQueryWarning, ShapeError

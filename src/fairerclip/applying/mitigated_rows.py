@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import Floats, Ints
-from fairerclip.data.embedding_rows import BLOCK_ROWS, working_dtype
+from fairerclip.data.embedding_rows import working_dtype
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.mitigator_file import ARCHIVE

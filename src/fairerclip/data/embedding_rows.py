@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats
+from fairerclip.data.row_pass import is_remote, sum_rows
 from fairerclip.errors import (
     DirectionDriftWarning,
     FairerClipWarning,
@@ -21,8 +23,6 @@ from fairerclip.errors import (
     ZeroRowWarning,
 )
 
-BLOCK_ROWS = 8192
-"""Rows per block: large enough for BLAS to run at full speed, small enough for the memory of a laptop."""
 READ_ROWS = 16384
 """Rows per block where blocks are summed or multiplied with prompts. Another size would change the last digits of the
 sums, compared with models saved by earlier versions."""
@@ -52,10 +52,15 @@ def unit_rows(rows: Any) -> NDArray[Any]:
     The result is float32 for float16 and float32 input, and float64 otherwise. Lengths are computed in float64.
     """
     rows, lengths, _ = _with_lengths(rows)
-    lengths = lengths.astype(rows.dtype)[:, None]
-    if (lengths > 0).all():
-        return np.asarray(rows / lengths)  # the same numbers, twice as fast
-    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
+    return _divided(rows, lengths)
+
+
+def _divided(rows: Floats, lengths: F64) -> NDArray[Any]:
+    """Return rows divided by their lengths (n,); a zero row stays zero."""
+    divisors = lengths.astype(rows.dtype)[:, None]
+    if (divisors > 0).all():
+        return np.asarray(rows / divisors)  # the same numbers, twice as fast
+    return np.asarray(np.divide(rows, divisors, out=np.zeros_like(rows), where=divisors > 0))
 
 
 def row_lengths(rows: Any) -> F64:
@@ -64,12 +69,17 @@ def row_lengths(rows: Any) -> F64:
     return lengths * scale
 
 
-def _with_lengths(rows: Any) -> tuple[Floats, F64, F64]:
+def _squares(rows: Any) -> F64:
+    """Return the squared lengths (n,) of rows; infinite where they overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+
+
+def _with_lengths(rows: Any, squares: F64 | None = None) -> tuple[Floats, F64, F64]:
     """Return rows in working precision, their lengths (n,), and the divisors (n,) of very large and small rows."""
     rows = np.asarray(rows)
     rows = rows.astype(working_dtype(rows.dtype), copy=False)
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    lengths = np.sqrt(_squares(rows) if squares is None else squares)
     scale = np.ones(len(rows))
     extreme = np.flatnonzero(~((lengths > SMALLEST) & (lengths < LARGEST)))
     if len(extreme):
@@ -84,6 +94,11 @@ def _with_lengths(rows: Any) -> tuple[Floats, F64, F64]:
 def working_dtype(dtype: Any) -> type[np.floating]:
     """Return the precision in which rows of a dtype are processed."""
     return np.float32 if dtype in (np.float16, np.float32) else np.float64
+
+
+def unit_view(X: Any) -> Any:
+    """Return rows that are scaled to unit length when they are read, wherever they are."""
+    return X.wrapped(UnitRows) if is_remote(X) else UnitRows(X)
 
 
 class UnitRows:
@@ -111,28 +126,74 @@ class UnitRows:
         return unit_rows(self._X[:]).astype(dtype or self.dtype, copy=False)
 
 
-def check_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> None:
-    """Raise if rows are not finite; raise or warn, at stack level ``depth``, if rows are zero. O(n·p), by blocks."""
-    bad: list[int] = []
-    zero: list[int] = []
-    for start in range(0, int(X.shape[0]), BLOCK_ROWS):
-        block = np.asarray(X[start : start + BLOCK_ROWS])
-        finite = np.isfinite(block).all(axis=1)
-        bad += (start + np.flatnonzero(~finite)).tolist()
-        zero += (start + np.flatnonzero(~block.any(axis=1))).tolist()
-    if bad:
-        raise NonFiniteError(
-            f"Input {name} contains NaN or infinity in {_listed(bad)} of {X.shape[0]}; "
-            "remove these rows or embed their images again"
-        )
-    if zero:
-        message = f"{name} is zero in {_listed(zero)} of {X.shape[0]}"
+class CheckedRows:
+    """Accumulator of a pass that finds rows which are zero or not finite and, if wanted, summarises the others."""
+
+    def __init__(self, *, summary: bool) -> None:
+        self.rows = 0
+        self.bad: list[int] = []
+        self.zero: list[int] = []
+        self._summary, self._lengths = summary, []  # type: bool, list[Floats]
+        self._total: Any = 0.0
+
+    def add(self, rows: Any) -> None:
+        """Add a block of rows (b, p)."""
+        rows = np.asarray(rows)
+        squares = _squares(rows)
+        # The square of a row that is finite and not zero can overflow or vanish: only these rows are looked at again.
+        doubtful = np.flatnonzero(~(np.isfinite(squares) & (squares > 0)))
+        finite = np.isfinite(rows[doubtful]).all(axis=1)
+        zero = finite & ~rows[doubtful].any(axis=1)
+        self.bad += (self.rows + doubtful[~finite]).tolist()
+        self.zero += (self.rows + doubtful[zero]).tolist()
+        self.rows += len(rows)
+        if self._summary and not self.bad:
+            working, lengths, scale = _with_lengths(rows, squares)
+            self._lengths.append(lengths * scale)
+            self._total = self._total + _divided(working, lengths).sum(axis=0, dtype=np.float64)
+
+    def merge(self, other: CheckedRows) -> None:
+        """Add the rows after these."""
+        self.bad += [self.rows + row for row in other.bad]
+        self.zero += [self.rows + row for row in other.zero]
+        self.rows += other.rows
+        self._lengths += other._lengths
+        self._total = self._total + other._total
+
+    def report(self, name: str, *, zero_is_error: bool, depth: int) -> None:
+        """Raise if rows are not finite; raise or warn, at stack level ``depth``, if rows are zero."""
+        if self.bad:
+            raise NonFiniteError(
+                f"Input {name} contains NaN or infinity in {_listed(self.bad)} of {self.rows}; "
+                "remove these rows or embed their images again"
+            )
+        if not self.zero:
+            return
+        message = f"{name} is zero in {_listed(self.zero)} of {self.rows}"
         if zero_is_error:
             raise ZeroRowError(
                 f"{message}: their cosine with a prompt is undefined; remove these rows or embed their "
                 "images again"
             )
         warnings.warn(message, ZeroRowWarning, stacklevel=depth)
+
+    def summary(self) -> RowSummary:
+        """Return the summary of all rows."""
+        lengths = np.concatenate(self._lengths)
+        return RowSummary(self.rows, np.quantile(lengths, TAILS), self._total / self.rows)
+
+
+def check_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> None:
+    """Raise if rows are not finite; raise or warn, at stack level ``depth``, if rows are zero. O(n·p), by blocks."""
+    found = sum_rows(X, partial(CheckedRows, summary=False))
+    found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
+
+
+def summarise_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> RowSummary:
+    """Do as `check_rows` does, and return a summary of the rows, in the same pass."""
+    found = sum_rows(X, partial(CheckedRows, summary=True))
+    found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
+    return found.summary()
 
 
 def check_directions(X: Any) -> None:
@@ -144,10 +205,21 @@ def check_directions(X: Any) -> None:
         )
 
 
+class _Largest:
+    """Accumulator of the largest magnitude."""
+
+    magnitude = 0.0
+
+    def add(self, rows: Any) -> None:
+        self.magnitude = max(self.magnitude, float(np.abs(rows).max()))
+
+    def merge(self, other: _Largest) -> None:
+        self.magnitude = max(self.magnitude, other.magnitude)
+
+
 def check_scale(X: Any) -> None:
     """Raise if float32 cannot hold the squares of X, which would turn into NaN. O(n·p)."""
-    blocks = range(0, int(X.shape[0]), BLOCK_ROWS)
-    largest = max(float(np.abs(X[start : start + BLOCK_ROWS]).max()) for start in blocks)
+    largest = sum_rows(X, _Largest).magnitude
     if largest > 0 and not SMALLEST <= largest <= LARGEST:
         raise NonFiniteError(
             f"the largest magnitude in X is {largest:.3g}; embeddings must lie between {SMALLEST:g} and {LARGEST:g}: "
@@ -176,13 +248,7 @@ class RowSummary:
     @classmethod
     def of(cls, X: Any) -> RowSummary:
         """Summarise X (n, p) in one pass, by blocks. O(n·p)."""
-        total, lengths = np.zeros(int(X.shape[1])), []
-        for start in range(0, int(X.shape[0]), READ_ROWS):
-            block = np.asarray(X[start : start + READ_ROWS])
-            lengths.append(row_lengths(block))
-            total += unit_rows(block).sum(axis=0, dtype=np.float64)
-        n = int(X.shape[0])
-        return cls(n, np.quantile(np.concatenate(lengths), TAILS), total / n)
+        return sum_rows(X, partial(CheckedRows, summary=True)).summary()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Labelled:
     """(n,) train, val or test; or how to draw them."""
     y: Ints | None
     class_names: tuple[str, ...]
-    sensitive: dict[str, tuple[Ints, tuple[str, ...]]]
+    sensitive: Mapping[str, tuple[Ints, tuple[str, ...]]]
 
     def __len__(self) -> int:
         return len(self.split)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.hashing import hash_rows, random_keys, text_words
 from fairerclip.data.provenance import Provenance, check_same_model
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import UNIT_TOLERANCE, EmbeddingStore
 from fairerclip.errors import ShapeError
 

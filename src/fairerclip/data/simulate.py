@@ -257,7 +257,7 @@ def gallery(seed: int = 0, scale: float = 1.0, width: int = WIDTH) -> Task:
     splits = {}
     for (split, rows), child in zip(GALLERY_ROWS.items(), rng.spawn(len(GALLERY_ROWS)), strict=True):
         n = max(MIN_CELL * len(RACES), round(rows * scale))
-        s = {
+        s: dict[str, Ints] = {
             name: child.choice(len(shares), size=n, p=shares).astype(np.int64)
             for name, shares in (("sex", SEX_SHARES), ("race", RACE_SHARES))
         }

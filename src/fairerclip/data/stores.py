@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
-from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.provenance import Provenance
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import Floats
-from fairerclip.data.embedding_rows import BLOCK_ROWS, unit_rows, working_dtype
+from fairerclip.data.embedding_rows import unit_rows, working_dtype
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.features import FeatureMap
 from fairerclip.solver.same_space import LowRankMap

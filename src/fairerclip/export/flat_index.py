@@ -18,8 +18,8 @@ import numpy as np
 from fairerclip._util.files import reading
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.applying.best_rows import BestRows
-from fairerclip.data.embedding_rows import BLOCK_ROWS
 from fairerclip.data.io.npy import regular
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import IndexFileError, TaskFileError
 
 MAGIC = b"IxFI"

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fairerclip.data.row_pass import cache_sized
 from fairerclip.errors import ModelFileError
 from fairerclip.features.bandwidth import parse_bandwidth, resolve_bandwidth
 from fairerclip.features.feature_map import (
@@ -110,9 +111,12 @@ class FourierFeatures:
         X = as_rows(X, self.n_features_in)
         omega, offset = self._single if X.dtype == np.float32 else (self.omega, self.offset)
         Phi: Array = X @ omega
-        Phi += offset
-        np.cos(Phi, out=Phi)
-        Phi *= math.sqrt(2.0 / self.n_features)
+        scale = math.sqrt(2.0 / self.n_features)
+        for rows in cache_sized(Phi):
+            part = Phi[rows]
+            part += offset
+            np.cos(part, out=part)
+            part *= scale
         return Phi
 
     @cached_property

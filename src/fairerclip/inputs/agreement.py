@@ -23,7 +23,7 @@ from fairerclip.errors import (
     SwappedPromptsWarning,
     UninformativePromptsWarning,
 )
-from fairerclip.inputs.prompts import cosine_blocks, prototypes
+from fairerclip.inputs.prompts import prototypes, zero_shot_scores
 
 MAX_ROWS = 5000
 """Most rows that are read, evenly spaced; they give the agreement within one or two percentage points."""
@@ -85,7 +85,7 @@ def agreement(X: Any, prompts: Sequence[Floats], codes: Ints) -> Agreement | Non
     present = np.flatnonzero(counts > 1)
     if len(present) < 2:
         return None
-    cosines = np.concatenate([block for _, block in cosine_blocks(_KnownRows(X, known), prototypes(prompts))])
+    cosines = zero_shot_scores(_KnownRows(X, known), prototypes(prompts), centred=False)
     means = np.stack([cosines[y == k].mean(axis=0, dtype=np.float64) for k in present])
     predicted = (cosines - means.mean(axis=0)).argmax(axis=1)
     halves = [_confusion(y[half], predicted[half], present, len(prompts)) for half in _halves(y)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import Ints
+from fairerclip._util.types import CODES, Ints
 from fairerclip.errors import LabelError, ParameterError
 
 
@@ -53,7 +53,7 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
     Examples
     --------
     >>> encode(["cat", None, "bird"]).codes
-    array([ 1, -1,  0])
+    array([ 1, -1,  0], dtype=int32)
     """
     if not isinstance(missing_label, Hashable):
         raise ParameterError(f"missing_label must be one label or None; got {missing_label!r:.200}")
@@ -67,7 +67,7 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
         if missing_label is not None and not isinstance(missing_label, tuple):  # no label here is a tuple
             missing |= np.asarray(values == missing_label)
         distinct, known = np.unique(values[~missing], return_inverse=True)
-        codes = np.full(len(values), -1, dtype=np.int64)
+        codes: Ints = np.full(len(values), -1, dtype=CODES)
         codes[~missing] = known
     else:
         codes, distinct = _encode_objects(values, missing_label)
@@ -94,7 +94,7 @@ def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDA
         raise LabelError(f"labels must be hashable; {error}") from None
     distinct = sort_labels(distinct)
     index = {v: k for k, v in enumerate(distinct)}
-    codes = np.full(len(values), -1, dtype=np.int64)
+    codes = np.full(len(values), -1, dtype=CODES)
     for i, v in present:
         codes[i] = index[v]
     kinds = {type(v) for v in distinct}
@@ -112,5 +112,5 @@ def _recode(codes: Ints, distinct: NDArray[Any], classes: NDArray[Any]) -> Encod
     unknown = [v for v in distinct.tolist() if v not in place]
     if unknown:
         raise LabelError(f"labels {unknown[:5]} are not among the classes {classes.tolist()[:10]}")
-    new_codes = np.array([place[v] for v in distinct.tolist()] + [-1], dtype=np.int64)
+    new_codes = np.array([place[v] for v in distinct.tolist()] + [-1], dtype=CODES)
     return Encoded(new_codes[codes], classes)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import READ_ROWS, check_rows, unit_rows, working_dtype
+from fairerclip._util.types import CODES, F64, Floats, Ints
+from fairerclip.data.embedding_rows import (
+    LARGEST,
+    SMALLEST,
+    check_rows,
+    row_lengths,
+    unit_rows,
+    working_dtype,
+)
+from fairerclip.data.row_pass import map_rows
 from fairerclip.errors import PromptError, ShapeError
 
 
@@ -130,23 +138,58 @@ def prototypes(prompts: Sequence[NDArray[np.floating]]) -> F64:
     return _unit(np.stack(means))
 
 
-def cosine_blocks(
-    X: Any, T: F64, origin: NDArray[np.floating] | float = 0.0
-) -> Iterator[tuple[slice, Floats]]:
-    """Yield blocks and cosines (b, c) of their rows with unit prototypes T (c, p); 0 for a zero row."""
-    columns = T.T.astype(np.float32)
-    for start in range(0, int(X.shape[0]), READ_ROWS):
-        block = slice(start, start + READ_ROWS)
-        rows = np.asarray(X[block])
+class _Cosines:
+    """Function of blocks: cosines (b, c) of rows with unit prototypes T (c, p); 0 for a zero row."""
+
+    def __init__(self, T: F64, origin: NDArray[np.floating] | float = 0.0) -> None:
+        self._columns, self._origin = T.T.astype(np.float32), origin
+
+    def __call__(self, rows: Any) -> Floats:
+        rows = np.asarray(rows)
         rows = rows.astype(working_dtype(rows.dtype), copy=False)
-        # Scaled to unit length before the product: products of unscaled rows may exceed the range of float32.
-        unit = unit_rows(rows if np.ndim(origin) == 0 and origin == 0 else rows - origin)
-        yield block, unit.astype(np.float32, copy=False) @ columns
+        moved = rows if np.ndim(self._origin) == 0 and self._origin == 0 else rows - self._origin
+        lengths = row_lengths(moved)
+        if np.all((lengths > SMALLEST) & (lengths < LARGEST)):
+            return np.asarray(
+                moved.astype(np.float32, copy=False) @ self._columns / lengths[:, None], dtype=np.float32
+            )
+        # Scaled to unit length before the product: products of such rows exceed the range of float32.
+        return np.asarray(unit_rows(moved).astype(np.float32, copy=False) @ self._columns)
+
+
+class _CosineRows(_Cosines):
+    """The cosines, ``centred`` over the classes of each row or not."""
+
+    def __init__(self, T: F64, *, centred: bool) -> None:
+        super().__init__(T)
+        self._centred = centred
+
+    def __call__(self, rows: Any) -> tuple[Floats]:  # type: ignore[override]
+        cosines = super().__call__(rows)
+        return (cosines - cosines.mean(axis=1, keepdims=True) if self._centred else cosines,)
+
+
+class _Best(_Cosines):
+    """The class with the largest cosine, and its lead over the second."""
+
+    def __call__(self, rows: Any) -> tuple[Ints, Floats]:  # type: ignore[override]
+        cosines = super().__call__(rows)
+        top = np.partition(cosines, -2, axis=1)[:, -2:]
+        return cosines.argmax(axis=1).astype(CODES), top[:, 1] - top[:, 0]
+
+
+def zero_shot_scores(X: Any, T: F64, *, centred: bool) -> Floats:
+    """Return cosines (n, c) of rows with unit prototypes T (c, p), optionally ``centred`` over the classes of each row.
+
+    The mean of a row over all prompts has no effect on its class, but it does on a ranking of rows by one prompt.
+    """
+    (found,) = map_rows(X, _CosineRows(T, centred=centred))
+    return np.asarray(found)
 
 
 def zero_shot(
     X: Any, prompts: Sequence[NDArray[np.floating]], origin: NDArray[np.floating] | float = 0.0
-) -> tuple[Ints, F64]:
+) -> tuple[Ints, Floats]:
     """Predict classes zero-shot by cosine, with margins: best minus second best. O(n·p·c) time.
 
     Parameters
@@ -160,17 +203,12 @@ def zero_shot(
 
     Returns
     -------
-    codes : array of shape (n,)
+    codes : int array of shape (n,)
         Predicted classes.
-    margins : array of shape (n,)
+    margins : float32 array of shape (n,)
         Differences of the two largest cosines.
     """
-    n = int(X.shape[0])
-    codes, margins = np.empty(n, dtype=np.int64), np.empty(n)
-    for block, cosines in cosine_blocks(X, prototypes([p - origin for p in prompts]), origin):
-        codes[block] = cosines.argmax(axis=1)
-        top = np.partition(cosines, -2, axis=1)[:, -2:]
-        margins[block] = top[:, 1] - top[:, 0]
+    codes, margins = map_rows(X, _Best(prototypes([p - origin for p in prompts]), origin))
     return codes, margins
 
 
@@ -179,14 +217,3 @@ def without_span(T: F64, other: F64) -> F64:
     _, sizes, basis = np.linalg.svd(other, full_matrices=False)
     basis = basis[sizes > 1e-6 * sizes[0]]
     return np.asarray(T - (T @ basis.T) @ basis)
-
-
-def zero_shot_scores(X: Any, T: F64, *, centred: bool) -> Floats:
-    """Return cosines (n, c) of rows with unit prototypes T, optionally ``centred`` over the classes of each row.
-
-    The mean of a row over all prompts has no effect on its class, but it does on a ranking of rows by one prompt.
-    """
-    out = np.empty((int(X.shape[0]), len(T)), dtype=np.float32)
-    for block, cosines in cosine_blocks(X, T):
-        out[block] = cosines - cosines.mean(axis=1, keepdims=True) if centred else cosines
-    return out

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import Ints
+from fairerclip._util.types import CODES, Ints
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,
@@ -54,7 +54,7 @@ class ResolvedSensitive:
         if not codes:
             return None
         joint = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
-        return np.asarray(joint, dtype=np.int64).reshape(-1)
+        return np.asarray(joint, dtype=CODES).reshape(-1)
 
 
 def resolve_sensitive(
@@ -104,7 +104,7 @@ def known_values(
     """Return the known values of the sensitive attributes for rows of shape (n, p), and the prompts of each."""
     if sensitive_features is None:
         prompts = sensitive_prompts(sensitive_text, shape[1], None)
-        unknown = np.full(shape[0], -1, dtype=np.int64)
+        unknown = np.full(shape[0], -1, dtype=CODES)
         return [SensitiveColumn(name, unknown, np.arange(0), None) for name in prompts], prompts
     columns = sensitive_columns(sensitive_features, kind=kind, missing_label=missing_label, depth=6)
     occurring = {c.name: [] if c.categories is None else c.categories.tolist() for c in columns}
@@ -141,7 +141,7 @@ def _complete(
         return column
     predicted, margins = zero_shot(X, column_prompts.groups)
     guesses[column.name] = Guess(missing, margins)
-    codes = np.where(missing, predicted, codes).astype(np.int64)
+    codes = np.where(missing, predicted, codes).astype(CODES)
     absent = np.bincount(codes, minlength=len(categories)) == 0
     if 0 < absent.sum() < len(categories) - 1:  # a single value is reported as constant
         warnings.warn(
@@ -182,7 +182,7 @@ def match_prompts(
                 f"sensitive attribute {name!r} has values {unknown[:5]} without prompts; there are prompts for "
                 f"{list(place)[:10]}"
             )
-        new_codes = np.array([*(place[value] for value in values), -1], dtype=np.int64)
+        new_codes = np.array([*(place[value] for value in values), -1], dtype=CODES)
         return new_codes[codes], as_labels(list(prompts.values))
     if not values:  # no value is known: the values are the numbers of the prompts
         return codes, np.arange(n)
@@ -193,7 +193,7 @@ def match_prompts(
             f"{mapping_to_write('sensitive_text', values)}. Only values that are the numbers 0 to {n - 1} of the "
             "entries need no mapping"
         )
-    return np.where(codes < 0, -1, categories[codes]).astype(np.int64), np.arange(n)
+    return np.where(codes < 0, -1, categories[codes]).astype(CODES), np.arange(n)
 
 
 def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColumn]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import READ_ROWS
+from fairerclip._util.types import CODES, F64, Floats, Ints
+from fairerclip.data.row_pass import sum_rows
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs.agreement import agreement, check_order
 from fairerclip.inputs.encode import Encoded, as_labels, encode
@@ -27,11 +28,11 @@ class Guess:
     """Pseudo-labels: the rows that needed one, and their margins (largest minus second largest cosine)."""
 
     rows: NDArray[np.bool_]
-    margins: F64
+    margins: Floats
 
     def summary(self, codes: Ints, names: NDArray[Any]) -> dict[str, Any]:
         """Return counts and margin quantiles in cosine units, ready for JSON."""
-        chosen = self.margins[self.rows]
+        chosen = self.margins[self.rows].astype(np.float64)
         counts = np.bincount(codes[self.rows], minlength=len(names))
         levels = (0.05, 0.25, 0.5, 0.75, 0.95)
         return {
@@ -68,7 +69,7 @@ class ResolvedTarget:
         if self.has_text:
             return self
         known = self.known
-        inside = np.full(len(known), -1, dtype=np.int64)
+        inside = np.full(len(known), -1, dtype=CODES)
         inside[rows] = known[rows]
         prompts = _class_means(X, Encoded(inside, self.classes), sample_weight)
         if self.guess is None:
@@ -240,16 +241,26 @@ def _check_categorical(encoded: Encoded) -> None:
             )
 
 
+class _ClassSums:
+    """Accumulator of the weighted sum (c, p) of the labelled rows of each class."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._n_classes = n_classes
+        self.sums: Any = 0.0
+
+    def add(self, rows: Any, codes: Ints, weight: F64) -> None:
+        onehot = np.zeros((self._n_classes, len(codes)))
+        known = np.flatnonzero(codes >= 0)
+        onehot[codes[known], known] = weight[known]
+        self.sums = self.sums + onehot @ np.asarray(rows, dtype=np.float64)
+
+    def merge(self, other: _ClassSums) -> None:
+        self.sums = self.sums + other.sums
+
+
 def _class_means(X: Any, encoded: Encoded, sample_weight: F64) -> list[Floats]:
     """Return the weighted mean (1, p) of the labelled rows of each class, to use in the place of prompts."""
-    sums = np.zeros((len(encoded.classes), X.shape[1]))
-    for start in range(0, X.shape[0], READ_ROWS):
-        block = slice(start, start + READ_ROWS)
-        codes = encoded.codes[block]
-        onehot = np.zeros((len(encoded.classes), len(codes)))
-        known = np.flatnonzero(codes >= 0)
-        onehot[codes[known], known] = sample_weight[block][known]
-        sums += onehot @ np.asarray(X[block], dtype=np.float64)
+    sums = sum_rows(X, partial(_ClassSums, len(encoded.classes)), [encoded.codes, sample_weight]).sums
     totals = np.bincount(
         encoded.codes[~encoded.missing],
         weights=sample_weight[~encoded.missing],

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS
-from fairerclip.inputs.prompts import cosine_blocks, prototypes
+from fairerclip.inputs.prompts import prototypes, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 
@@ -27,9 +27,9 @@ def prompt_cosines(X: Any, prompts: Sequence[Floats], rows: Ints | None = None) 
     """
     T = prototypes(prompts)
     if rows is None:
-        return np.concatenate([found for _, found in cosine_blocks(X, T)]).astype(np.float64)
+        return zero_shot_scores(X, T, centred=False).astype(np.float64)
     blocks = [rows[start : start + READ_ROWS] for start in range(0, len(rows), READ_ROWS)]
-    found = [cosines for block in blocks for _, cosines in cosine_blocks(X[block], T)]
+    found = [zero_shot_scores(X[block], T, centred=False) for block in blocks]
     return np.concatenate(found).astype(np.float64)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,8 @@ from fairerclip.model.prepare import Prepared
 from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
-from fairerclip.solver.problem import choose_solver, labelled_blocks
-from fairerclip.solver.rows import cache_budget
+from fairerclip.solver.problem import choose_solver
+from fairerclip.solver.rows import cache_budget, sum_threads
 
 
 class FoldSplit(NamedTuple):
@@ -110,7 +111,7 @@ class FoldedFits:
             self._part = _crossed(self._part, kept)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
-        fits = n_parts * D * D * 8 <= (cache_budget() if budget is None else budget)
+        fits = n_parts * D * D * 8 <= (cache_budget(data.memory_budget) if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None
         self._table = self._sum(n_parts) if fits and fixed and solver == "cholesky" else None
@@ -122,10 +123,10 @@ class FoldedFits:
 
     def _sum(self, n_parts: int) -> MomentTable:
         design, weight = self.data.design(), self.data.weight[self.data.chosen]
-        table = MomentTable(n_parts, self.data.rows.n_features, design.n_columns)
-        for block, Phi, J in labelled_blocks(self.data.rows, design):
-            table.update(Phi, J, weight[block], self._part[block])
-        return table
+        D = self.data.rows.n_features
+        start = partial(MomentTable, n_parts, D, design.n_columns)
+        threads = sum_threads(n_parts * D * D, self.data.memory_budget)
+        return self.data.rows.sum(start, [design, weight, self._part], threads=threads)
 
     def prepare(
         self, class_weight: Any, gammas: Sequence[float], guess_weight: float = 1.0

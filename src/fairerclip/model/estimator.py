@@ -112,6 +112,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         A value of y or of the sensitive features that means unknown, besides None and NaN.
     dtype : {"float32", "float64"}
         Working precision of the features during the fit; sums and solves are float64.
+    memory_budget : int, str or None
+        Memory for features and sums besides the rows and labels, in bytes or as "1GB"; None counts with what is free.
+        Features that do not fit are computed again in every pass. It changes the time and the last digits.
 
     Attributes
     ----------
@@ -196,6 +199,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         sensitive_kind: str = "auto",
         missing_label: Any = None,
         dtype: str = "float32",
+        memory_budget: int | str | None = None,
         **earlier: Any,
     ) -> None:
         self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
@@ -211,6 +215,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         self.normalize = normalize
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
         self.missing_label, self.dtype = missing_label, dtype
+        self.memory_budget = memory_budget
         if earlier:
             self._take_earlier(earlier)
 
@@ -234,6 +239,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         sample_weight: Any = None,
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
+        progress: Any = None,
     ) -> FairerCLIP:
         """Learn both encoders.
 
@@ -259,6 +265,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             Class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
+        progress : callable, optional
+            Called with the numbers of rows done and of all rows in each pass over the features.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -271,6 +279,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             sample_weight=sample_weight,
             classes=classes,
             missing_label=missing_label,
+            progress=progress,
         )
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)

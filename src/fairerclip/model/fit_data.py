@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import BLOCK_ROWS, RowSummary, unit_rows
+from fairerclip._util.checks import as_bytes
+from fairerclip._util.types import CODES, F64, Floats, Ints
+from fairerclip.data.embedding_rows import RowSummary, unit_rows
+from fairerclip.data.row_pass import Progress
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
@@ -28,8 +30,8 @@ from fairerclip.inputs.weights import check_weights, class_factors, draw_weights
 from fairerclip.model.prepare import Prepared, draw_seed, training_rows
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows
-from fairerclip.solver.terms import Attribute, LabelDesign
+from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
 CONTINUOUS_LANDMARKS = 20
 """Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
@@ -63,10 +65,12 @@ def read_inputs(
     classes: Iterable[Any] | None = None,
     missing_label: Any = None,
     learns: bool = True,
+    progress: Progress | None = None,
 ) -> FitInputs:
     """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``.
 
-    Rows of one class only are an error if a model ``learns`` from them.
+    Rows of one class only are an error if a model ``learns`` from them. ``progress`` is called with the numbers of rows
+    done and of all rows in a pass.
     """
     prompted = text is not None or sensitive_text is not None
     X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
@@ -81,7 +85,7 @@ def read_inputs(
     )
     seed = draw_seed(params["random_state"])
     drawn = {**params, "random_state": check_random_state(seed)}
-    return FitInputs(FitData.of(X, target, sensitive, drawn, weight), seen, missing, seed)
+    return FitInputs(FitData.of(X, target, sensitive, drawn, weight, progress), seen, missing, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +111,8 @@ class FitData:
     feature_seed: int
     alignment_seed: int
     random_state: np.random.RandomState
+    progress: Progress | None = None
+    """Called with the numbers of rows done and of all rows in a pass over the features."""
 
     @classmethod
     def of(
@@ -116,6 +122,7 @@ class FitData:
         sensitive: ResolvedSensitive,
         params: Mapping[str, Any],
         sample_weight: F64,
+        progress: Progress | None = None,
     ) -> FitData:
         """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
         _check_label_columns(target, sensitive.columns)
@@ -145,27 +152,42 @@ class FitData:
         scores = _zero_shot_scores(X, target, orthogonal, params["n_components"])
         return cls(
             *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
-            rows=FeatureRows(features, X, rows=None if everything else chosen, dtype=params["dtype"]),
+            rows=FeatureRows(
+                *(features, X),
+                rows=None if everything else chosen,
+                dtype=params["dtype"],
+                budget=cache_budget(as_bytes(params["memory_budget"])),
+            ),
             attributes=tuple(
-                Attribute(a.name, a.psi[chosen])
+                a if everything else a.taken(chosen)
                 for a in attributes(sensitive.columns, weighted, random_state)
             ),
-            scores=None if scores is None else scores[chosen],
+            scores=scores if scores is None or everything else scores[chosen],
             feature_seed=feature_seed,
             alignment_seed=alignment_seed,
             random_state=random_state,
+            progress=progress,
         )
 
     @cached_property
     def y(self) -> Ints:
         """(m,) class codes of the rows that take part, known and guessed."""
-        return self.target.codes[self.chosen]
+        return np.asarray(self._part(self.target.codes))
+
+    def _part(self, column: Any) -> Any:
+        """Return the entries (m,) of a column (n,) for the rows that take part, without a copy where all do."""
+        return column if len(self.chosen) == len(column) else column[self.chosen]
+
+    @property
+    def memory_budget(self) -> int | None:
+        """Bytes of memory to count with; None for what is free."""
+        return as_bytes(self.params["memory_budget"])
 
     @cached_property
     def groups(self) -> Ints | None:
         """(m,) codes of the joint categorical sensitive values of these rows; None if there are none."""
         groups = self.sensitive.groups
-        return None if groups is None else groups[self.chosen]
+        return None if groups is None else self._part(groups)
 
     @cached_property
     def prompts(self) -> Prompts:
@@ -183,7 +205,7 @@ class FitData:
     @cached_property
     def guessed(self) -> NDArray[np.bool_] | None:
         """(m,) whether the label of a row is a guess; None if all are known."""
-        return None if self.target.guess is None else self.target.guess.rows[self.chosen]
+        return None if self.target.guess is None else self._part(self.target.guess.rows)
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -204,7 +226,7 @@ class FitData:
         effect if all labels are guesses. ``y`` are the classes of these rows, if the fit on them guesses other labels
         than the fit on all rows.
         """
-        groups, weight = self.groups, self.weight[self.chosen][places]
+        groups, weight = self.groups, self._part(self.weight)[places]
         if guess_weight != 1 and self.guessed is not None and not self.guessed.all():
             weight = np.where(self.guessed[places], guess_weight * weight, weight)
         return weigh_classes(
@@ -226,12 +248,7 @@ class FitData:
 
     def project_new(self, X: Any, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of other rows X (m, p), prepared as those of the fit."""
-        out = np.empty((X.shape[0], basis.shape[1]))
-        for start in range(0, len(out), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            Phi = self.rows.features.transform(np.asarray(X[block], dtype=self.rows.dtype))
-            out[block] = Phi @ basis.astype(Phi.dtype)
-        return out - mean @ basis
+        return FeatureRows(self.rows.features, X, dtype=self.rows.dtype.name, budget=0).project(mean, basis)
 
     def prepare(
         self,
@@ -261,27 +278,33 @@ class FitData:
         at = slice(None) if places is None else places
         chosen = self.chosen[at]
         target = self.target if everything else self.target.of_rows(self.X, chosen, self.weight)
-        weight = self.weigh(class_weight, at, guess_weight, target.codes[chosen])
+        codes = self._part(target.codes)[at]
+        weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"])
+            budget = cache_budget(self.memory_budget)
+            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
             weight,
-            tuple(Attribute(a.name, a.psi[at]) for a in self.attributes),
+            self.attributes if everything else tuple(a.taken(at) for a in self.attributes),
             self.prompts if target is self.target else self._text_side(target),
-            target.codes[chosen],
+            codes,
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
             solver=choose_solver(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,
+            memory_budget=self.memory_budget,
+            progress=self.progress,
         )
-        free = np.zeros(len(chosen), dtype=bool) if target.guess is None else target.guess.rows[chosen]
+        free = (
+            np.zeros(len(chosen), dtype=bool) if target.guess is None else self._part(target.guess.rows)[at]
+        )
         factors = class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
         return Prepared(
-            *(problem, chosen, target.codes[chosen], free, self.alignment_seed),
+            *(problem, chosen, codes, free, self.alignment_seed),
             gamma=float(gamma),
             guess_weight=float(guess_weight),
             class_factors=factors,
@@ -311,7 +334,7 @@ def attributes(
             out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
         elif column.codes is not None:
             present, codes = np.unique(column.codes, return_inverse=True)
-            out.append(Attribute(_term(column), np.eye(len(present))[codes.reshape(-1)]))
+            out.append(Attribute(_term(column), OneHot(codes.reshape(-1).astype(CODES), len(present))))
     return out
 
 

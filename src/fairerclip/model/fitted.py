@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.numbers import number
-from fairerclip._util.types import F64, Floats
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
-    BLOCK_ROWS,
     Drift,
     RowSummary,
     UnitRows,
@@ -23,6 +22,7 @@ from fairerclip.data.embedding_rows import (
     unit_rows,
     working_dtype,
 )
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
@@ -111,7 +111,7 @@ class FittedModel:
     encoders: Encoders
     temperature: float
     prompts: F64 | None
-    prompt_classes: NDArray[np.int64] | None
+    prompt_classes: Ints | None
     rows: RowSummary | None
     normalize: bool
     weighs_classes: bool
@@ -170,7 +170,7 @@ class FittedModel:
         both = self.encoders
         return np.asarray((Phi - both.text_mean) @ both.text_components + both.text_intercept)
 
-    def _fitted_prompts(self, T: F64) -> NDArray[np.int64]:
+    def _fitted_prompts(self, T: F64) -> Ints:
         """Return class codes (m,) of prompts (m, p) of the fit; raise for any other prompt."""
         if self.prompts is None or self.prompt_classes is None:
             raise FreeQueryError(

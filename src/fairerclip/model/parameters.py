@@ -10,6 +10,7 @@ import numpy as np
 
 from fairerclip._util.checks import (
     LARGEST,
+    as_bytes,
     as_number,
     check_choice,
     check_count,
@@ -116,6 +117,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     parse_bandwidth(params["bandwidth"])
     check_n_features(params["n_features"])
     check_count("max_iter", params["max_iter"])
+    as_bytes(params["memory_budget"])
     if params["n_components"] is not None:
         check_count("n_components", params["n_components"])
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
-from fairerclip.data.embedding_rows import BLOCK_ROWS
+from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import (
     LabelError,
     NoSolutionError,

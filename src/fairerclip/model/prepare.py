@@ -16,11 +16,11 @@ from fairerclip._util.checks import check_range
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
     RowSummary,
-    UnitRows,
     check_directions,
-    check_rows,
     check_scale,
+    summarise_rows,
     unit_rows,
+    unit_view,
 )
 from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive
@@ -30,10 +30,11 @@ from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
 from fairerclip.solver.decision import Adjustment, fit_temperature
 from fairerclip.solver.problem import Problem
-from fairerclip.solver.rows import cache_budget
 
-UNIT_COPY = 0.25
-"""Largest size of a normalised copy of the rows, as a share of the memory for cached features."""
+UNIT_COPY = 64 << 20
+"""Largest size of a normalised copy of the rows in bytes; beyond it, blocks are normalised in each pass."""
+TEMPERATURE_ROWS = 50_000
+"""Rows that the temperature of probabilities is fitted on, at most; their number gives it within half a per cent."""
 SMALLEST_FACTOR = 1e-300
 """Replaces a class weight of 0, which has no logarithm."""
 
@@ -100,14 +101,20 @@ class Prepared:
 
     def _class_offsets(self, solution: Round, factors: F64) -> F64:
         """Return offsets log(w)/β (c,): a class of weight w is predicted as if it were w times as likely."""
-        known = self.known_rows()
-        scores, y = solution.training_scores()[known], self.y[known]
+        known = self.known_sample()
+        image = solution.sides.image
+        basis = image.reduced.basis @ solution.image.coefficients
+        scores = solution.decision.scores(self.problem.rows.project_some(known, image.mean, basis))
+        y = self.y[known]
         beta = fit_temperature(scores, y, self.problem.weight[known] / factors[y])
         return np.asarray((np.log(factors) - np.log(factors).mean()) / beta)
 
-    def known_rows(self) -> Any:
-        """Return an index of the rows whose label was given, or of all rows if none was."""
-        return ~self.free if not self.free.all() else slice(None)
+    def known_sample(self) -> Ints:
+        """Return the places of the rows whose label was given, or of all rows if none was: at most 50,000 of them."""
+        known = np.flatnonzero(~self.free) if not self.free.all() else np.arange(len(self.free))
+        if len(known) <= TEMPERATURE_ROWS:
+            return known
+        return np.asarray(known[np.linspace(0, len(known) - 1, TEMPERATURE_ROWS).astype(np.int64)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,24 +137,29 @@ class FitState:
         encoders = self.solution.adjusted(adjustment).encoders()
         return replace(self, adjustment=adjustment, encoders=encoders)
 
-    def scores(self) -> F64:
-        """Compute the class scores (n, c) of the training rows with weight."""
-        Z = self.prepared.problem.rows.project(self.encoders.mean, self.encoders.components)
-        return self.encoders.decision.scores(Z + self.encoders.intercept)
+    def scores(self, places: Ints | None = None) -> F64:
+        """Compute the class scores (n, c) of the training rows with weight, or of some, by places in rising order."""
+        rows, encoders = self.prepared.problem.rows, self.encoders
+        if places is None:
+            Z = rows.project(encoders.mean, encoders.components)
+        else:
+            Z = rows.project_some(places, encoders.mean, encoders.components)
+        return encoders.decision.scores(Z + encoders.intercept)
 
     def model(self, seen: RowSummary | None, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
         """Return the model of the solution and the warnings to give; ``seen`` summarises the training rows."""
-        prepared, target, scores = self.prepared, self.prepared.target, self.scores()
+        prepared, target = self.prepared, self.prepared.target
         # Fitted to given labels, or else to the first guesses: refined labels are predictions of the model itself, and
         # would make the probabilities too extreme.
-        known = prepared.known_rows()
+        known = prepared.known_sample()
+        scores = self.scores(known)
         prompts, prompt_classes = target.listed_prompts()
         fitted = FittedModel(
             classes=target.classes,
             features=prepared.problem.rows.features,
             text_features=prepared.problem.prompts.features,
             encoders=self.encoders,
-            temperature=fit_temperature(scores[known], prepared.y[known], prepared.problem.weight[known]),
+            temperature=fit_temperature(scores, prepared.y[known], prepared.problem.weight[known]),
             prompts=prompts,
             prompt_classes=prompt_classes,
             rows=seen,
@@ -163,6 +175,8 @@ class FitState:
             },
         )
         predicted = np.unique(scores.argmax(axis=1))
+        if len(predicted) == 1 and len(scores) < len(prepared.y):
+            predicted = np.unique(self.scores().argmax(axis=1))
         if len(predicted) > 1:
             return fitted, []
         message = (
@@ -215,13 +229,12 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
 
     A zero row is an error where its direction is needed: for normalising, or for a comparison with prompts.
     """
-    check_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
-    seen = RowSummary.of(X)
+    seen = summarise_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
     if normalize:
         check_directions(X)
         in_memory = isinstance(X, np.ndarray) and not isinstance(X, np.memmap)
         # Rows are read several times: normalise them once where that costs little memory.
-        return unit_rows(X) if in_memory and X.nbytes <= UNIT_COPY * cache_budget() else UnitRows(X), seen
+        return unit_rows(X) if in_memory and X.nbytes <= UNIT_COPY else unit_view(X), seen
     check_scale(X)
     return X, seen
 

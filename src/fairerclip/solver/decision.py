@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from fairerclip._util.types import F64, Floats
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import unit_rows
 
 HOMOGENEOUS = 1e-9
@@ -139,7 +139,7 @@ def softmax(logits: F64) -> F64:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def fit_temperature(scores: F64, y: NDArray[np.int64], weight: F64) -> float:
+def fit_temperature(scores: F64, y: Ints, weight: F64) -> float:
     """Return the factor β > 0 that maximises the likelihood of the labels under softmax(β·scores).
 
     The log-likelihood is concave in β, so its derivative has at most one root. β times the root mean square

@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import blas
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.row_pass import cache_sized
 from fairerclip.errors import ShapeError
+
+if TYPE_CHECKING:
+    from fairerclip.solver.terms import LabelDesign
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,10 @@ class Moments:
         self._square = 0.0
         self._cross = np.zeros((n_features, n_labels))
         self._label_sum = np.zeros(n_labels)
+        self._work: Floats | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_work": None}
 
     def update(self, Phi: Floats, J: Floats, weight: Floats) -> Moments:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,). O(b·D²) time."""
@@ -74,15 +83,15 @@ class Moments:
         if self._shift is None:
             # Rounded to the features' precision, so that what is subtracted is what is added back.
             self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
-        offset = Phi - self._shift.astype(Phi.dtype)  # (b, D)
         w = np.asarray(weight, dtype=np.float64)
-        wJ = J * w[:, None]  # (b, K) float64
-        sums = offset.T @ np.column_stack([w, wJ]).astype(Phi.dtype)  # (D, 1 + K)
+        root = np.sqrt(w)[:, None]
+        offset = self._weighted(Phi, self._shift, root)  # (b, D) √w (φ − a)
+        columns = np.column_stack([root, J * root]).astype(Phi.dtype)
+        sums = offset.T @ columns  # (D, 1 + K)
         self._first += sums[:, 0]
         self._cross += sums[:, 1:]
         self._weight += float(w.sum())
-        self._label_sum += wJ.sum(axis=0)
-        offset *= np.sqrt(w)[:, None].astype(Phi.dtype)
+        self._label_sum += w @ J
         if self._wants_covariance:
             product = offset.T @ offset
             self._add(product)
@@ -90,6 +99,21 @@ class Moments:
         else:
             self._square += float(np.einsum("ij,ij->", offset, offset, dtype=np.float64))
         return self
+
+    def add(self, Phi: Floats, labels: LabelDesign, weight: Floats) -> None:
+        """Add rows with label columns that are made here, some rows at a time."""
+        for part in labels.steps():
+            self.update(Phi[part], labels.rows(part), weight[part])
+
+    def _weighted(self, Phi: Floats, shift: Floats, root: F64) -> Floats:
+        """Return √w (φ − a) (b, D), in an array that the next block uses again."""
+        if self._work is None or self._work.dtype != Phi.dtype or len(self._work) < len(Phi):
+            self._work = np.empty(Phi.shape, dtype=Phi.dtype)
+        shift, factors, work = shift.astype(Phi.dtype), root.astype(Phi.dtype), self._work[: len(Phi)]
+        for rows in cache_sized(Phi):
+            np.subtract(Phi[rows], shift, out=work[rows])
+            work[rows] *= factors[rows]
+        return work
 
     def _add(self, product: Floats) -> None:
         if self._second is None:
@@ -182,6 +206,28 @@ class MomentTable:
             self._label_sum[number] += wJ[rows].sum(axis=0)
             offset *= np.sqrt(w[rows])[:, None].astype(Phi.dtype)
             self._second[number] += offset.T @ offset
+        return self
+
+    def add(self, Phi: Floats, labels: LabelDesign, weight: Floats, part: Ints) -> None:
+        """Add rows with label columns that are made here, some rows at a time."""
+        for rows in labels.steps():
+            self.update(Phi[rows], labels.rows(rows), weight[rows], part[rows])
+
+    def merge(self, other: MomentTable) -> MomentTable:
+        """Add the sums of another table of the same parts, as if its rows had been added here."""
+        if other._shift is None:
+            return self
+        if self._shift is None:
+            self._shift = other._shift
+        move = other._shift - self._shift
+        for number in np.flatnonzero(other._weight).tolist():
+            weight, first = float(other._weight[number]), other._first[number]
+            mixed = np.outer(move, first)
+            self._second[number] += other._second[number] + mixed + mixed.T + weight * np.outer(move, move)
+            self._cross[number] += other._cross[number] + np.outer(move, other._label_sum[number])
+            self._first[number] += first + weight * move
+        self._weight += other._weight
+        self._label_sum += other._label_sum
         return self
 
     def combine(self, factors: ArrayLike) -> list[MomentResult]:

@@ -6,18 +6,18 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.row_pass import Progress
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.rows import FeatureRows, cache_budget, sum_threads
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
 """``solver="auto"`` uses conjugate gradients from this size on, if the features fit in memory."""
-LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
-"""Most values of label columns that are made at a time (64 MB), and the least number of rows for it."""
 
 
 def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
@@ -111,6 +109,10 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
+    memory_budget : int or None
+        Bytes of memory to count with; None for what is free.
+    progress : callable or None
+        Called with the numbers of rows done and of all rows in a pass.
     """
 
     def __init__(
@@ -127,8 +129,11 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.rows, self.weight = rows, weight
+        self.memory_budget, self._progress = memory_budget, progress
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -152,25 +157,18 @@ class Problem:
 
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
         design = self._design(y)
-        moments = Moments(self.rows.n_features, design.n_columns, covariance=covariance)
-        for part, Phi, J in labelled_blocks(self.rows, design):
-            moments.update(Phi, J, self.weight[part])
-        return moments.finalise()
+        D = self.rows.n_features
+        start = partial(Moments, D, design.n_columns, covariance=covariance)
+        threads = sum_threads(D * D, self.memory_budget) if covariance else None
+        return self.rows.sum(
+            start, [design, self.weight], threads=threads, progress=self._progress
+        ).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
         table = LabelMoments.of(self._design(y), self.weight)
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
-
-
-def labelled_blocks(rows: FeatureRows, design: LabelDesign) -> Iterator[tuple[slice, Floats, F64]]:
-    """Yield blocks of rows, as a slice, their features (b, D) and their label columns (b, K)."""
-    step = max(LEAST_ROWS, LABEL_VALUES // design.n_columns)
-    for block, Phi in rows.blocks():
-        for start in range(block.start, block.stop, step):
-            part = slice(start, min(start + step, block.stop))
-            yield part, Phi[start - block.start : part.stop - block.start], design.rows(part)
 
 
 def text_side(prompts: Prompts, table: LabelMoments, gamma: float) -> Side:

@@ -1,54 +1,68 @@
-"""Features of the training rows, computed in blocks and cached if they fit in memory."""
+"""Features of the training rows, computed in blocks and kept if they fit in memory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairerclip._util.types import F64, Floats
-from fairerclip.data.embedding_rows import BLOCK_ROWS
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 
-CACHE_SHARE = 0.25
-"""Share of the free memory that cached features may take."""
-CACHE_FALLBACK_BYTES = 1 << 30
-"""Bytes that cached features may take on systems that do not report their free memory."""
+KEPT_SHARE = 0.25
+"""Share of the free memory that kept features may take, and share of it for the sums of all threads."""
+FALLBACK_BYTES = 4 << 30
+"""Free memory to count with on systems that do not report theirs."""
+BLOCK_BYTES, SMALLEST_BLOCK = 30 << 20, 2048
+"""Size of a block of features, and the least number of its rows: the C library reuses memory of up to 32 MB, and
+larger blocks would be slower."""
 
 
-def cache_budget() -> int:
-    """Return the number of bytes that cached features may take on this machine now."""
+def free_memory() -> int:
+    """Return the number of bytes of memory that are free on this machine now."""
     try:
-        return int(CACHE_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return CACHE_FALLBACK_BYTES
+        return FALLBACK_BYTES
+
+
+def cache_budget(memory_budget: int | None = None) -> int:
+    """Return the number of bytes that kept features may take: a quarter of the budget, or of the free memory."""
+    return int(KEPT_SHARE * (free_memory() if memory_budget is None else memory_budget))
+
+
+def sum_threads(values: int, memory_budget: int | None = None) -> int:
+    """Return how many threads may have sums of so many values of their own within a quarter of the memory."""
+    # Each has the sums in float64 and the product of one block in float32.
+    return max(1, cache_budget(memory_budget) // (12 * max(1, values)))
 
 
 class FeatureRows:
     """Features Φ(X) of the rows of X, computed in blocks; the whole n×D matrix need not be in memory.
 
-    Whether blocks are cached changes the time of later passes and never the result.
+    Whether blocks are kept changes the time of later passes and never the result.
 
     Parameters
     ----------
     features : FeatureMap
         The fitted feature map.
     X : array of shape (n, p)
-        An array, a memory map, or any object with ``shape`` that returns rows for a slice.
+        An array, a memory map, any object with ``shape`` that returns rows for a slice, or `RemoteRows`.
     rows : int array of shape (m,) or None
         Sorted numbers of the rows to use; None for all.
     dtype : str
         Working precision.
-    block_rows : int
-        Rows per block.
+    block_rows : int or None
+        Rows per block; None for blocks of about 30 MB.
     budget : int or None
-        Bytes that cached features may take; None for `cache_budget`.
+        Bytes that kept features may take; None for `cache_budget`.
     """
 
     def __init__(
@@ -56,19 +70,27 @@ class FeatureRows:
         features: FeatureMap,
         X: Any,
         *,
-        rows: NDArray[np.int64] | None = None,
+        rows: Ints | None = None,
         dtype: str = "float32",
-        block_rows: int = BLOCK_ROWS,
+        block_rows: int | None = None,
         budget: int | None = None,
     ) -> None:
         self.features = features
         self._X = X
         self._rows = rows
         self.dtype = np.dtype(dtype)
-        self._block_rows = block_rows
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
-        needed = self.n_rows * features.n_features * self.dtype.itemsize
-        self.kept = needed <= (cache_budget() if budget is None else budget)
+        self.shape = (self.n_rows, features.n_features)
+        budget = cache_budget() if budget is None else budget
+        self._remote: Any = None
+        if is_remote(X):
+            part = partial(FeatureRows, features, dtype=dtype, block_rows=block_rows, budget=budget)
+            self._remote = (X if rows is None else X.taken(rows)).wrapped(part)
+        self.kept = self.n_rows * features.n_features * self.dtype.itemsize <= budget
+        if block_rows is None:
+            fitting = BLOCK_BYTES // (features.n_features * self.dtype.itemsize)
+            block_rows = min(BLOCK_ROWS, max(SMALLEST_BLOCK, fitting))
+        self.kept_blocks = row_blocks(self.n_rows, block_rows)
         self._cache: dict[int, Floats] = {}
 
     @property
@@ -76,46 +98,72 @@ class FeatureRows:
         """Number of features D."""
         return self.features.n_features
 
+    def __getitem__(self, block: slice) -> Floats:
+        """Return Φ of consecutive rows; it must not be written to."""
+        start, stop, _ = block.indices(self.n_rows)
+        kept = self._cache.get(start)
+        if kept is not None and len(kept) == stop - start:
+            return kept
+        raw = self._X[block] if self._rows is None else self._X[self._rows[block]]
+        Phi: Floats = self.features.transform(np.asarray(raw, dtype=self.dtype))
+        if self.kept:
+            self._cache[start] = Phi
+        return Phi
+
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Yield pairs (slice of rows, Φ of those rows) in order. Blocks must not be written to."""
-        for start in range(0, self.n_rows, self._block_rows):
-            block = slice(start, min(start + self._block_rows, self.n_rows))
-            yield block, self._block(block)
+        for block in self.kept_blocks:
+            yield block, self[block]
 
-    def take(self, rows: NDArray[np.int64]) -> Floats:
+    def sum(
+        self,
+        start: Callable[[], Sum],
+        columns: Sequence[Any] = (),
+        *,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Sum:
+        """Add Φ of all rows, with the same rows of each column, to an accumulator; `fairerclip.data.row_pass`."""
+        rows = self if self._remote is None else self._remote
+        return sum_rows(rows, start, columns, threads=threads, progress=progress)
+
+    def take(self, rows: Ints) -> Floats:
         """Return Φ (m, D) of the given training rows."""
         return self.raw(rows if self._rows is None else self._rows[rows])
 
-    def raw(self, rows: NDArray[np.int64]) -> Floats:
+    def raw(self, rows: Ints) -> Floats:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""
         return self.features.transform(np.asarray(self._X[rows], dtype=self.dtype))
 
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
-        basis_cast = basis.astype(self.dtype)
-        out = np.empty((self.n_rows, basis.shape[1]))
-        for block, Phi in self.blocks():
-            out[block] = Phi @ basis_cast
-        out -= mean @ basis
-        return out
+        rows = self if self._remote is None else self._remote
+        (out,) = map_rows(rows, Projection(mean, basis, self.dtype))
+        return np.asarray(out)
 
-    def project_some(self, places: NDArray[np.int64], mean: F64, basis: F64) -> F64:
+    def project_some(self, places: Ints, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of some training rows, by their places in rising order."""
-        basis_cast = basis.astype(self.dtype)
+        project = Projection(mean, basis, self.dtype)
+        if self._remote is not None:
+            return project(self.take(places))[0]
         out = np.empty((len(places), basis.shape[1]))
-        for start in range(0, self.n_rows, self._block_rows):
-            block = slice(start, min(start + self._block_rows, self.n_rows))
+        for block in self.kept_blocks:
             first, stop = np.searchsorted(places, [block.start, block.stop])
-            if first < stop:
-                out[first:stop] = self._block(block)[places[first:stop] - block.start] @ basis_cast
-        out -= mean @ basis
+            if first == stop:
+                continue
+            inside = places[first:stop] - block.start
+            # Few rows of a block that is not kept: their features alone.
+            Phi = self[block][inside] if self.kept else self.take(places[first:stop])
+            (out[first:stop],) = project(Phi)
         return out
 
-    def _block(self, block: slice) -> Floats:
-        if block.start in self._cache:
-            return self._cache[block.start]
-        raw = self._X[block] if self._rows is None else self._X[self._rows[block]]
-        Phi = self.features.transform(np.asarray(raw, dtype=self.dtype))
-        if self.kept:
-            self._cache[block.start] = Phi
-        return Phi
+
+class Projection:
+    """Function of blocks of features: (Φ − mean) @ basis (b, q), in float64."""
+
+    def __init__(self, mean: F64, basis: F64, dtype: np.dtype[Any]) -> None:
+        self._basis, self._offset = basis.astype(dtype), mean @ basis
+
+    def __call__(self, Phi: Floats) -> tuple[F64]:
+        """Project a block."""
+        return (np.asarray(Phi @ self._basis - self._offset, dtype=np.float64),)

@@ -11,9 +11,10 @@ strength, share or criterion needs no pass over the data. See docs/math.md#terms
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,38 @@ ROUNDING = 1e-12
 """A variance up to this share of the second moment is rounding error of a constant."""
 TABLE_ROWS = 8192
 """Number of rows of a class that are summed at a time."""
+SORTED_ROWS = 1 << 18
+"""Number of rows that are sorted by class at a time."""
+LABEL_VALUES, LEAST_ROWS = 8 << 20, 256
+"""Most values of label columns that are made at a time (64 MB), and the least number of rows for it."""
+
+
+class OneHot:
+    """Matrix (n, v) with a one in each row, at the code of the row; rows are made when they are read.
+
+    Examples
+    --------
+    >>> OneHot(np.array([1, 0, 1]), 2)[1:]
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def __init__(self, codes: Ints, n_values: int) -> None:
+        self.codes = codes
+        self.shape = (len(codes), n_values)
+
+    def __getitem__(self, rows: Any) -> F64:
+        codes = self.codes[rows]
+        out = np.zeros((len(codes), self.shape[1]))
+        out[np.arange(len(codes)), codes] = 1.0
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> F64:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def taken(self, rows: Any) -> OneHot:
+        """Return the matrix of some rows, without making them."""
+        return OneHot(self.codes[rows], self.shape[1])
 
 
 @dataclass(frozen=True)
@@ -30,8 +63,13 @@ class Attribute:
     """Features ψ(s) of one sensitive attribute: one-hot for categories, RBF for quantities."""
 
     name: str
-    psi: F64
+    psi: F64 | OneHot
     """(n, q_a)"""
+
+    def taken(self, rows: Any) -> Attribute:
+        """Return the attribute of some rows."""
+        psi = self.psi.taken(rows) if isinstance(self.psi, OneHot) else self.psi[rows]
+        return Attribute(self.name, psi)
 
 
 @dataclass(frozen=True)
@@ -54,6 +92,18 @@ class LabelDesign:
     def n_columns(self) -> int:
         """Number K of label columns."""
         return self.n_classes * self.width + (0 if self.scores is None else self.n_classes)
+
+    def __getitem__(self, rows: Any) -> LabelDesign:
+        """Return the label columns of some rows, not yet made."""
+        scores = None if self.scores is None else self.scores[rows]
+        attributes = tuple(a.taken(rows) for a in self.attributes)
+        return LabelDesign(self.y[rows], self.n_classes, attributes, scores)
+
+    def steps(self) -> Iterator[slice]:
+        """Yield blocks of rows whose label columns take at most 64 MB."""
+        step = max(LEAST_ROWS, LABEL_VALUES // self.n_columns)
+        for start in range(0, len(self.y), step):
+            yield slice(start, min(start + step, len(self.y)))
 
     def rows(self, block: slice) -> F64:
         """Return J (b, K) for a block of rows."""
@@ -99,11 +149,10 @@ class LabelMoments:
         V = np.zeros((len(w), 0)) if design.scores is None else design.scores
         gram, mixed = np.zeros((c, width, width)), np.zeros((c, width, V.shape[1]))
         scores = np.zeros((V.shape[1], V.shape[1]))
-        order = np.argsort(design.y, kind="stable")
-        stops = np.cumsum(np.bincount(design.y, minlength=c))
-        for y, (first, stop) in enumerate(zip([0, *stops[:-1].tolist()], stops.tolist(), strict=True)):
-            for begin in range(first, stop, TABLE_ROWS):
-                rows = order[begin : min(begin + TABLE_ROWS, stop)]
+        for begin in range(0, len(w), SORTED_ROWS):
+            part = slice(begin, min(begin + SORTED_ROWS, len(w)))
+            for y, rows in _class_rows(design.y[part]):
+                rows += begin
                 inner = np.column_stack([np.ones(len(rows)), *(a.psi[rows] for a in design.attributes)])
                 v = V[rows].astype(np.float64)
                 weighted = inner.T * w[rows]
@@ -183,6 +232,15 @@ class LabelMoments:
         out = self.blank(A.shape[-1])
         out[: self.n_label_columns] = A.reshape(-1, A.shape[-1])
         return out
+
+
+def _class_rows(y: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each class with numbers of at most 8192 of its rows, until all rows have been given."""
+    order = np.argsort(y, kind="stable")
+    stops = np.cumsum(np.bincount(y)).tolist()
+    for code, (first, stop) in enumerate(zip([0, *stops[:-1]], stops, strict=True)):
+        for begin in range(first, stop, TABLE_ROWS):
+            yield code, order[begin : min(begin + TABLE_ROWS, stop)]
 
 
 def onehot_map(table: LabelMoments) -> F64:

@@ -156,7 +156,7 @@ def _posteriors(prepared: Prepared, values: NDArray[Any]) -> tuple[F64, list[int
             f"the training rows have sensitive values {found[:10]}, the validation rows {values.tolist()[:10]}; they "
             "must be the same, under the same names"
         )
-    return attributes[0].psi, [place[value] for value in found]
+    return np.asarray(attributes[0].psi), [place[value] for value in found]
 
 
 def _equal_top(scores: F64, explained: F64, groups: F64) -> F64:

@@ -20,7 +20,7 @@ from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_arr
 from fairerclip.errors import FairerClipError, StoreError
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.integer]
 
 BATCH_ROWS = 4096
 """Rows decoded at once, which bounds memory for any size of row group."""
