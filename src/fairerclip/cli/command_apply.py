@@ -180,8 +180,8 @@ def _classified(
     """Write the answers of a classifier."""
     from fairerclip.applying.answer_files import check_predictions_path
     from fairerclip.applying.apply import is_ranking
-    from fairerclip.applying.streamed_answers import apply_to_file
     from fairerclip.applying.mitigated_rows import as_store, check_widths
+    from fairerclip.applying.streamed_answers import apply_to_file
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
 
