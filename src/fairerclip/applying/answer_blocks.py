@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.applying.apply import BLOCK_ROWS, AnyModel
+from fairerclip.data.coded_labels import CodedLabels, smallest_type
 from fairerclip.data.embedding_rows import (
     TAILS,
     RowSummary,
@@ -79,6 +81,15 @@ def answer_blocks(
         if progress is not None:
             progress(min(start + BLOCK_ROWS, n), n)
     seen.finish(store)
+
+
+def predicted_labels(model: AnyModel, X: Any) -> NDArray[Any]:
+    """Return the predicted classes (n,) of rows; of a store, classes that are text as `CodedLabels`."""
+    if not isinstance(X, EmbeddingStore) or model.classes_.dtype.kind != "U":
+        return np.asarray(model.predict(X))
+    kind = smallest_type(len(model.classes_))
+    codes = [block.codes.astype(kind) for block in answer_blocks(model, X, embeddings=False)]
+    return cast(NDArray[Any], CodedLabels(np.concatenate(codes), tuple(model.classes_.tolist())))
 
 
 def _answers(model: AnyModel, start: int, rows: Floats, embeddings: bool) -> AnswerBlock:

@@ -131,13 +131,32 @@ def cross_labels(columns: Sequence[CodedLabels], separator: str = ", ") -> Coded
     return CodedLabels(codes, names)
 
 
-def count_pairs(first: CodedLabels, second: CodedLabels) -> dict[tuple[str, str], int]:
-    """Return the number of rows of each pair of known labels that occurs."""
+def count_pairs(first: Any, second: Any) -> dict[tuple[str, str], int]:
+    """Return the number of rows of each pair of known labels that occurs; both are text (n,) or `CodedLabels`.
+
+    Examples
+    --------
+    >>> count_pairs(np.array(["a", "b", "a", ""]), np.array(["x", "x", "x", "x"]))
+    {('a', 'x'): 2, ('b', 'x'): 1}
+    """
+    if not (isinstance(first, CodedLabels) and isinstance(second, CodedLabels)):
+        cells, counts = np.unique(np.column_stack([first, second]), axis=0, return_counts=True)
+        known = (cells != UNKNOWN).all(axis=1)
+        return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
     k = len(second.names)
-    known = np.flatnonzero((first.codes >= 0) & (second.codes >= 0))
-    joint = first.codes[known].astype(np.int64) * k + second.codes[known]
-    counts = np.bincount(joint, minlength=len(first.names) * k)
+    both = np.flatnonzero((first.codes >= 0) & (second.codes >= 0))
+    joint = first.codes[both].astype(np.int64) * k + second.codes[both]
+    totals = np.bincount(joint, minlength=len(first.names) * k)
     return {
-        (first.names[cell // k], second.names[cell % k]): int(counts[cell])
-        for cell in np.flatnonzero(counts).tolist()
+        (first.names[cell // k], second.names[cell % k]): int(totals[cell])
+        for cell in np.flatnonzero(totals).tolist()
     }
+
+
+def with_gaps(values: Any) -> Any:
+    """Return text (n,) as objects, with None for an unknown label; `CodedLabels`, which know it, as they are."""
+    if isinstance(values, CodedLabels):
+        return values
+    out = values.astype(object)
+    out[values == UNKNOWN] = None
+    return out

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
 from fairerclip.data.stores import EmbeddingStore, StoredRows, StorePart, part_ids
+from fairerclip.data.task_parts import Split
 from fairerclip.errors import ShapeError, StoreError
 
 Array = NDArray[Any]
 
 ID_ROWS = 65_536
 """Ids that are in memory at once."""
+RANKED_ROWS = 100_000
+"""Most rows of a store by which rankings are measured, in memory. Of more rows, a random sample is drawn."""
 
 
 def id_blocks(store: EmbeddingStore, rows: int = ID_ROWS) -> Iterator[Array]:
@@ -151,3 +154,20 @@ def _some(part: StorePart, rows: Array, held: Array | None) -> StorePart:
     if part.ids is None:
         return StorePart(part.where, source, shape, part.dtype)
     return StorePart(part.where, source, shape, part.dtype, lambda: part_ids(part)[rows])
+
+
+def rows_in_memory(split: Split, most: int = RANKED_ROWS, seed: int = 0) -> Split:
+    """Return a split as it is, or of rows on disk at most so many, drawn at random, in memory."""
+    if not isinstance(split.X, EmbeddingStore):
+        return split
+    rows = np.arange(len(split))
+    if len(split) > most:
+        rows = np.sort(np.random.default_rng(seed).choice(len(split), most, replace=False))
+    return split.take(rows)
+
+
+def sample_note(split: Split) -> str | None:
+    """Return the sentence on rankings that are measured on a sample of the rows of a split, or None."""
+    if not isinstance(split.X, EmbeddingStore) or len(split) <= RANKED_ROWS:
+        return None
+    return f"Rankings are measured on {RANKED_ROWS:,} of the {len(split):,} rows, drawn at random."
