@@ -75,23 +75,26 @@ class IdIndex:
 
     def __init__(self, hasher: IdHasher) -> None:
         self._hasher = hasher
-        self._parts: list[tuple[Hashes, Hashes]] = []
+        self._parts: tuple[list[Hashes], list[Hashes]] = ([], [])
         self._order: Array = np.empty(0, dtype=np.uint32)
         self._first = self._second = np.empty(0, dtype=np.uint64)
 
     def add(self, ids: Array) -> None:
         """Add a block of ids (b,)."""
-        self._parts.append(self._hasher(ids))
+        for part, hashes in zip(self._parts, self._hasher(ids), strict=True):
+            part.append(hashes)
 
     def repeated(self) -> list[tuple[int, int]]:
         """Sort the hashes; return the rows of ids that are there twice, one pair of rows for each such id."""
-        first = np.concatenate([part[0] for part in self._parts])
-        second = np.concatenate([part[1] for part in self._parts])
-        self._parts = []
+        # Each array is deleted as soon as it is not needed, so that few are in memory at a time.
+        first = np.concatenate(self._parts[0])
+        self._parts[0].clear()
         order, self._first = sort_hashes(first)
         del first
         self._order = order.astype(np.uint32) if len(order) < 2**32 else order
         del order
+        second = np.concatenate(self._parts[1])
+        self._parts[1].clear()
         self._second = second[self._order]
         twice = np.flatnonzero(self._first[1:] == self._first[:-1])
         if (self._second[twice] != self._second[twice + 1]).any():
