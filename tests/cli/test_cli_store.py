@@ -106,6 +106,7 @@ def test_a_store_is_read_by_numbered_rows_and_never_made_an_array(run, options, 
             read.append(rows)
         return real(self, rows, convert)
 
+    monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 200)  # a sample, as of many rows
     monkeypatch.setattr(stores.EmbeddingStore, "_rows", watched)
     code, _, err = run("fit", *options, "--split", "part", "--labels", "all", "-o", tmp_path / "m", *given)
     assert code == 0, err
