@@ -13,7 +13,7 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_inputs import read_inputs
+from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
@@ -261,18 +261,13 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         sensitive_text : mapping from value to prompts, or prompts (v, p), optional
             Prompts of the sensitive values; without a mapping the values must be 0 … v−1 or unknown. For several
             attributes a mapping from name to any of these.
-        sample_weight : array of shape (n,), optional
-            Row weights.
-        classes : list, optional
-            Class labels in the order of ``text``, where y does not contain all of them.
+        sample_weight, classes : array of shape (n,) and list, optional
+            Row weights; class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
-        progress : callable, optional
-            Called with the numbers of rows done and of all rows in each pass over the features.
-        checkpoint : path, optional
-            File ``.safetensors`` that sums over the rows are saved to every half minute. An interrupted fit that is
-            called again with the same arguments and a seed goes on from it, to the same result; then it is removed.
-            Sums of ``solver="cholesky"`` alone are saved.
+        progress, checkpoint : callable and path, optional
+            Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
+            (docs/scale.md). A seeded fit that was interrupted and is called again goes on from it.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -288,6 +283,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             progress=progress,
             checkpoint=checkpoint,
         )
+        return self._learn(inputs)
+
+    def _learn(self, inputs: FitInputs) -> FairerCLIP:
+        """Choose what is "auto", solve, and keep the solution."""
         self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
@@ -295,8 +294,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
         self.diagnostics_["automatic"] = chosen.record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
-        if inputs.data.how.checkpoint is not None:
-            inputs.data.how.checkpoint.remove()
+        inputs.data.how.finish()
         return self
 
     def path(

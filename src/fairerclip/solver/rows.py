@@ -57,6 +57,11 @@ class PassOptions:
     checkpoint: RowCheckpoint | None = None
     """File for sums in between."""
 
+    def finish(self) -> None:
+        """Remove the file of sums: the fit is done."""
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
+
 
 DEFAULT_PASSES = PassOptions()
 
