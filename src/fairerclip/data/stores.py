@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
+from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
@@ -297,18 +298,29 @@ def array_part(
     ids: Callable[[], Array] | None = None,
 ) -> StorePart:
     """Return a part over one matrix; raise if it is not a matrix of floats."""
+    return matrix_part(where, ArrayRows(array), shape, dtype, ids)
+
+
+def matrix_part(
+    where: str,
+    source: StoredRows,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any] | str,
+    ids: Callable[[], Array] | None = None,
+) -> StorePart:
+    """Return a part over the rows of one matrix; raise if it is not a matrix of floats."""
     bfloat = isinstance(dtype, str) and dtype == "bfloat16"
     if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
         raise StoreError(
             f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
         )
     name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
-    return StorePart(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
+    return StorePart(where, source, (int(shape[0]), int(shape[1])), name, ids)
 
 
 @reading(StoreError)
 def open_store(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | RemotePath,
     *,
     modality: str = "image",
     key: str | None = None,
@@ -323,7 +335,8 @@ def open_store(
     ----------
     path : path-like
         ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval or ``fairerclip embed``
-        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp).
+        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp). A text such as
+        ``"s3://bucket/folder"`` is a URL that fsspec opens: of ``.npy``, ``.parquet`` and folders of these.
     modality : "image" or "text"
         Embeddings to open in a folder that holds both.
     key : str or None
@@ -362,12 +375,13 @@ def open_store(
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
     # The column is that of the file of ids where there is one.
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
-    parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
-    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    location = as_location(path)
+    parts, own = _found(location, layouts.Ask(modality, key, of_store, incomplete))
+    store = EmbeddingStore(parts, path=str(location), provenance=provenance or own)
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
 
-def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+def _found(path: Path | RemotePath, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     from fairerclip.data.layouts import find_parts
 
     try:
