@@ -22,7 +22,7 @@ from fairerclip.data.io.remote_path import Location, RemoteNpyRows, RemotePath
 from fairerclip.data.io.strict_json import read_versioned_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.stores import StorePart, array_part, matrix_part
+from fairerclip.data.store_parts import StorePart, array_part, matrix_part
 from fairerclip.errors import StoreError, TaskFileError
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from fairerclip._util.types import Ints
 from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip.data.store_parts import StorePart, array_part
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 if TYPE_CHECKING:
@@ -30,45 +31,6 @@ Floats = NDArray[np.float32]
 UNIT_TOLERANCE = 1e-3
 """Distance from unit length up to which a row is taken for a unit row that was rounded; float16 rounding changes
 lengths by up to 1e-4."""
-
-
-class StoredRows(Protocol):
-    """Source from which the rows of a part are read."""
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-
-
-class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
-
-    def __init__(
-        self,
-        where: str,
-        source: StoredRows,
-        shape: tuple[int, int],
-        dtype: str,
-        ids: Callable[[], Array] | None = None,
-    ) -> None:
-        self.where, self.source, self.shape, self.dtype, self.ids = where, source, shape, dtype, ids
-
-
-class ArrayRows:
-    """Rows of an array or memory map, which is opened when rows are read."""
-
-    def __init__(self, array: Callable[[], Array]) -> None:
-        self._array = array
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-        return self._array()[start:stop]
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-        return self._array()[rows]
 
 
 class EmbeddingStore:
@@ -288,34 +250,6 @@ def unit_again(rows: Floats) -> Floats:
         near = np.abs(norms - 1.0) <= UNIT_TOLERANCE
     rows /= np.where(near, norms, 1.0).astype(np.float32)[:, None]
     return rows
-
-
-def array_part(
-    where: str,
-    array: Callable[[], Array],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any] | str,
-    ids: Callable[[], Array] | None = None,
-) -> StorePart:
-    """Return a part over one matrix; raise if it is not a matrix of floats."""
-    return matrix_part(where, ArrayRows(array), shape, dtype, ids)
-
-
-def matrix_part(
-    where: str,
-    source: StoredRows,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any] | str,
-    ids: Callable[[], Array] | None = None,
-) -> StorePart:
-    """Return a part over the rows of one matrix; raise if it is not a matrix of floats."""
-    bfloat = isinstance(dtype, str) and dtype == "bfloat16"
-    if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
-        raise StoreError(
-            f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
-        )
-    name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
-    return StorePart(where, source, (int(shape[0]), int(shape[1])), name, ids)
 
 
 @reading(StoreError)
