@@ -16,13 +16,14 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     Drift,
     RowSummary,
-    UnitRows,
     check_rows,
     compare_rows,
+    fill_checked,
+    summarise_rows,
     unit_rows,
+    unit_view,
     working_dtype,
 )
-from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
@@ -75,6 +76,23 @@ class Ranking(NamedTuple):
 
     indices: NDArray[np.int64]
     scores: F64
+
+
+@dataclass(frozen=True, eq=False)
+class RowEncoder:
+    """Function of blocks of rows, as the model sees them: (b, p) → Φ(X) @ components − offset (b, r).
+
+    The features of a block are all that a thread needs in memory.
+    """
+
+    features: FeatureMap
+    components: Floats
+    offset: F64
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Map a block."""
+        Phi = self.features.transform(rows.astype(self.components.dtype, copy=False))
+        return np.asarray(Phi @ self.components - self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +149,13 @@ class FittedModel:
     def embeddings(self, X: Any) -> Any:
         """Return rows (n, p) as the encoder sees them: checked, and at unit length with ``normalize``."""
         check_rows(X, "X", zero_is_error=False)
-        return UnitRows(X) if self.normalize else X
+        return unit_view(X) if self.normalize else X
 
     def transform(self, X: Any) -> Floats:
-        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks."""
-        X = self.embeddings(X)
-        out = np.empty((X.shape[0], self.n_components), dtype=working_dtype(X.dtype))
-        components, offset = self.encoders.components.astype(out.dtype), self.encoders.offset
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            Phi = self.features.transform(np.asarray(X[block], dtype=out.dtype))
-            out[block] = Phi @ components - offset
-        return out
+        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks that are checked on the way."""
+        out = np.empty((int(X.shape[0]), self.n_components), dtype=working_dtype(X.dtype))
+        encode = RowEncoder(self.features, self.encoders.components.astype(out.dtype), self.encoders.offset)
+        return fill_checked(X, "X", encode, out, unit=self.normalize, depth=5)
 
     def scores(self, Z: Floats) -> F64:
         """Return class scores (n, c) of rows that `transform` gave (n, r)."""
@@ -219,5 +232,5 @@ class FittedModel:
                 "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "
                 "save it again to compare"
             )
-        check_rows(X, "X", zero_is_error=False)
-        return compare_rows(self.rows, RowSummary.of(X), normalize=self.normalize)
+        found = summarise_rows(X, "X", zero_is_error=False)
+        return compare_rows(self.rows, found, normalize=self.normalize)
