@@ -308,10 +308,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         prepared, setting = self.state.prepared, self.state.setting
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
-        points = solve_path(
+        points, scores = solve_path(
             prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
         )
-        return TauPath(self, points, refined)
+        return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.
