@@ -138,8 +138,8 @@ class PathScores:
 def predicted_codes(scores: F64) -> NDArray[np.integer]:
     """Return the number of the largest score (…,) of scores (…, c), the first of equal ones, as a small integer."""
     if scores.shape[-1] == 2:
-        return np.asarray(scores[..., 1] > scores[..., 0]).view(np.int8)
-    return scores.argmax(axis=-1).astype(code_type(scores.shape[-1]), copy=False)
+        return np.asarray(scores[..., 1] > scores[..., 0], dtype=np.int8)
+    return np.asarray(scores.argmax(axis=-1).astype(code_type(scores.shape[-1])))
 
 
 def code_type(n_classes: int) -> np.dtype[Any]:

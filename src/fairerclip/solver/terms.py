@@ -53,7 +53,7 @@ class LabelDesign:
     @property
     def n_columns(self) -> int:
         """Number K of label columns."""
-        return self.n_classes * self.width + (0 if self.scores is None else self.n_classes)
+        return self.n_classes * self.width + (0 if self.scores is None else self.scores.shape[1])
 
     def rows(self, block: slice) -> F64:
         """Return J (b, K) for a block of rows."""
