@@ -140,11 +140,16 @@ class Evidence:
         return self.y[:, None].reshape((1,) * (axes - 2) + (-1, 1))
 
     def hits(self, scores: Floats) -> tuple[F64, F64]:
-        """Return expected numbers of right rows and of rows, both (c, v), for scores (n, c)."""
-        right = np.zeros_like(self.counts)
-        correct = np.asarray(scores).argmax(axis=1) == self.y
-        np.add.at(right, self.y[correct], self.groups[correct])
-        return right, self.counts
+        """Return expected numbers of right rows (…, c, v) and of rows (c, v) for scores (…, n, c)."""
+        scores = np.asarray(scores)
+        # Of equal scores the first wins.
+        predicted = scores[..., 1] > scores[..., 0] if self.n_classes == 2 else scores.argmax(axis=-1)
+        right = predicted == self.y  # (…, n)
+        out = np.zeros((*right.shape[:-1], *self.counts.shape))
+        for y in range(self.n_classes):
+            rows = np.flatnonzero(self.y == y)
+            out[..., y, :] = right[..., rows].astype(np.float64) @ self.groups[rows]
+        return out, self.counts
 
     def rates(self, margins: Floats) -> F64:
         """Return the expected accuracy of each cell (b, c, v) for margins (b, n), shrunk as in `accuracies`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_data import FitInputs, read_inputs
 from fairerclip.model.kept_fit import KeptFit
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
+from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
+from fairerclip.solver.decision import Adjustment
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
@@ -275,8 +277,19 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
-        self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
-        self.diagnostics_["automatic"] = chosen.record
+        return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
+
+    def _complete(
+        self,
+        prepared: Prepared,
+        inputs: FitInputs,
+        adjustment: Adjustment,
+        params: Mapping[str, Any],
+        record: dict[str, Any] | None = None,
+    ) -> FairerCLIP:
+        """Solve the factored problem of a fit with parameters of which none is "auto"."""
+        self._solve(prepared, inputs.seen, adjustment, params)
+        self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
         return self
 
