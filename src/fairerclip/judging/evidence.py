@@ -168,7 +168,8 @@ class Evidence:
     def accuracies(self, margins: Floats) -> F64:
         """Draw the accuracy of each cell from its posterior: (g, c, v, draws) for the margins (g, n) of g models.
 
-        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products.
+        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products, whose sums are in double precision, so that they
+        do not depend on how many models are judged at once.
         """
         weights, prior = self._draws
         out = np.full((len(margins), *self.counts.shape, DRAWS), np.nan, dtype=np.float32)
@@ -176,9 +177,9 @@ class Evidence:
         average = right.mean(axis=1, dtype=np.float64)[:, None]
         for y, v in zip(*np.nonzero(self.present), strict=True):
             rows = np.flatnonzero((self.y == y) & (self.groups[:, v] > 0))
-            W = weights[rows] * self.groups[rows, v][:, None].astype(np.float32)
-            total = W.sum(axis=0, dtype=np.float64) + prior[y, v]
-            out[:, y, v] = (right[:, rows] @ W + average * prior[y, v]) / total
+            W = weights[rows] * self.groups[rows, v][:, None]  # (rows, draws) float64
+            total = W.sum(axis=0) + prior[y, v]
+            out[:, y, v] = (right[:, rows].astype(np.float64) @ W + average * prior[y, v]) / total
         return out
 
     def _right(self, margins: Floats) -> Floats:

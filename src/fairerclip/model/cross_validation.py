@@ -136,7 +136,8 @@ class FoldedFits:
         fits = n_parts * D * D * 8 <= (cache_budget() if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None
-        self._table = self._sum(n_parts) if fits and fixed and solver == "cholesky" else None
+        self.is_direct = solver == "cholesky"
+        self._table = self._sum(n_parts) if fits and fixed and self.is_direct else None
 
     @property
     def shares_moments(self) -> bool:

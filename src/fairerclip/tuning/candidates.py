@@ -180,12 +180,18 @@ class CandidateFits:
         self._planned = [{**self.params, **own} for own in parameters]
 
     def prepared(self, parameters: Mapping[str, Any]) -> Prepared | None:
-        """Return the fit of a candidate on all rows, if no pass over the rows is needed for it; else None."""
+        """Return the fit of a candidate on all rows, from features that are in memory; None if there are none.
+
+        Its sums are taken anew, in the order of a fit without a search: it is that fit to the last digit.
+        """
         params = {**self.params, **parameters}
         fits = self._data.get(_features_key(params))
-        if fits is None or not fits.shares_moments or not _is_shared(params["class_weight"]):
+        # Conjugate gradients draw rows at random, and have drawn some for the candidates already.
+        if fits is None or not fits.is_direct or not _is_shared(params["class_weight"]):
             return None
-        return fits.prepare_all(params["class_weight"], float(params["gamma"]), params["guess_weight"])
+        return fits.data.prepare(
+            params["class_weight"], float(params["gamma"]), guess_weight=params["guess_weight"]
+        )
 
     def _fits(self, params: Mapping[str, Any]) -> FoldedFits:
         """Return the fits with these features, from an earlier setting if there was one."""

@@ -351,10 +351,7 @@ def _checked(X: Any, y: Any, validation: Any) -> tuple[NDArray[Any] | None, Any]
 
 
 def _fit_again(model: FairerCLIP, X: Any, prepared: Prepared, read: ReadOnce, offsets: F64) -> FairerCLIP:
-    """Fit the chosen model on all rows, from the moments that the search has summed; only offsets come from the search.
-
-    Its scores are those of `FairerCLIP.fit`, up to the order in which rows are summed.
-    """
+    """Fit the chosen model on all rows, which are not read again; of the search, the offsets alone are left in it."""
     model._validated(X, reset=True)
     params = start_values(model.get_params(deep=False), read.inputs.data.known_share)
     model._complete(prepared, read.inputs, prepared.adjustment(offsets), params)
