@@ -168,8 +168,8 @@ class Evidence:
     def accuracies(self, margins: Floats) -> F64:
         """Draw the accuracy of each cell from its posterior: (g, c, v, draws) for the margins (g, n) of g models.
 
-        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products, whose sums are in double precision, so that they
-        do not depend on how many models are judged at once.
+        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products. These are in double precision, so that the
+        result does not depend on how many models are judged at once.
         """
         weights, prior = self._draws
         out = np.full((len(margins), *self.counts.shape, DRAWS), np.nan, dtype=np.float32)

@@ -99,7 +99,8 @@ class LabelMoments:
         V = np.zeros((len(w), 0)) if design.scores is None else design.scores
         gram, mixed = np.zeros((c, width, width)), np.zeros((c, width, V.shape[1]))
         scores = np.zeros((V.shape[1], V.shape[1]))
-        order = np.argsort(design.y, kind="stable")
+        # Short integers are sorted by their digits, ten times as fast; a search does this for every fit.
+        order = np.argsort(design.y.astype(np.int16) if c < 1 << 15 else design.y, kind="stable")
         stops = np.cumsum(np.bincount(design.y, minlength=c))
         for y, (first, stop) in enumerate(zip([0, *stops[:-1].tolist()], stops.tolist(), strict=True)):
             for begin in range(first, stop, TABLE_ROWS):
