@@ -297,6 +297,10 @@ class TauPath:
         self.table = _table(self.points, self.cells)
         return self.table
 
+    def front(self, x: str = "average", y: str = "worst_group") -> list[int]:
+        """Return the points of the latest `evaluate` that no other point beats in both figures, by rising ``x``."""
+        return front(self._evaluated(), x, y)
+
     def best(self, by: str = "worst_group") -> FairerCLIP:
         """Return the fitted model at the best point of the latest `evaluate`; ties go to the better average.
 
@@ -308,15 +312,18 @@ class TauPath:
     def best_index(self, by: str = "worst_group") -> int:
         """Return the index of the point that `best` takes."""
         check_by(by)
-        if self.table is None:
-            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
-        table = self.table
+        table = self._evaluated()
         if all(row["failure"] is not None for row in table):
             raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
         solved = [g for g, row in enumerate(table) if row[by] is not None]
         if not solved:
             raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
+
+    def _evaluated(self) -> list[dict[str, Any]]:
+        if self.table is None:
+            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
+        return self.table
 
 
 def _table(points: Sequence[PathPoint], cells: PathCells) -> list[dict[str, Any]]:
