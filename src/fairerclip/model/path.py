@@ -257,7 +257,7 @@ class TauPath:
 
     def _blocks(self, X: Any, kept: NDArray[np.bool_] | None = None) -> Iterator[ScoredBlock]:
         """Yield scores of rows X, which are read and checked once; ``kept`` leaves rows out."""
-        rows = CheckedOnRead(X, normalize=self._model.normalize)
+        rows = CheckedOnRead(X, normalize=self._model.fitted_.normalize)
         return self._path_scores.blocks(self._model.features_, rows, BLOCK_ROWS, kept)
 
     def predict_codes(self, X: Any) -> NDArray[np.integer]:

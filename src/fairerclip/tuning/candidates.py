@@ -189,7 +189,10 @@ class CandidateFits:
         # Conjugate gradients draw rows at random, and have drawn some for the candidates already.
         if fits is None or not fits.is_direct or not _is_shared(params["class_weight"]):
             return None
-        return fits.data.prepare(
+        data = fits.data
+        del fits
+        self._data, self._held = {}, {}  # the search is over: its tables of moments may be most of the memory
+        return data.prepare(
             params["class_weight"], float(params["gamma"]), guess_weight=params["guess_weight"]
         )
 
