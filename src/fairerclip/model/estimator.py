@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
+from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
+from fairerclip.solver.decision import Adjustment
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
@@ -291,8 +293,19 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
-        self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
-        self.diagnostics_["automatic"] = chosen.record
+        return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
+
+    def _complete(
+        self,
+        prepared: Prepared,
+        inputs: FitInputs,
+        adjustment: Adjustment,
+        params: Mapping[str, Any],
+        record: dict[str, Any] | None = None,
+    ) -> FairerCLIP:
+        """Solve the factored problem of a fit with parameters of which none is "auto"."""
+        self._solve(prepared, inputs.seen, adjustment, params)
+        self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
         inputs.data.how.finish()
         return self
@@ -325,10 +338,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         prepared, setting = self.state.prepared, self.state.setting
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
-        points = solve_path(
+        points, scores = solve_path(
             prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
         )
-        return TauPath(self, points, refined)
+        return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.
