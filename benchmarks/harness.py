@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,7 @@ def _blas() -> list[dict[str, Any]]:
     return [{key: pool[key] for key in keys if key in pool} for pool in threadpool_info()]
 
 
+@cache
 def commit() -> str | None:
     """Return the commit of the source, with a plus sign if files were changed since; None outside of a repository."""
     try:

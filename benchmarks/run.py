@@ -35,6 +35,19 @@ FULL = (
 """With QUICK, all of them: hours on two cores, 6 GB of memory, 10 GB of disk."""
 
 
+def result_name(line: str) -> str:
+    """Return the name of the result of a line of `QUICK` or `FULL`, in which every option has a value.
+
+    Examples
+    --------
+    >>> result_name("peers --rows 162770")
+    'peers.rows=162770'
+    """
+    name, *words = line.split()
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return ".".join([name, *(f"{option.strip('-').replace('-', '_')}={value}" for option, value in pairs)])
+
+
 def run(words: Sequence[str], results: Path) -> str:
     """Run one benchmark, and return how it ended."""
     script = FOLDER / f"{words[0]}.py"

@@ -14,6 +14,7 @@ from typing import Any
 
 from compare import read_result
 from harness import RESULTS, ROOT, figure_table
+from run import FULL, QUICK, result_name
 
 import fairerclip
 from fairerclip._util.files import atomic_file
@@ -44,8 +45,9 @@ def machine_sentence(result: dict[str, Any]) -> str:
 
 
 def tables(results: Path, version: str) -> str:
-    """Return the Markdown of all results of a version that have the usual settings, in the order of their names."""
-    files = sorted(file for file in (results / version).glob("*.json") if "=" not in file.stem)
+    """Return the Markdown of the results of a version, in the order in which `run.py` measures them."""
+    paths = [results / version / f"{result_name(entry)}.json" for entry in (*QUICK, *FULL)]
+    files = [file for file in paths if file.is_file()]
     if not files:
         return f"No results of version {version} are kept yet.\n\n"
     lines = [f"Version {version}.", ""]
