@@ -8,7 +8,8 @@ Algorithm 1 is the difference of fits with more and with fewer rounds, divided b
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from bare import BareFeatures
@@ -28,53 +29,61 @@ ROUND_SHARE = 0.5
 """Zero-shot share without labels; with 1, labels settle after two rounds, and there is no further round to time."""
 
 
+Summary = tuple[int, str]
+"""Rounds and solver of a fit."""
+
+
+def fitting(
+    source: SimulatedRows, X: np.ndarray, y: np.ndarray | None, **params: Any
+) -> Callable[[], Summary]:
+    """Return a call that fits a new model and drops it: its kept features would take memory from the next fit."""
+
+    def fit() -> Summary:
+        model = FairerCLIP(random_state=0, **params).fit(X, y, **source.prompts)
+        return model.n_iter_, model.diagnostics_["solver"]
+
+    return fit
+
+
 def time_fits(bench: Benchmark, source: SimulatedRows, rows: Labelled, D: int) -> None:
     """Time the bare pass and fits with labels."""
     bare = BareFeatures.draw(source.width, D)
-    model = FairerCLIP(n_features=D, random_state=0, **FIXED)
-    direct = FairerCLIP(n_features=D, random_state=0, solver="cholesky", **FIXED)
     pass_, fit, covariance = f"bare pass, D={D}", f"fit, D={D}", f"fit that forms ΦᵀΦ, D={D}"
+    automatic = f"fit, parameters auto, D={D}"
     calls = {
         pass_: lambda: bare.feature_pass(rows.X),
-        fit: lambda: model.fit(rows.X, rows.y, **source.prompts),
+        fit: fitting(source, rows.X, rows.y, n_features=D, **FIXED),
     }
     if D in bench.settings.covariance:
-        calls[covariance] = lambda: direct.fit(rows.X, rows.y, **source.prompts)
-    bench.in_turns(calls, warm_up=False)
-    used = model.diagnostics_["solver"]
-    bench.note(f"D={D}: the fit with solver='auto' used {used!r}")
+        calls[covariance] = fitting(source, rows.X, rows.y, n_features=D, solver="cholesky", **FIXED)
+    if D in bench.settings.automatic:
+        calls[automatic] = fitting(source, rows.X, rows.y, n_features=D)
+    answers = bench.in_turns(calls, warm_up=False)
+    bench.note(f"D={D}: the fit with solver='auto' used {answers[fit][1]!r}")
     bench.ratio(f"fit / bare pass, D={D}", fit, pass_, at_most=FIT_TARGETS.get(D))
     if covariance in calls:
         least = COVARIANCE_TARGETS.get(D)
-        bench.ratio(f"fit that forms ΦᵀΦ / fit, D={D}", covariance, fit, at_least=least)
+        bench.ratio(f"fit that forms ΦᵀΦ / fit, D={D}", covariance, fit, at_least=least, better="higher")
+    if automatic in calls:
+        bench.ratio(f"fit with parameters auto / fit, D={D}", automatic, fit)
 
 
 def time_rounds(bench: Benchmark, source: SimulatedRows, rows: Labelled, D: int) -> None:
     """Time fits without labels with two numbers of rounds."""
-    few, many = bench.settings.rounds
-    models = {
-        k: FairerCLIP(
-            n_features=D,
-            random_state=0,
-            refine=True,
-            max_iter=k,
-            **{**GUESSED, "zero_shot": ROUND_SHARE},
-        )
-        for k in (few, many)
+    fixed = {**GUESSED, "zero_shot": ROUND_SHARE, "refine": True, "n_features": D}
+    few, many = (f"fit without labels, {k} rounds, D={D}" for k in bench.settings.rounds)
+    calls = {
+        name: fitting(source, rows.X, None, max_iter=k, **fixed)
+        for name, k in zip((few, many), bench.settings.rounds, strict=True)
     }
-    name = "fit without labels, {} rounds, D={}".format
-    bench.in_turns(
-        {name(k, D): lambda m=model: m.fit(rows.X, **source.prompts) for k, model in models.items()},
-        warm_up=False,
-    )
-    rounds = models[many].n_iter_ - models[few].n_iter_
+    answers = bench.in_turns(calls, warm_up=False)
+    rounds = answers[many][0] - answers[few][0]
     if rounds < 1:
-        raise SystemExit(f"D={D}: labels settled after {models[few].n_iter_} rounds: use fewer --rounds")
-    each = (bench.best(name(many, D)) - bench.best(name(few, D))) / rounds
+        raise SystemExit(f"D={D}: labels settled after {answers[few][0]} rounds: use fewer --rounds")
+    each = (bench.best(many) - bench.best(few)) / rounds
     bench.figure(f"seconds of one more round without labels, D={D}", each, "s")
-    most = ROUND_TARGETS.get(D)
     ratio = each / bench.best(f"bare pass, D={D}")
-    bench.figure(f"one more round without labels / bare pass, D={D}", ratio, at_most=most)
+    bench.figure(f"one more round without labels / bare pass, D={D}", ratio, at_most=ROUND_TARGETS.get(D))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,11 +111,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # so that no fit pays for the first call
     for D in asked.features:
         time_fits(bench, source, rows, D)
-        if D in asked.automatic:
-            automatic = FairerCLIP(n_features=D, random_state=0)
-            name = f"fit, parameters auto, D={D}"
-            bench.in_turns({name: lambda m=automatic: m.fit(rows.X, rows.y, **source.prompts)}, warm_up=False)
-            bench.ratio(f"fit with parameters auto / fit, D={D}", name, f"fit, D={D}")
         if D in asked.without_labels:
             time_rounds(bench, source, rows, D)
     if np.isin(asked.without_labels, asked.features, invert=True).any():

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from harness import Benchmark, options
-from paper_runtime import WARM_ROWS, WARM_STEPS, package_methods
+from paper_runtime import DEFAULTS, WARM_ROWS, WARM_STEPS, own_fit, package_methods
 from simulated_rows import FIXED
 from sklearn.linear_model import LogisticRegression
 
@@ -37,8 +37,8 @@ def peers(task: Task, D: int, max_steps: int | None) -> dict[str, Callable[[], A
     own, automatic = (FairerCLIP(n_features=D, random_state=0, **fixed) for fixed in (FIXED, {}))
     prompts = dict(zip((0, 1), task.sensitive_attribute().text[:, None], strict=True))
     calls = {
-        OWN: lambda: experiment.fit(own, "target"),
-        "FairerCLIP, our defaults": lambda: experiment.fit(automatic, "target"),
+        OWN: own_fit(experiment, own),
+        DEFAULTS: own_fit(experiment, automatic),
         MITIGATOR: lambda: EmbeddingMitigator().fit(X, sensitive_features=s, sensitive_text=prompts),
         LOGISTIC: lambda: LogisticRegression(max_iter=1000).fit(X, y),
         **package_methods(experiment, max_steps),
