@@ -31,6 +31,7 @@ from typing import Any
 
 import fairerclip
 from fairerclip._util.files import atomic_file
+from fairerclip._util.numbers import significant
 from fairerclip.cli import show
 from fairerclip.report.figures.draw import NO_DATE, STYLE
 from fairerclip.report.figures.drawing_parts import COLOURS, PAGE, folded, legend, line, new_figure
@@ -388,7 +389,7 @@ def _draw_ratios(figures: Sequence[Figure]) -> Any:
         limit = f.at_most if f.at_most is not None else f.at_least
         if limit is not None:
             axes.plot([limit], [place], marker="|", markersize=12, color="#555555", linestyle="none")
-    axes.set_xscale("log")
+    _logarithmic(axes.xaxis, (1, 2, 5))
     axes.axvline(1.0, color="#b5b5b5", linewidth=0.6)
     axes.set_yticks(range(len(shown)), [folded(f.name, 60) for f in shown])
     axes.set_ylim(len(shown) - 0.5, -0.5)
@@ -403,14 +404,24 @@ def _draw_ratios(figures: Sequence[Figure]) -> Any:
     return drawn
 
 
+def _logarithmic(axis: Any, marked: Sequence[int]) -> None:
+    """Make an axis logarithmic, with plain numbers: the style of our figures reads no formulas."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=marked))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: significant(value))
+
+
 def _draw_lines(curves: Mapping[str, Any]) -> Any:
     drawn = new_figure(PAGE, 3.0)
     axes = drawn.add_subplot()
     handles = []
     for colour, (xs, ys) in zip(COLOURS, curves["lines"].values(), strict=False):
         handles += axes.plot(xs, ys, marker="o", markersize=4, color=colour)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _logarithmic(axis, (1,))
     axes.set_xlabel(curves["x"])
     axes.set_ylabel(curves["y"])
     axes.grid()

@@ -151,7 +151,14 @@ def test_the_ratios_are_drawn_beside_the_result(script, tmp_path):
     bench = a_run(script("harness"), tmp_path, {"value": 1.5, "at_most": 1.0, "name": "fit / bare"})
     bench.settings.no_plot = False
     bench.finish()
-    assert "fit / bare" in (tmp_path / fairerclip.__version__ / "test_benchmarks.svg").read_text()
+    drawing = (tmp_path / fairerclip.__version__ / "test_benchmarks.svg").read_text()
+    assert "fit / bare" in drawing
+    assert "mathdefault" not in drawing  # formulas of tick labels would be shown as they are
+    bench.draw_lines("rows", "seconds", {"fit": ([1e3, 1e5], [0.1, 20.0])})
+    bench.finish()
+    drawing = (tmp_path / fairerclip.__version__ / "test_benchmarks.svg").read_text()
+    assert ">10000<" in drawing
+    assert "mathdefault" not in drawing
 
 
 def kept(harness, results, version, monkeypatch, cpu="A", **figure):
