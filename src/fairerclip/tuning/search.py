@@ -288,15 +288,13 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         best = pool.candidates[chosen.candidate]
         used = {name: params[name] for name in AUTOMATIC}
         model = clone(base).set_params(**{**used, **best.parameters, "class_offsets": None})
-        prepared = (
-            candidates.prepared(best.parameters) if read.is_shared({**params, **best.parameters}) else None
-        )
+        shared = read.is_shared({**params, **best.parameters})
+        prepared = candidates.prepared(best.parameters) if shared else None
         if prepared is None:
             model.fit(X, y, **given)
             model = model.at(offsets=chosen.offsets) if np.any(chosen.offsets) else model
         else:
             model = _fit_again(model, X, prepared, read, chosen.offsets)
-            read.repeat_warnings(depth=3)
         record = self._take(model, pool, chosen, found, goal)
         self.results_ = candidate_table(pool, found.judged.evidence, goal, params)
         warn_of_floor(record, given=self.accuracy_floor is not None)
@@ -357,6 +355,7 @@ def _fit_again(model: FairerCLIP, X: Any, prepared: Prepared, read: ReadOnce, of
     model._complete(prepared, read.inputs, prepared.adjustment(offsets), params)
     if np.any(offsets):  # as `FairerCLIP.at` leaves it
         model.set_params(**model.used_parameters(), random_state=model.seed_)
+    read.repeat_warnings(depth=4)  # the line that called `FairerCLIPSearch.fit`
     return model
 
 
