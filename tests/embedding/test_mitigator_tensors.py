@@ -36,7 +36,9 @@ def assert_same_answers(a, b, X, tolerance):
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float32", 1e-5), ("float64", 1e-8)])
 def test_a_tensor_gives_the_map_of_its_array(features, dtype, tolerance):
     X = DATA.X.astype(dtype)
-    assert_same_answers(fitted(X, features=features), fitted(torch.tensor(X), features=features), X, tolerance)
+    assert_same_answers(
+        fitted(X, features=features), fitted(torch.tensor(X), features=features), X, tolerance
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,10 @@ def test_a_tensor_gives_the_map_of_its_array(features, dtype, tolerance):
     [
         {"unit": True, "sensitive_features": DATA.s},
         {"labelled": (torch.tensor(DATA.X[:60]), DATA.s[:60])},
-        {"sensitive_features": {"s": np.where(np.arange(400) % 3, DATA.s, -1), "y": DATA.y}, "sensitive_text": None},
+        {
+            "sensitive_features": {"s": np.where(np.arange(400) % 3, DATA.s, -1), "y": DATA.y},
+            "sensitive_text": None,
+        },
         {"sensitive_features": DATA.X[:, 0], "sensitive_text": None, "features": "linear"},
     ],
     ids=["known", "few", "two", "quantity"],
@@ -114,7 +119,9 @@ def test_bfloat16_rows_give_bfloat16():
     X = torch.tensor(DATA.X).bfloat16()
     mapped = fitted(X).transform(X)
     assert mapped.dtype == torch.bfloat16
-    np.testing.assert_allclose(mapped.float(), fitted(X.float().numpy()).transform(X.float().numpy()), atol=1e-2)
+    np.testing.assert_allclose(
+        mapped.float(), fitted(X.float().numpy()).transform(X.float().numpy()), atol=1e-2
+    )
 
 
 def test_rows_that_are_not_finite_or_zero_are_named():

@@ -31,12 +31,14 @@ from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.id_files import read_id_list
 from fairerclip.data.io.npy import map_npy, read_npy
 from fairerclip.data.io.npz import npz_members, read_npz, write_npz
+from fairerclip.data.io.remote_path import RemotePath
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
+from fairerclip.data.labelled_store import label_store
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.query_files import read_queries
-from fairerclip.data.stores import open_store
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
 from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
@@ -89,9 +91,16 @@ def small_task() -> Any:
     )
 
 
-def _store(path: Path, **options: Any) -> Any:
+def _store(path: Any, **options: Any) -> Any:
     store = open_store(path, **options)
     return store.ids, store[:], store.provenance
+
+
+def _in_storage(path: Path) -> Any:
+    """Read a store as from object storage: through fsspec, by ranges of bytes."""
+    import fsspec
+
+    return _store(RemotePath(fsspec.filesystem("file"), str(path), f"storage:/{path}"))
 
 
 def _task_folder(folder: Path) -> None:
@@ -400,6 +409,14 @@ READERS: dict[str, Reader] = {
         "a.npy",
         lambda f: (np.array(read_npy(f / "a.npy")), np.array(map_npy(f / "a.npy"))),
     ),
+    "storage-npy": Reader(
+        lambda f: np.save(f / "a.npy", ROWS),
+        "a.npy",
+        lambda f: _in_storage(f / "a.npy"),
+    ),
+    "storage-parquet": Reader(
+        lambda f: _parquet(f, "a.parquet"), "a.parquet", lambda f: _in_storage(f / "a.parquet")
+    ),
     "safetensors": Reader(
         lambda f: write_tensors(f / "a.safetensors", {"x": ROWS}, {"k": "v"}, overwrite=False),
         "a.safetensors",
@@ -454,6 +471,28 @@ READERS: dict[str, Reader] = {
         _labels,
         "labels.csv",
         lambda f: read_labels(f / "labels.csv", id_column="id", columns=["label", "place"]),
+    ),
+    "labelled-store": Reader(
+        _labels,
+        "labels.csv",
+        lambda f: label_store(
+            EmbeddingStore.from_array(np.eye(len(IDS)), ids=IDS),
+            f / "labels.csv",
+            id_column="id",
+            target="label",
+            sensitive=["place"],
+        ),
+    ),
+    "labelled-store-parquet": Reader(
+        _parquet,
+        "part.parquet",
+        lambda f: label_store(
+            EmbeddingStore.from_array(np.eye(len(IDS)), ids=IDS),
+            f / "part.parquet",
+            id_column="id",
+            target="label",
+            sensitive=["place"],
+        ),
     ),
     "labels-tsv": Reader(
         lambda f: _labels(f, "tsv"),

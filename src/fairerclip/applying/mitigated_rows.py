@@ -15,6 +15,7 @@ import numpy as np
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import working_dtype
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
@@ -52,17 +53,17 @@ def as_store(source: Any, split: str = "test") -> EmbeddingStore:
     """Return a store of embeddings: a store as it is, a path opened, one split of a task, or an array (n, p)."""
     if isinstance(source, EmbeddingStore):
         return source
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | Path | RemotePath):
         return EmbeddingStore.from_array(source)
-    X, ids = read_embeddings(Path(source), split)
+    X, ids = read_embeddings(as_location(source), split)
     return X if isinstance(X, EmbeddingStore) else EmbeddingStore.from_array(X, ids, path=str(source))
 
 
-def check_widths(model: EmbeddingMitigator, store: EmbeddingStore) -> None:
+def check_widths(model: Any, store: EmbeddingStore, name: str = "the mitigator") -> None:
     """Raise if a store has another width than the rows of the fit."""
     if store.shape[1] != model.n_features_in_:
         raise ShapeError(
-            f"{store.path}: {store.shape[1]} wide, but the mitigator was fitted on embeddings "
+            f"{store.path}: {store.shape[1]} wide, but {name} was fitted on embeddings "
             f"{model.n_features_in_} wide; embed with the same CLIP model"
         )
 

@@ -80,6 +80,7 @@ Strength = Annotated[
 Collection = Annotated[
     Path | None,
     typer.Option(
+        parser=options.store_path,
         metavar="STORE",
         help="With --method embedding: collection to fit on, which will be searched; it needs no labels. Sensitive "
         "values are read from the prompts and the labelled rows of the task. Default: the training split.",
@@ -90,6 +91,14 @@ Floor = Annotated[
     typer.Option(
         help="With --method embedding --objective max_skew: smallest mean rank correlation inside groups with the "
         "original rankings. Default: 0.9.",
+    ),
+]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="SIZE",
+        help="Memory for features and sums besides rows and labels, e.g. 512MB or 2GB. Default: what is free.",
     ),
 ]
 
@@ -127,6 +136,7 @@ class FitOptions:
     strength: float | None = None
     floor: float | None = None
     collection: Path | None = None
+    memory_budget: str | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
@@ -149,7 +159,7 @@ class FitOptions:
                     "--max-steps limits training by gradient; fairerclip has none: leave it out"
                 )
             return
-        _refuse(own, OWN, key)
+        _refuse({**own, "--memory-budget": self.memory_budget}, OWN, key)
 
     def _check_embedding(self, own: dict[str, object]) -> None:
         from fairerclip.errors import ParameterError

@@ -81,14 +81,10 @@ def sum_rows(
     columns : sequence of arrays of shape (n, …)
         Columns of which each block gets its rows.
     threads : int, optional
-        Most threads, each with an accumulator of its own. Default: as many as BLAS may use; one for tensors.
+        Most threads, each with an accumulator of its own. Default: as many as BLAS may use; one for tensors. Sums
+        depend on the number of threads in the last digits.
     progress : callable, optional
         Called with the number of rows done and of all rows.
-
-    Returns
-    -------
-    accumulator
-        With all rows. Its sums depend on the number of threads in the last digits, and on nothing else.
 
     Examples
     --------
@@ -113,18 +109,7 @@ def sum_rows(
     work: _Pass[Sum] = _Pass(X, start, columns, progress)
     if len(lanes) == 1:
         return work.lane(lanes[0], reports=True)
-    with single_blas(), ThreadPoolExecutor(len(lanes) - 1) as pool:
-        others = [pool.submit(work.lane, lane, reports=False) for lane in lanes[1:]]
-        try:
-            # This thread takes a lane, too: it hears of interrupts at once, and reports the progress.
-            total = work.lane(lanes[0], reports=True)
-            while others:
-                total.merge(others.pop(0).result())
-                work.report()
-        except BaseException:
-            work.stopped = True
-            raise
-    return total
+    return work.in_threads(lanes)
 
 
 class _Pass(Generic[Sum]):
@@ -150,14 +135,29 @@ class _Pass(Generic[Sum]):
                 self.report()
         return total
 
+    def in_threads(self, lanes: Sequence[Sequence[slice]]) -> Sum:
+        """Return the sum of all lanes, each in a thread of its own."""
+        with single_blas(), ThreadPoolExecutor(len(lanes) - 1) as pool:
+            others = [pool.submit(self.lane, lane, reports=False) for lane in lanes[1:]]
+            try:
+                # This thread takes a lane, too: it hears of interrupts at once, and reports the progress.
+                total = self.lane(lanes[0], reports=True)
+                while others:
+                    total.merge(others.pop(0).result())
+                    self.report()
+            except BaseException:
+                self.stopped = True
+                raise
+        return total
+
     def report(self) -> None:
         """Tell how many rows are done."""
         if self._progress is not None:
             self._progress(self._done, int(self._X.shape[0]))
 
 
-def row_blocks(n: int, block_rows: int = BLOCK_ROWS, threads: int | None = None) -> list[slice]:
-    """Return blocks of n rows: of ``block_rows``, or fewer rows where some thread would have no block.
+def row_blocks(n: int, block_rows: int | None = None, threads: int | None = None) -> list[slice]:
+    """Return blocks of n rows: of ``block_rows`` (8192 for None), or fewer rows where some thread would have no block.
 
     Examples
     --------
@@ -167,6 +167,7 @@ def row_blocks(n: int, block_rows: int = BLOCK_ROWS, threads: int | None = None)
     [slice(0, 2500, None), slice(2500, 5000, None)]
     """
     threads = row_threads() if threads is None else threads
+    block_rows = BLOCK_ROWS if block_rows is None else block_rows
     if threads > 1:
         block_rows = min(block_rows, max(LEAST_ROWS, -(-n // threads)))
     return [slice(first, min(first + block_rows, n)) for first in range(0, n, block_rows)]

@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
+from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip.data.store_parts import StorePart, array_part
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 if TYPE_CHECKING:
@@ -29,45 +31,6 @@ Floats = NDArray[np.float32]
 UNIT_TOLERANCE = 1e-3
 """Distance from unit length up to which a row is taken for a unit row that was rounded; float16 rounding changes
 lengths by up to 1e-4."""
-
-
-class StoredRows(Protocol):
-    """Source from which the rows of a part are read."""
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-
-
-class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
-
-    def __init__(
-        self,
-        where: str,
-        source: StoredRows,
-        shape: tuple[int, int],
-        dtype: str,
-        ids: Callable[[], Array] | None = None,
-    ) -> None:
-        self.where, self.source, self.shape, self.dtype, self.ids = where, source, shape, dtype, ids
-
-
-class ArrayRows:
-    """Rows of an array or memory map, which is opened when rows are read."""
-
-    def __init__(self, array: Callable[[], Array]) -> None:
-        self._array = array
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-        return self._array()[start:stop]
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-        return self._array()[rows]
 
 
 class EmbeddingStore:
@@ -116,7 +79,7 @@ class EmbeddingStore:
                 f"{path}: expected width {provenance.width} by its provenance, the embeddings have {parts[0].shape[1]}"
             )
         self.path, self.provenance = path, provenance
-        self._parts = list(parts)
+        self.parts = list(parts)
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), parts[0].shape[1])
         self._ids: Array | None = None
@@ -142,7 +105,7 @@ class EmbeddingStore:
                 f"{self.path}: expected an id for each of the {len(self):,} rows, got ids of shape {names.shape} "
                 f"({names.dtype})"
             )
-        store = EmbeddingStore(self._parts, path=self.path, provenance=self.provenance)
+        store = EmbeddingStore(self.parts, path=self.path, provenance=self.provenance)
         store._ids = names
         return store
 
@@ -163,19 +126,24 @@ class EmbeddingStore:
     @property
     def dtype_on_disk(self) -> str:
         """Types of the numbers in the files, such as ``"float16"``."""
-        return ", ".join(dict.fromkeys(part.dtype for part in self._parts))
+        return ", ".join(dict.fromkeys(part.dtype for part in self.parts))
 
     @property
     def has_ids(self) -> bool:
         """Whether rows have ids; they are not read for this."""
-        return self._ids is not None or self._parts[0].ids is not None
+        return self._ids is not None or self.parts[0].ids is not None
+
+    @property
+    def held_ids(self) -> Array | None:
+        """Ids (n,) of str that are in memory already: given ones, or those that `ids` has read."""
+        return self._ids
 
     @property
     def ids(self) -> Array | None:
         """Ids (n,) of str, read once, or None if the files have none."""
         if self._ids is None and self.has_ids:
             with reading(StoreError):
-                self._ids = np.concatenate([_part_ids(part) for part in self._parts])
+                self._ids = np.concatenate([part_ids(part) for part in self.parts])
         return self._ids
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> Floats:
@@ -214,7 +182,7 @@ class EmbeddingStore:
     def _range(self, start: int, stop: int, convert: Callable[[StorePart, Array], Array]) -> Array:
         pieces = []
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
-        for part, begin in zip(self._parts[first:], self._starts[first:], strict=False):
+        for part, begin in zip(self.parts[first:], self._starts[first:], strict=False):
             low, high = max(start - int(begin), 0), min(stop - int(begin), part.shape[0])
             if low >= high:
                 break
@@ -235,7 +203,7 @@ class EmbeddingStore:
         pieces = [
             convert(part, part.source.take(ascending[low:high] - int(begin)))
             for part, begin, low, high in zip(
-                self._parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
+                self.parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
             )
             if low < high
         ]
@@ -270,7 +238,8 @@ def _float32(part: StorePart, rows: Array) -> Floats:
     return unit_again(out) if part.dtype in ("float16", "bfloat16") else out
 
 
-def _part_ids(part: StorePart) -> Array:
+def part_ids(part: StorePart) -> Array:
+    """Return the ids (n,) of a part; raise unless there is one for each row."""
     ids = np.asarray(part.ids() if part.ids is not None else [])
     if ids.dtype.kind != "U" or ids.shape != (part.shape[0],):
         raise StoreError(
@@ -289,26 +258,9 @@ def unit_again(rows: Floats) -> Floats:
     return rows
 
 
-def array_part(
-    where: str,
-    array: Callable[[], Array],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any] | str,
-    ids: Callable[[], Array] | None = None,
-) -> StorePart:
-    """Return a part over one matrix; raise if it is not a matrix of floats."""
-    bfloat = isinstance(dtype, str) and dtype == "bfloat16"
-    if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
-        raise StoreError(
-            f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
-        )
-    name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
-    return StorePart(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
-
-
 @reading(StoreError)
 def open_store(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | RemotePath,
     *,
     modality: str = "image",
     key: str | None = None,
@@ -323,7 +275,8 @@ def open_store(
     ----------
     path : path-like
         ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval or ``fairerclip embed``
-        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp).
+        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp). A text such as
+        ``"s3://bucket/folder"`` is a URL that fsspec opens: of ``.npy``, ``.parquet`` and folders of these.
     modality : "image" or "text"
         Embeddings to open in a folder that holds both.
     key : str or None
@@ -362,12 +315,13 @@ def open_store(
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
     # The column is that of the file of ids where there is one.
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
-    parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
-    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    location = as_location(path)
+    parts, own = _found(location, layouts.Ask(modality, key, of_store, incomplete))
+    store = EmbeddingStore(parts, path=str(location), provenance=provenance or own)
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
 
-def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+def _found(path: Path | RemotePath, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     from fairerclip.data.layouts import find_parts
 
     try:

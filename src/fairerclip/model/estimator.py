@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_data import read_inputs
-from fairerclip.model.kept_fit import KeptFit
+from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
+from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
+from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
+from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -95,7 +97,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         share of that number, or a share in (0, 1] of the rows of each class, by class or in the order of
         ``classes_``. Row weights are computed for the rows that are kept.
     solver : {"auto", "cholesky", "cg"}
-        How to solve with the regularised covariance.
+        How to solve with the regularised covariance: by a Cholesky factor, or by conjugate gradients, which never form
+        it; "auto" takes what is estimated to cost less (docs/math.md#cg).
     max_iter : int
         Largest number of rounds of Algorithm 1.
     refine : bool
@@ -240,6 +243,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
         progress: Any = None,
+        checkpoint: Any = None,
     ) -> FairerCLIP:
         """Learn both encoders.
 
@@ -259,14 +263,13 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         sensitive_text : mapping from value to prompts, or prompts (v, p), optional
             Prompts of the sensitive values; without a mapping the values must be 0 … v−1 or unknown. For several
             attributes a mapping from name to any of these.
-        sample_weight : array of shape (n,), optional
-            Row weights.
-        classes : list, optional
-            Class labels in the order of ``text``, where y does not contain all of them.
+        sample_weight, classes : array of shape (n,) and list, optional
+            Row weights; class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
-        progress : callable, optional
-            Called with the numbers of rows done and of all rows in each pass over the features.
+        progress, checkpoint : callable and path, optional
+            Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
+            (docs/scale.md). A seeded fit that was interrupted and is called again goes on from it.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -280,13 +283,31 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             classes=classes,
             missing_label=missing_label,
             progress=progress,
+            checkpoint=checkpoint,
         )
+        return self._learn(inputs)
+
+    def _learn(self, inputs: FitInputs) -> FairerCLIP:
+        """Choose what is "auto", solve, and keep the solution."""
+        self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
-        self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
-        self.diagnostics_["automatic"] = chosen.record
+        return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
+
+    def _complete(
+        self,
+        prepared: Prepared,
+        inputs: FitInputs,
+        adjustment: Adjustment,
+        params: Mapping[str, Any],
+        record: dict[str, Any] | None = None,
+    ) -> FairerCLIP:
+        """Solve the factored problem of a fit with parameters of which none is "auto"."""
+        self._solve(prepared, inputs.seen, adjustment, params)
+        self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
+        inputs.data.how.finish()
         return self
 
     def path(
@@ -317,10 +338,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         prepared, setting = self.state.prepared, self.state.setting
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
-        points = solve_path(
+        points, scores = solve_path(
             prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
         )
-        return TauPath(self, points, refined)
+        return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.
@@ -370,4 +391,5 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_state", None)  # the training data is not part of the model
+        state.pop("_batches", None)
         return state

@@ -6,87 +6,39 @@ of one set of rows, and the fits of a cross-validation, share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from fairerclip._util.arrays import in_memory
-from fairerclip._util.checks import as_bytes
-from fairerclip._util.types import CODES, F64, Floats, Ints
-from fairerclip.data.embedding_rows import RowSummary, unit_rows
-from fairerclip.data.row_pass import Progress
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
 from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget, resolve_target
-from fairerclip.inputs.weights import check_weights, class_factors, draw_weights, weigh_classes
-from fairerclip.model.prepare import Prepared, draw_seed, training_rows
+from fairerclip.inputs.target import ResolvedTarget
+from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
+from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
+from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
-from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows, cache_budget
-from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
+from fairerclip.solver.problem import Problem, Prompts
+from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
+from fairerclip.solver.solver_choice import solver_for
+from fairerclip.solver.terms import Attribute, LabelDesign
 
-CONTINUOUS_LANDMARKS = 20
-"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
 FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
-
-
-class FitInputs(NamedTuple):
-    """Arguments of a fit, checked and completed."""
-
-    data: FitData
-    seen: RowSummary
-    """Summary of the rows as they were given."""
-    missing_label: Any
-    seed: int
-
-
-def read_inputs(
-    params: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    text: Any = None,
-    sensitive_text: Any = None,
-    sample_weight: Any = None,
-    classes: Iterable[Any] | None = None,
-    missing_label: Any = None,
-    learns: bool = True,
-    progress: Progress | None = None,
-) -> FitInputs:
-    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``.
-
-    Rows of one class only are an error if a model ``learns`` from them. ``progress`` is called with the numbers of rows
-    done and of all rows in a pass.
-    """
-    prompted = text is not None or sensitive_text is not None
-    X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
-    weight = check_weights(sample_weight, X.shape[0])
-    missing = params["missing_label"] if missing_label is None else missing_label
-    target = resolve_target(*(X, y, text, weight), classes=classes, missing_label=missing, learns=learns)
-    sensitive = resolve_sensitive(
-        *(X, sensitive_features, sensitive_text, target),
-        kind=params["sensitive_kind"],
-        terms=params["sensitive_terms"],
-        missing_label=missing,
-    )
-    seed = draw_seed(params["random_state"])
-    drawn = {**params, "random_state": check_random_state(seed)}
-    return FitInputs(FitData.of(X, target, sensitive, drawn, weight, progress), seen, missing, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +64,8 @@ class FitData:
     feature_seed: int
     alignment_seed: int
     random_state: np.random.RandomState
-    progress: Progress | None = None
-    """Called with the numbers of rows done and of all rows in a pass over the features."""
+    how: PassOptions
+    """Memory, progress and saved sums of passes over the features."""
 
     @classmethod
     def of(
@@ -123,10 +75,10 @@ class FitData:
         sensitive: ResolvedSensitive,
         params: Mapping[str, Any],
         sample_weight: F64,
-        progress: Progress | None = None,
+        how: PassOptions,
     ) -> FitData:
         """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
-        _check_label_columns(target, sensitive.columns)
+        check_label_columns(target, sensitive.columns)
         random_state = params["random_state"]
         feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
         class_weight, weight = draw_weights(
@@ -150,14 +102,14 @@ class FitData:
         chosen = np.flatnonzero(weight > 0)
         everything = len(chosen) == X.shape[0]
         orthogonal = sensitive if params["orthogonal"] else None
-        scores = _zero_shot_scores(X, target, orthogonal, params["n_components"])
+        scores = prompt_scores(X, target, orthogonal, params["n_components"])
         return cls(
             *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
             rows=FeatureRows(
                 *(features, X),
                 rows=None if everything else chosen,
                 dtype=params["dtype"],
-                budget=cache_budget(as_bytes(params["memory_budget"]), X),
+                budget=cache_budget(how.memory_budget, X),
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
@@ -167,7 +119,7 @@ class FitData:
             feature_seed=feature_seed,
             alignment_seed=alignment_seed,
             random_state=random_state,
-            progress=progress,
+            how=how,
         )
 
     @cached_property
@@ -178,11 +130,6 @@ class FitData:
     def _part(self, column: Any) -> Any:
         """Return the entries (m,) of a column (n,) for the rows that take part, without a copy where all do."""
         return column if len(self.chosen) == len(column) else column[self.chosen]
-
-    @property
-    def memory_budget(self) -> int | None:
-        """Bytes of memory to count with; None for what is free."""
-        return as_bytes(self.params["memory_budget"])
 
     @cached_property
     def groups(self) -> Ints | None:
@@ -283,7 +230,7 @@ class FitData:
         weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            budget = cache_budget(self.memory_budget, self.X)
+            budget = cache_budget(self.how.memory_budget, self.X)
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
@@ -293,12 +240,11 @@ class FitData:
             codes,
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
-            solver=choose_solver(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+            solver=solver_for(params["solver"], rows, self.X.shape[1], gamma=float(gamma)),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,
-            memory_budget=self.memory_budget,
-            progress=self.progress,
+            how=self.how,
         )
         free = (
             np.zeros(len(chosen), dtype=bool) if target.guess is None else self._part(target.guess.rows)[at]
@@ -312,36 +258,6 @@ class FitData:
             target=target,
             sensitive=self.sensitive,
         )
-
-
-def attributes(
-    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
-) -> list[Attribute]:
-    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
-    out = []
-    for column in columns:
-        if column.soft is not None:
-            out.append(Attribute(_term(column), column.soft))
-        elif column.values is not None:
-            values = column.values[:, None]
-            phi = make_features(
-                "nystroem",
-                values,
-                n_features=CONTINUOUS_LANDMARKS,
-                bandwidth="median",
-                sample_weight=weight,
-                random_state=random_state,
-            )
-            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
-        elif column.codes is not None:
-            present, codes = np.unique(column.codes, return_inverse=True)
-            out.append(Attribute(_term(column), OneHot(codes.reshape(-1).astype(CODES), len(present))))
-    return out
-
-
-def _term(column: SensitiveColumn) -> str:
-    # The other terms of the objective are called y and z, which an attribute may be called, too.
-    return column.name if column.name == "s" else f"s:{column.name}"
 
 
 def text_prompts(
@@ -379,7 +295,7 @@ def image_features(
     )
 
 
-def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
+def check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
     """Raise for more classes and sensitive values than the moments can hold in memory."""
     values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
     c = len(target.classes)
@@ -391,7 +307,7 @@ def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColu
         )
 
 
-def _zero_shot_scores(
+def prompt_scores(
     X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
 ) -> NDArray[np.floating] | None:
     """Return zero-shot scores (n, c), or None without prompts.

@@ -11,19 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import Placed, beside, cast, is_tensor, joined, to_numpy
+from fairerclip._util.arrays import Placed, beside, empty, to_numpy
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
     Drift,
     RowSummary,
-    UnitRows,
     check_rows,
     compare_rows,
+    fill_checked,
+    summarise_rows,
     unit_rows,
+    unit_view,
     working_dtype,
 )
-from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
@@ -76,6 +77,23 @@ class Ranking(NamedTuple):
 
     indices: NDArray[np.int64]
     scores: F64
+
+
+@dataclass(frozen=True, eq=False)
+class RowEncoder:
+    """Function of blocks of rows, as the model sees them: (b, p) → Φ(X) @ components − offset (b, r).
+
+    The features of a block are all that a thread needs in memory.
+    """
+
+    features: FeatureMap
+    components: Placed
+    offset: F64
+
+    def __call__(self, rows: Any) -> Any:
+        """Map a block in working precision; a tensor gives a tensor."""
+        Phi = self.features.transform(rows)
+        return Phi @ self.components.beside(Phi)[0] - beside(Phi, self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,18 +150,17 @@ class FittedModel:
     def embeddings(self, X: Any) -> Any:
         """Return rows (n, p) as the encoder sees them: checked, and at unit length with ``normalize``."""
         check_rows(X, "X", zero_is_error=False)
-        return UnitRows(X) if self.normalize else X
+        return unit_view(X) if self.normalize else X
 
     def transform(self, X: Any) -> Any:
-        """Map rows X (n, p) to the learned space (n, r), a tensor if X is one; O(n·p·D) time, in blocks."""
-        whole, X = is_tensor(X), self.embeddings(X)
-        dtype, offset = working_dtype(X.dtype), self.encoders.offset
-        components, blocks = Placed(self.encoders.components), []
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            Phi = self.features.transform(cast(X[start : start + BLOCK_ROWS], dtype))
-            Z = cast(Phi @ components.beside(Phi)[0] - beside(Phi, offset), dtype)
-            blocks.append(Z if whole else to_numpy(Z))
-        return joined(blocks)
+        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks that are checked on the way.
+
+        A tensor gives a tensor on its device.
+        """
+        out = empty(X, (int(X.shape[0]), self.n_components), working_dtype(X.dtype))
+        components = Placed(self.encoders.components.astype(working_dtype(X.dtype)))
+        encode = RowEncoder(self.features, components, self.encoders.offset)
+        return fill_checked(X, "X", encode, out, unit=self.normalize, depth=5)
 
     def scores(self, Z: Any) -> F64:
         """Return class scores (n, c) of rows that `transform` gave (n, r)."""
@@ -220,5 +237,5 @@ class FittedModel:
                 "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "
                 "save it again to compare"
             )
-        check_rows(X, "X", zero_is_error=False)
-        return compare_rows(self.rows, RowSummary.of(X), normalize=self.normalize)
+        found = summarise_rows(X, "X", zero_is_error=False)
+        return compare_rows(self.rows, found, normalize=self.normalize)

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from fairerclip._util.arrays import (
@@ -20,6 +20,7 @@ from fairerclip._util.arrays import (
     column_sums,
     empty,
     is_tensor,
+    joined,
     namespace,
     row_squares,
     sums_place,
@@ -31,6 +32,14 @@ from fairerclip.errors import ShapeError
 
 if TYPE_CHECKING:
     from fairerclip.solver.terms import LabelDesign
+
+
+SUMS = ("weight", "square", "first", "cross", "label_sum")
+TABLE_SUMS = ("weight", "first", "second", "cross", "label_sum")
+"""Sums that are saved besides the point that they are taken about."""
+PENDING_ROWS = 1024
+"""Rows of a part that are gathered before their products are added: for a few rows, adding D×D sums would take longer
+than the products themselves."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +185,25 @@ class Moments:
         self._label_sum += other._label_sum
         return self
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, for `restore`."""
+        self._fetch()
+        arrays = {name: np.asarray(getattr(self, f"_{name}")) for name in SUMS}
+        if self._shift is not None:
+            arrays["shift"] = self._shift
+        if self._second is not None:
+            arrays["second"] = self._second
+        return arrays
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
+        D = len(self._first)
+        shapes = {"weight": (), "square": (), "first": (D,), "shift": (D,), "second": (D, D)}
+        _check_shapes(arrays, {**shapes, "cross": self._cross.shape, "label_sum": self._label_sum.shape})
+        self._weight, self._square = float(arrays["weight"]), float(arrays["square"])
+        self._first, self._cross, self._label_sum = arrays["first"], arrays["cross"], arrays["label_sum"]
+        self._shift, self._second = arrays.get("shift"), arrays.get("second")
+
     def finalise(self) -> MomentResult:
         """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
@@ -192,7 +220,7 @@ class MomentTable:
 
     Sums of rows are additive, and rows of one part have a common factor in every set of weights by class or group. So
     the moments of any union of parts, under any such weights, follow without another pass; docs/math.md#folds.
-    Memory is D² + D·K float64 for each part.
+    Memory is D² + D·K float64 for each part, and `PENDING_ROWS` rows of features.
 
     Parameters
     ----------
@@ -220,6 +248,7 @@ class MomentTable:
         self._second: Any = np.zeros((n_parts, n_features, n_features))
         self._cross = np.zeros((n_parts, n_features, n_labels))
         self._label_sum = np.zeros((n_parts, n_labels))
+        self._pending: dict[int, list[tuple[Any, F64, F64]]] = {}
 
     def update(self, Phi: Floats, J: Floats, weight: Floats, part: Ints) -> MomentTable:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,) and numbers of their parts (b,)."""
@@ -229,25 +258,25 @@ class MomentTable:
             # One point for all parts, so that their sums can be added.
             self._shift = _rounded_mean(Phi)
         shift = beside(Phi, self._shift, Phi.dtype)
-        self._second = sums_place(self._second, Phi)
         w = np.asarray(weight, dtype=np.float64)
         wJ = J * w[:, None]  # (b, K) float64
         for number in np.unique(part).tolist():
             rows = np.flatnonzero(part == number)
             offset = Phi[rows]  # (rows, D), a copy
             offset -= shift
-            columns = beside(Phi, np.column_stack([w[rows], wJ[rows]]), Phi.dtype)
-            sums = to_numpy(offset.T @ columns)  # (D, 1 + K)
-            self._weight[number] += float(w[rows].sum())
-            self._first[number] += sums[:, 0]
-            self._cross[number] += sums[:, 1:]
-            self._label_sum[number] += wJ[rows].sum(axis=0)
-            offset *= beside(Phi, np.sqrt(w[rows])[:, None], Phi.dtype)
-            product = offset.T @ offset
-            self._second[number] += product if is_tensor(self._second) else to_numpy(product)
+            pending = self._pending.setdefault(number, [])
+            pending.append((offset, w[rows], wJ[rows]))
+            if sum(len(kept) for _, kept, _ in pending) >= PENDING_ROWS:
+                self._add(number)
         return self
 
+    def _settle(self) -> None:
+        """Add all pending rows to the sums."""
+        for number in [*self._pending]:
+            self._add(number)
+
     def __getstate__(self) -> dict[str, Any]:
+        self._settle()
         return {**self.__dict__, "_second": to_numpy(self._second)}
 
     def add(self, Phi: Floats, labels: LabelDesign, weight: Floats, part: Ints) -> None:
@@ -257,6 +286,7 @@ class MomentTable:
 
     def merge(self, other: MomentTable) -> MomentTable:
         """Add the sums of another table of the same parts, as if its rows had been added here."""
+        other._settle()
         if other._shift is None:
             return self
         if self._shift is None:
@@ -273,11 +303,46 @@ class MomentTable:
         self._label_sum += other._label_sum
         return self
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, for `restore`."""
+        self._settle()
+        arrays = {name: to_numpy(getattr(self, f"_{name}")) for name in TABLE_SUMS}
+        return arrays if self._shift is None else {**arrays, "shift": self._shift}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
+        own = {name: getattr(self, f"_{name}") for name in TABLE_SUMS}
+        _check_shapes(arrays, {**{name: a.shape for name, a in own.items()}, "shift": self._first.shape[1:]})
+        for name in TABLE_SUMS:
+            setattr(self, f"_{name}", arrays[name])
+        self._shift = arrays.get("shift")
+
+    @property
+    def weight(self) -> F64:
+        """(parts,) total weight of each part."""
+        self._settle()
+        return self._weight
+
+    def _add(self, number: int) -> None:
+        """Add the pending rows of a part to its sums."""
+        columns = list(zip(*self._pending.pop(number), strict=True))
+        offset, w, wJ = (c[0] if len(c) == 1 else joined(c) for c in columns)
+        sums = to_numpy(offset.T @ beside(offset, np.column_stack([w, wJ]), offset.dtype))  # (D, 1 + K)
+        self._weight[number] += float(w.sum())
+        self._first[number] += sums[:, 0]
+        self._cross[number] += sums[:, 1:]
+        self._label_sum[number] += wJ.sum(axis=0)
+        offset *= beside(offset, np.sqrt(w)[:, None], offset.dtype)
+        product = offset.T @ offset
+        self._second = sums_place(self._second, product)
+        self._second[number] += product if is_tensor(self._second) else to_numpy(product)
+
     def combine(self, factors: ArrayLike) -> list[MomentResult]:
         """Return the moments of all parts, each part multiplied by a factor, for each row of factors (m, parts).
 
         O(m·parts·D²) time, in one matrix product.
         """
+        self._settle()
         factors = np.asarray(factors, dtype=np.float64)
         totals = factors @ self._weight
         if self._shift is None or not np.all(totals > 0):
@@ -293,6 +358,18 @@ class MomentTable:
 def _rounded_mean(Phi: Any) -> F64:
     """Return the mean (D,), rounded to the features' precision: what is subtracted is what is added back."""
     return to_numpy(beside(Phi, column_sums(Phi) / len(Phi), Phi.dtype)).astype(np.float64)
+
+
+def _check_shapes(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ValueError if saved sums are not finite float64 arrays of these names and shapes."""
+    optional = {"shift", "second"}
+    if not set(shapes) - optional <= set(arrays) <= set(shapes):
+        raise ValueError(f"expected sums {sorted(shapes)}, got {sorted(arrays)}")
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(
+                f"{name} must be finite float64 of shape {shapes[name]}, got {array.dtype} {array.shape}"
+            )
 
 
 def _centred(

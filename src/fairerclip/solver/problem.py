@@ -6,18 +6,20 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.row_pass import Progress
+from fairerclip.data.row_checkpoint import digest
+from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
+from fairerclip.solver.label_change import changed_moments
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import FeatureRows, cache_budget, sum_threads
+from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
@@ -25,16 +27,8 @@ if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 
-CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
-"""``solver="auto"`` uses conjugate gradients from this size on, if the features fit in memory."""
-
-
-def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
-    """Resolve ``"auto"``: "cg" if n and D are large and Φ fits in memory, else "cholesky"."""
-    if solver != "auto":
-        return solver
-    large = n_features >= CG_MIN_FEATURES and n_rows >= CG_MIN_ROWS_PER_FEATURE * n_features
-    return "cg" if large and n_rows * n_features * itemsize <= cache_budget() else "cholesky"
+CHANGED_SHARE = 0.25
+"""Largest share of changed labels for which sums over the changed rows take the place of a pass over all rows."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,10 @@ class Sides:
     @cached_property
     def image_rows(self) -> F64:
         """(n, q) training rows in the reduced basis: Z = image_rows @ coefficients."""
-        return self.rows.project(self.image.mean, self.image.reduced.basis)
+        reduced = self.image.reduced
+        if reduced.projected is not None:
+            return reduced.projected
+        return self.rows.project(self.image.mean, reduced.basis)
 
     @cached_property
     def text_rows(self) -> F64:
@@ -109,10 +106,12 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
-    memory_budget : int or None
-        Bytes of memory to count with; None for what is free.
-    progress : callable or None
-        Called with the numbers of rows done and of all rows in a pass.
+    table : LabelMoments or None
+        Moments of the labels, where they are those of more rows than ``rows``; labels cannot be refined then.
+    n_rows : int or None
+        Number of rows that the moments are of; None for ``rows``.
+    how : PassOptions
+        Memory, progress and saved sums of passes over the rows.
     """
 
     def __init__(
@@ -129,11 +128,13 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
-        memory_budget: int | None = None,
-        progress: Progress | None = None,
+        table: LabelMoments | None = None,
+        n_rows: int | None = None,
+        how: PassOptions = DEFAULT_PASSES,
     ) -> None:
-        self.rows, self.weight = rows, weight
-        self.memory_budget, self._progress = memory_budget, progress
+        self.rows, self.weight, self._how = rows, weight, how
+        self.n_rows = rows.n_rows if n_rows is None else n_rows
+        self._table = table
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -141,16 +142,39 @@ class Problem:
         moments = self._pass(y, covariance=solver == "cholesky") if moments is None else moments
         self.factor: Factor
         if moments.covariance is not None:
+            self.solver = "cholesky"  # whatever the choice would have been: the sum is there
             self.factor = CholeskyFactor(moments.covariance, gamma)
         else:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
         self._latest = self._sides(y, moments)
+        # The first labels, and not the latest, so that a result does not depend on the labels in between.
+        self._first = self._design(y.copy()), replace(moments, covariance=None)
+
+    @cached_property
+    def n_present(self) -> int:
+        """Number of classes that have rows."""
+        if self._table is not None:
+            return int(np.count_nonzero(self._table.class_share))
+        return int(
+            np.count_nonzero(np.bincount(self._latest.y))
+        )  # without sorting, because every fit of a search asks
 
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
-            self._latest = self._sides(y, self._pass(y, covariance=False))
+            if self._table is not None:
+                raise StateError("other labels need all rows, and only their sums were kept: use fit")
+            self._latest = self._sides(y, self._moments(y))
         return self._latest
+
+    def _moments(self, y: Ints) -> MomentResult:
+        design, known = self._first
+        changed = np.count_nonzero(y != design.y)
+        if self.solver == "cg" and changed <= CHANGED_SHARE * len(y):
+            return (
+                changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
+            )
+        return self._pass(y, covariance=False)
 
     def _design(self, y: Ints) -> LabelDesign:
         return LabelDesign(y, self.prompts.n_classes, self.attributes, self._scores)
@@ -159,13 +183,13 @@ class Problem:
         design = self._design(y)
         D = self.rows.n_features
         start = partial(Moments, D, design.n_columns, covariance=covariance)
-        threads = sum_threads(D * D, self.memory_budget) if covariance else None
-        return self.rows.sum(
-            start, [design, self.weight], threads=threads, progress=self._progress
-        ).finalise()
+        if not covariance:
+            return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
+        purpose = digest("moments", self.weight)
+        return self.rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelMoments.of(self._design(y), self.weight)
+        table = LabelMoments.of(self._design(y), self.weight) if self._table is None else self._table
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairerclip._util.arrays import Placed, cast, free_on_device, to_numpy
+from fairerclip._util.arrays import Placed, cast, empty, free_on_device, to_numpy
 from fairerclip._util.types import F64, Ints
+from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
 if TYPE_CHECKING:
@@ -48,6 +50,26 @@ def sum_threads(values: int, memory_budget: int | None = None) -> int:
     """Return how many threads may have sums of so many values of their own within a quarter of the memory."""
     # Each has the sums in float64 and the product of one block in float32.
     return max(1, cache_budget(memory_budget) // (12 * max(1, values)))
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """How passes over the rows of a fit are made; none of it changes the result but for its last digits."""
+
+    memory_budget: int | None = None
+    """Bytes of memory to count with; None for what is free."""
+    progress: Progress | None = None
+    """Called with the numbers of rows done and of all rows."""
+    checkpoint: RowCheckpoint | None = None
+    """File for sums in between."""
+
+    def finish(self) -> None:
+        """Remove the file of sums: the fit is done."""
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
+
+
+DEFAULT_PASSES = PassOptions()
 
 
 class FeatureRows:
@@ -134,9 +156,33 @@ class FeatureRows:
         rows = self if self._remote is None else self._remote
         return sum_rows(rows, start, columns, threads=threads, progress=progress)
 
+    def sum_saved(
+        self,
+        start: Callable[[], Saved],
+        columns: Sequence[Any],
+        how: PassOptions,
+        purpose: str,
+        *,
+        values: int,
+    ) -> Saved:
+        """Do as `sum` does for sums of many ``values``, within the memory and, if wanted, saved in between."""
+        threads = sum_threads(values, how.memory_budget)
+        if how.checkpoint is None:
+            return self.sum(start, columns, threads=threads, progress=how.progress)
+        rows = self if self._remote is None else self._remote
+        return sum_rows_saved(
+            *(rows, start, columns, how.checkpoint, purpose), threads=threads, progress=how.progress
+        )
+
     def take(self, rows: Ints) -> Any:
-        """Return Φ (m, D) of the given training rows."""
-        return self.raw(rows if self._rows is None else self._rows[rows])
+        """Return Φ (m, D) of the given training rows, from kept blocks if all are there."""
+        if len(self._cache) < len(self.kept_blocks):
+            return self.raw(rows if self._rows is None else self._rows[rows])
+        out = empty(self._cache[0], (len(rows), self.n_features), self.dtype)
+        for block in self.kept_blocks:
+            inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
+            out[inside] = self[block][rows[inside] - block.start]
+        return out
 
     def raw(self, rows: Ints) -> Any:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""

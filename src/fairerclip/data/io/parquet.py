@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.extras import require
-from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn
+from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_array
+from fairerclip.data.io.remote_path import Location
 from fairerclip.errors import FairerClipError, StoreError
 
 Array = NDArray[Any]
@@ -24,6 +25,8 @@ Ints = NDArray[np.integer]
 
 BATCH_ROWS = 4096
 """Rows decoded at once, which bounds memory for any size of row group."""
+TEXT_ROWS = 32_768
+"""Rows of columns of text that are decoded at once; each block copies the dictionary of its row group."""
 MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
 """Most bytes of one text of the footer, and most items of one list, such as that of the columns."""
 RATIO, FREE_BYTES = 80, 16 * 1024**2
@@ -36,20 +39,32 @@ ID_NAMES = ("id", "image_path", "path", "key", "uid")
 
 
 @contextmanager
-def _damage(file: Path, error: type[FairerClipError]) -> Iterator[None]:
+def _damage(file: Location, error: type[FairerClipError]) -> Iterator[None]:
     pa = require("pyarrow", "parquet", "reading parquet")
     try:
         yield
     except FairerClipError:
         raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as problem:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        *_of_storage(file),
+    ) as problem:
         raise error(
             f"{file}: expected a readable parquet file, got {type(problem).__name__}: {problem}"
         ) from problem
 
 
+def _of_storage(file: Location) -> tuple[type[Exception], ...]:
+    """Return the exceptions that only reading this file can raise: file systems of fsspec have their own."""
+    return () if isinstance(file, Path) else (Exception,)
+
+
 def open_parquet(
-    file: Path, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
+    file: Location, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
 ) -> Any:
     """Return a ``pyarrow.parquet.ParquetFile`` with a checked footer.
 
@@ -61,8 +76,8 @@ def open_parquet(
     with _damage(file, error):
         # memory_map without pre_buffer: a row group is read page by page and not kept in memory as a whole.
         opened = pq.ParquetFile(
-            file,
-            memory_map=True,
+            file if isinstance(file, Path) else file.open(),
+            memory_map=isinstance(file, Path),
             pre_buffer=False,
             read_dictionary=list(dictionaries),
             thrift_string_size_limit=MAX_FOOTER_BYTES,
@@ -72,7 +87,7 @@ def open_parquet(
         return opened
 
 
-def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
+def _check_size(file: Location, footer: Any, error: type[FairerClipError]) -> None:
     """Raise if row groups decompress to far more than the size of the file: a page is decompressed as a whole.
 
     The entries of single columns in the footer are not read: pyarrow aborts the process if they are damaged.
@@ -92,7 +107,7 @@ def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
         )
 
 
-def unpacked_limit(file: Path) -> int:
+def unpacked_limit(file: Location) -> int:
     """Return the most bytes that a file may decompress to."""
     return FREE_BYTES + RATIO * file.stat().st_size
 
@@ -111,7 +126,7 @@ def is_text_or_integer(kind: Any) -> bool:
 
 
 def text_batches(
-    file: Path, columns: Sequence[str], error: type[FairerClipError]
+    file: Location, columns: Sequence[str], error: type[FairerClipError]
 ) -> Iterator[list[list[str | None]]]:
     """Yield columns as text, block by block; null is None. Raise unless they hold text, integers or booleans."""
     opened = open_parquet(file, error)
@@ -123,40 +138,53 @@ def text_batches(
     # Read as dictionaries: a text that the file stores once and uses a million times is not copied a million times.
     with_dictionaries = open_parquet(file, error, dictionaries=columns)
     with _damage(file, error):
-        for batch in with_dictionaries.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
+        for batch in with_dictionaries.iter_batches(batch_size=TEXT_ROWS, columns=list(columns)):
             texts = []
             for name in columns:
-                column = batch.column(batch.schema.get_field_index(name))
-                if _longest(column) > 4 * MAX_CHARACTERS:
+                column, places = _used(batch.column(batch.schema.get_field_index(name)))
+                if (longest := _longest(column)) > 4 * MAX_CHARACTERS:
                     raise error(
                         f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
-                        f"{_longest(column):,} bytes"
+                        f"{longest:,} bytes"
                     )
-                texts.append(_texts(column))
+                words = [None if word is None else str(word) for word in column.to_pylist()]
+                texts.append(words if places is None else [None if k is None else words[k] for k in places])
+            del batch, column  # so that the dictionary is not in memory twice
             yield texts
 
 
-def _texts(column: Any) -> list[str | None]:
-    """Return the values (rows,) as text; texts of a dictionary are not copied."""
+def _used(column: Any) -> tuple[Any, list[int | None] | None]:
+    """Return the words of a column and the place (rows,) of each row's word, or the column itself and None.
+
+    Of a dictionary, only the words of these rows: that of a column of ids grows with every block of a row group.
+    """
     pa = require("pyarrow", "parquet", "reading parquet")
     if not pa.types.is_dictionary(column.type):
-        return [None if value is None else str(value) for value in column.to_pylist()]
-    column.validate(full=True)  # in a damaged file, indices may lie outside the dictionary
-    words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
-    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+        return column, None
+    indices = column.indices
+    known = indices.drop_null().to_numpy()
+    if len(known) and not (0 <= known.min() and known.max() < len(column.dictionary)):
+        raise pa.ArrowInvalid("indices outside of the dictionary")  # a damaged file
+    used, places = np.unique(known, return_inverse=True)
+    words = column.dictionary.take(pa.array(used))
+    words.validate(full=True)
+    found: list[int | None] = places.tolist()
+    if indices.null_count:
+        rows = iter(found)
+        found = [next(rows) if valid else None for valid in indices.is_valid().to_pylist()]
+    return words, found
 
 
 def _longest(column: Any) -> int:
     """Return the bytes of the longest text of a column; 0 for numbers and booleans, which are short."""
     pa = require("pyarrow", "parquet", "reading parquet")
     pc = require("pyarrow.compute", "parquet", "reading parquet")
-    words = column.dictionary if pa.types.is_dictionary(column.type) else column
-    if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return 0
-    return int(pc.max(pc.binary_length(words)).as_py() or 0)
+    return int(pc.max(pc.binary_length(column)).as_py() or 0)
 
 
-def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
+def check_once(file: Location, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
     """Raise if one of these columns is absent or occurs twice."""
     names = opened.schema_arrow.names
     for name in columns:
@@ -166,21 +194,32 @@ def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[Fair
             )
 
 
-def read_ids(file: Path, column: str) -> Array:
+def read_ids(file: Location, column: str) -> Array:
     """Read one column as ids (n,) of str; raise `StoreError` if one is null."""
     ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
+    for values in _id_texts(file, column):
+        ids.add(values)
+    return ids.array()
+
+
+def id_batches(file: Location, column: str) -> Iterator[Array]:
+    """Yield one column as ids (b,) of str, block by block; raise `StoreError` as `read_ids` does."""
+    for values in _id_texts(file, column):
+        yield text_array(values, str(file), "an id", StoreError)
+
+
+def _id_texts(file: Location, column: str) -> Iterator[list[str]]:
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
             raise StoreError(
                 f"{file}: expected an id in every row of {column!r}, got none in row {row + values.index(None)}"
             )
-        ids.add([str(value) for value in values])
+        yield [str(value) for value in values]
         row += len(values)
-    return ids.array()
 
 
-def id_column(file: Path, opened: Any, given: str | None) -> str | None:
+def id_column(file: Location, opened: Any, given: str | None) -> str | None:
     """Return the name of the id column: the given one, which must exist, or the first of `ID_NAMES`, or None."""
     names = opened.schema_arrow.names
     if given is not None:
@@ -190,7 +229,7 @@ def id_column(file: Path, opened: Any, given: str | None) -> str | None:
     return next((name for name in ID_NAMES if name in names), None)
 
 
-def matrix_column(file: Path, opened: Any, key: str | None) -> str:
+def matrix_column(file: Location, opened: Any, key: str | None) -> str:
     """Return the name of the column of embeddings: ``key``, or ``embedding``, or the only list of floats."""
     pa = require("pyarrow", "parquet", "reading parquet")
     schema = opened.schema_arrow
@@ -217,13 +256,13 @@ class ParquetRows:
 
     Parameters
     ----------
-    file : pathlib.Path
+    file : pathlib.Path or RemotePath
         A parquet file.
     key : str or None
         Column of embeddings.
     """
 
-    def __init__(self, file: Path, key: str | None) -> None:
+    def __init__(self, file: Location, key: str | None) -> None:
         self.file = file
         self._opened = open_parquet(file)
         self._column = matrix_column(file, self._opened, key)
