@@ -7,7 +7,14 @@ import pytest
 
 from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import EmbeddingStore, on_device
-from fairerclip.errors import NonFiniteError, ParameterError, ShapeError, ZeroRowError, ZeroRowWarning
+from fairerclip.errors import (
+    NonFiniteError,
+    ParameterError,
+    ShapeError,
+    ToleranceError,
+    ZeroRowError,
+    ZeroRowWarning,
+)
 from fairerclip.solver import rows
 from sample_rows import Embeddings
 
@@ -98,6 +105,16 @@ def test_the_path_of_a_fit_of_a_tensor_is_that_of_its_array():
     table = a.path([0.1, 0.8]).evaluate(X, DATA.y, DATA.s)
     assert b.path([0.1, 0.8]).evaluate(torch.tensor(X), DATA.y, DATA.s) == table
     assert_same_answers(a.at(tau=0.2), b.at(tau=0.2), X, 1e-5)
+
+
+def test_rows_of_arrays_and_tensors_may_be_added_in_turn():
+    X = DATA.X.astype(np.float32)
+    a, b = FairerCLIP(**FIXED), FairerCLIP(**FIXED)
+    for turn, rows in enumerate((slice(0, 150), slice(150, 300), slice(300, 400))):
+        given = {"sensitive_features": DATA.s[rows], **({"text": DATA.text} if turn == 0 else {})}
+        a.partial_fit(X[rows], DATA.y[rows], **given)
+        b.partial_fit(X[rows] if turn == 1 else torch.tensor(X[rows]), DATA.y[rows], **given)
+    assert_same_answers(a, b, X, 1e-5)
 
 
 def test_a_search_takes_a_tensor():
@@ -210,6 +227,11 @@ def test_guesses_and_choices_on_a_device_without_float64_agree():
         assert_same_answers(a, b, X, 1e-4)
         whole = torch.tensor((100 * DATA.X).astype(np.int64))
         assert b.transform(whole).dtype == torch.float32
+
+
+def test_a_ridge_that_needs_float64_is_refused_by_its_residual_where_there_is_none():
+    with device_without_float64(), pytest.raises(ToleranceError, match="raise gamma"):
+        fitted(torch.tensor(DATA.X.astype(np.float32)), solver="cg", gamma=1e-9, n_features=300)
 
 
 def test_float64_on_a_device_without_it_is_refused_by_name():
