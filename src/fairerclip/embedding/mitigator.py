@@ -287,9 +287,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     # Answers ------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Map embeddings (n, p) into the same space (n, p), in blocks; float16 and float32 rows keep their type.
+        """Map embeddings (n, p) into the same space (n, p), in blocks; float16, float32 and tensors keep their type.
 
-        A tensor gives a tensor on the same device; scores and rankings are always arrays of numpy.
         Rows are scaled to unit length first, and the result is scaled to unit length only with ``unit=True``.
         """
         check_is_fitted(self)
@@ -381,9 +380,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _validated(self, X: Any, *, reset: bool = False) -> Any:
         try:
-            X = tensor_rows(X)
             # Rows of a store are float32 already, and are never all in memory; tensors stay on their device.
-            if isinstance(X, EmbeddingStore) or is_remote(X) or is_on_device(X):
+            if is_on_device(X := tensor_rows(X)) or isinstance(X, EmbeddingStore) or is_remote(X):
                 return validate_data(self, X, reset=reset, skip_check_array=True)
             kept = np.float16 if getattr(X, "dtype", None) == np.float16 else "numeric"
             return validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite=False)
