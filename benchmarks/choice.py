@@ -43,7 +43,7 @@ from fairerclip.data import Task, load_task, resplit
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import choose
 from fairerclip.judging.objectives import Objective
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.methods import METHODS
 from fairerclip.study.workers import Call, Failure, Returned, run_calls

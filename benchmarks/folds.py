@@ -18,7 +18,7 @@ from fairerclip.data.simulate import waterbirds
 from fairerclip.judging.evidence import row_keys
 from fairerclip.model.automatic import splits_of
 from fairerclip.model.cross_validation import FoldedFits, deal_folds
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 
 FOLDS = 5
 

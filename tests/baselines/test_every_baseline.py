@@ -117,7 +117,8 @@ def test_it_has_the_signature_of_the_estimator(model):
     import inspect
 
     ours, theirs = (inspect.signature(cls.fit).parameters for cls in (type(model), FairerCLIP))
-    assert set(theirs) <= set(ours)
+    of_passes = {"progress", "checkpoint"}  # baselines have their rows in memory
+    assert set(theirs) - of_passes <= set(ours)
 
 
 @every
