@@ -120,6 +120,21 @@ class EmbeddingStore:
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), parts[0].shape[1])
         self._ids: Array | None = None
+        self._opened: tuple[str, dict[str, Any]] | None = None
+
+    def __reduce__(self) -> Any:
+        """Pickle a store that was opened as its path and options: rows are never pickled."""
+        if self._opened is None:
+            raise StoreError(
+                f"{self.path}: a store of an array in memory cannot be sent to another process; write it to disk, and "
+                "open it with open_store"
+            )
+        return _opened_again, self._opened
+
+    @property
+    def can_be_opened_again(self) -> bool:
+        """Whether another process that sees the same files can open this store."""
+        return self._opened is not None
 
     @classmethod
     def from_array(
@@ -143,7 +158,7 @@ class EmbeddingStore:
                 f"({names.dtype})"
             )
         store = EmbeddingStore(self._parts, path=self.path, provenance=self.provenance)
-        store._ids = names
+        store._ids, store._opened = names, self._opened
         return store
 
     def __len__(self) -> int:
@@ -364,7 +379,14 @@ def open_store(
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
     parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
     store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    # Ids and provenance are those of this process; others read the rows.
+    options = {"modality": modality, "key": key, "id_column": of_store, "incomplete": incomplete}
+    store._opened = os.path.abspath(path), options
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
+
+
+def _opened_again(path: str, options: dict[str, Any]) -> EmbeddingStore:
+    return open_store(path, **options)
 
 
 def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:

@@ -18,6 +18,7 @@ from scipy.special import ndtr
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS
+from fairerclip.data.row_pass import is_remote, map_rows
 
 DRAWS = 64
 """Draws of the posterior."""
@@ -38,14 +39,27 @@ def row_keys(X: Any, rows: Ints | None = None) -> F64:
     the numbers of the rows to read; None for all. Rows are read in blocks.
     """
     direction = np.random.default_rng(0).normal(size=int(X.shape[1]))
+    if is_remote(X):
+        (found,) = map_rows(X if rows is None else X.taken(rows), _Keys(direction))
+        return np.asarray(found)
     keys = np.empty(int(X.shape[0]) if rows is None else len(rows))
     for start in range(0, len(keys), READ_ROWS):
         block = slice(start, start + READ_ROWS)
-        read = np.asarray(X[block] if rows is None else X[rows[block]], dtype=np.float64)
+        (keys[block],) = _Keys(direction)(X[block] if rows is None else X[rows[block]])
+    return keys
+
+
+class _Keys:
+    """Function of blocks of rows: their keys."""
+
+    def __init__(self, direction: F64) -> None:
+        self._direction = direction
+
+    def __call__(self, rows: Any) -> tuple[F64]:
+        read = np.asarray(rows, dtype=np.float64)
         lengths = np.sqrt(np.einsum("ij,ij->i", read, read))
         # A matrix product would round equal rows differently, by their place in the block.
-        keys[block] = np.einsum("ij,j->i", read, direction) / np.where(lengths > 0, lengths, 1.0)
-    return keys
+        return (np.einsum("ij,j->i", read, self._direction) / np.where(lengths > 0, lengths, 1.0),)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,9 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairerclip._util.types import F64, Floats
+from fairerclip.data.distribution import on_cluster
 from fairerclip.data.embedding_rows import Drift
+from fairerclip.data.row_pass import is_remote
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ShapeError
 from fairerclip.model.fitted import FittedModel, Ranking, UsedValue, part
@@ -124,8 +126,9 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         """Return X, checked for its shape and column names; finiteness is checked by `check_rows`, which names rows."""
         if not reset:
             check_is_fitted(self)
+        X = on_cluster(X)
         try:
-            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+            if isinstance(X, EmbeddingStore) or is_remote(X):  # rows that are never all in memory
                 return validate_data(self, X, reset=reset, skip_check_array=True)
             return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
         except ValueError as error:

@@ -156,7 +156,7 @@ class FitData:
                 *(features, X),
                 rows=None if everything else chosen,
                 dtype=params["dtype"],
-                budget=cache_budget(as_bytes(params["memory_budget"])),
+                budget=_kept_bytes(params["memory_budget"]),
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
@@ -282,7 +282,7 @@ class FitData:
         weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            budget = cache_budget(self.memory_budget)
+            budget = _kept_bytes(self.memory_budget)
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
@@ -311,6 +311,12 @@ class FitData:
             target=target,
             sensitive=self.sensitive,
         )
+
+
+def _kept_bytes(memory_budget: Any) -> int | None:
+    """Return the bytes that kept features may take; None where the free memory of each process tells it."""
+    given = as_bytes(memory_budget)
+    return None if given is None else cache_budget(given)
 
 
 def attributes(

@@ -16,13 +16,13 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     Drift,
     RowSummary,
-    UnitRows,
     check_rows,
     compare_rows,
     unit_rows,
+    unit_view,
     working_dtype,
 )
-from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip.data.row_pass import BLOCK_ROWS, is_remote, map_rows
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
@@ -75,6 +75,18 @@ class Ranking(NamedTuple):
 
     indices: NDArray[np.int64]
     scores: F64
+
+
+class _EncodedRows:
+    """Function of blocks of rows (b, p): their places (b, r) in the learned space."""
+
+    def __init__(self, features: FeatureMap, encoders: Encoders, dtype: Any) -> None:
+        self._features, self._dtype = features, dtype
+        self._components, self._offset = encoders.components.astype(dtype), encoders.offset
+
+    def __call__(self, rows: Any) -> tuple[Floats]:
+        Phi = self._features.transform(np.asarray(rows, dtype=self._dtype))
+        return (np.asarray(Phi @ self._components - self._offset, dtype=self._dtype),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,17 +143,19 @@ class FittedModel:
     def embeddings(self, X: Any) -> Any:
         """Return rows (n, p) as the encoder sees them: checked, and at unit length with ``normalize``."""
         check_rows(X, "X", zero_is_error=False)
-        return UnitRows(X) if self.normalize else X
+        return unit_view(X) if self.normalize else X
 
     def transform(self, X: Any) -> Floats:
         """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks."""
         X = self.embeddings(X)
-        out = np.empty((X.shape[0], self.n_components), dtype=working_dtype(X.dtype))
-        components, offset = self.encoders.components.astype(out.dtype), self.encoders.offset
+        dtype = working_dtype(X.dtype)
+        encode = _EncodedRows(self.features, self.encoders, dtype)
+        if is_remote(X):
+            return np.asarray(map_rows(X, encode)[0])
+        out = np.empty((X.shape[0], self.n_components), dtype=dtype)
         for start in range(0, X.shape[0], BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
-            Phi = self.features.transform(np.asarray(X[block], dtype=out.dtype))
-            out[block] = Phi @ components - offset
+            (out[block],) = encode(X[block])
         return out
 
     def scores(self, Z: Floats) -> F64:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from scipy import linalg
 
-from fairerclip._util.types import F64
+from fairerclip._util.types import F64, Floats
 from fairerclip.errors import NotDefiniteError
 from fairerclip.solver.lowrank import RANK_TOLERANCE, CholeskyFactor, Reduced
 from fairerclip.solver.rows import FeatureRows
@@ -15,6 +18,37 @@ SAMPLED_ROWS_PER_FEATURE = 2
 MAX_STEPS = 200
 CHECK_EVERY = 10
 """Steps after which the residual is computed from its definition, because its updates collect rounding errors."""
+
+
+class CovarianceProduct:
+    """Accumulator of a pass: Φᵀ W Z (D, k) and the sum of W Z (k,), with Z = Φ V − mean·V.
+
+    Parameters
+    ----------
+    V : array of shape (D, k)
+        Columns to multiply with, in the precision of the features.
+    mean_V : array of shape (k,)
+        Product of the mean with V.
+    """
+
+    def __init__(self, V: Floats, mean_V: F64) -> None:
+        self._V, self._mean_V = V, mean_V
+        self.product, self.total = np.zeros(V.shape), np.zeros(V.shape[1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is merged are the sums; the columns are those of all parts.
+        return {**self.__dict__, "_V": self._V[:, :0], "_mean_V": self._mean_V[:0]}
+
+    def add(self, Phi: Floats, weight: F64) -> None:
+        """Add rows: features Phi (b, D) and weight (b,). O(b·D·k) time."""
+        wZ = weight[:, None] * (Phi @ self._V - self._mean_V)  # (b, k)
+        self.product += Phi.T @ wZ.astype(Phi.dtype)
+        self.total += wZ.sum(axis=0)
+
+    def merge(self, other: CovarianceProduct) -> None:
+        """Add the sums of other rows."""
+        self.product += other.product
+        self.total += other.total
 
 
 class ConjugateGradientFactor:
@@ -59,16 +93,9 @@ class ConjugateGradientFactor:
 
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), in one pass over the rows."""
-        out = self._gamma * V
-        mean_V = self._mean @ V  # (k,)
-        total = np.zeros(V.shape[1])
-        V_cast = V.astype(self._rows.dtype)
-        for block, Phi in self._rows.blocks():
-            wZ = self._weight[block, None] * (Phi @ V_cast - mean_V)  # (b, k)
-            out += Phi.T @ wZ.astype(Phi.dtype)
-            total += wZ.sum(axis=0)
-        out -= np.outer(self._mean, total)
-        return out
+        start = partial(CovarianceProduct, V.astype(self._rows.dtype), self._mean @ V)
+        found = self._rows.sum(start, [self._weight])
+        return self._gamma * V + found.product - np.outer(self._mean, found.total)
 
     def solve(self, M: F64) -> F64:
         """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.cluster_tasks import worker_memory
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ larger blocks would be slower."""
 
 
 def free_memory() -> int:
-    """Return the number of bytes of memory that are free on this machine now."""
+    """Return the number of bytes of memory that are free on this machine now, or that this worker of a cluster has."""
+    own = worker_memory()
+    if own is not None:
+        return own
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -62,7 +66,7 @@ class FeatureRows:
     block_rows : int or None
         Rows per block; None for blocks of about 30 MB.
     budget : int or None
-        Bytes that kept features may take; None for `cache_budget`.
+        Bytes that kept features may take, of remote rows on each worker; None for `cache_budget`.
     """
 
     def __init__(
@@ -81,17 +85,26 @@ class FeatureRows:
         self.dtype = np.dtype(dtype)
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
         self.shape = (self.n_rows, features.n_features)
-        budget = cache_budget() if budget is None else budget
         self._remote: Any = None
         if is_remote(X):
-            part = partial(FeatureRows, features, dtype=dtype, block_rows=block_rows, budget=budget)
-            self._remote = (X if rows is None else X.taken(rows)).wrapped(part)
+            remote = X if rows is None else X.taken(rows)
+            part = partial(_remote_part, features, dtype, block_rows, budget, remote.parts_per_worker)
+            self._remote = remote.wrapped(part)
+        budget = cache_budget() if budget is None else budget
         self.kept = self.n_rows * features.n_features * self.dtype.itemsize <= budget
         if block_rows is None:
             fitting = BLOCK_BYTES // (features.n_features * self.dtype.itemsize)
             block_rows = min(BLOCK_ROWS, max(SMALLEST_BLOCK, fitting))
         self.kept_blocks = row_blocks(self.n_rows, block_rows)
         self._cache: dict[int, Floats] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": {}}  # features are computed again where they are needed
+
+    def __sizeof__(self) -> int:
+        """Return the bytes that this will keep: Dask leaves large results on their worker."""
+        kept = self.n_rows * self.n_features * self.dtype.itemsize if self.kept else 0
+        return object.__sizeof__(self) + kept
 
     @property
     def n_features(self) -> int:
@@ -156,6 +169,14 @@ class FeatureRows:
             Phi = self[block][inside] if self.kept else self.take(places[first:stop])
             (out[first:stop],) = project(Phi)
         return out
+
+
+def _remote_part(
+    features: FeatureMap, dtype: str, block_rows: int | None, budget: int | None, sharing: int, X: Any
+) -> FeatureRows:
+    """Return the features of one of the parts that share the memory of a worker; called on the worker."""
+    share = (cache_budget() if budget is None else budget) // max(1, sharing)
+    return FeatureRows(features, X, dtype=dtype, block_rows=block_rows, budget=share)
 
 
 class Projection:
