@@ -244,7 +244,7 @@ def test_zero_shot_is_the_largest_cosine_whatever_the_lengths(embeddings):
 def test_zero_shot_does_not_depend_on_blocks(embeddings, monkeypatch):
     e = embeddings()
     whole = zero_shot(e.X, [t[None] for t in e.text])
-    monkeypatch.setattr("fairerclip.inputs.prompts.READ_ROWS", 7)
+    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 7)
     for a, b in zip(zero_shot(e.X, [t[None] for t in e.text]), whole, strict=True):
         assert_allclose(a, b, atol=1e-6)
 

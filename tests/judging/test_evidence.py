@@ -14,7 +14,7 @@ from fairerclip.judging import evidence as module
 from fairerclip.judging.evidence import DRAWS, PRIOR_ROWS, SOFTNESS, Evidence, row_keys
 from fairerclip.model.automatic import cells_of, limit_rows
 from fairerclip.model.automatic import evidence_of as fit_evidence
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from sample_rows import Embeddings
 
 

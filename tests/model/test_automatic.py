@@ -28,7 +28,7 @@ from fairerclip.model.automatic import (
     start_values,
 )
 from fairerclip.model.cross_validation import deal_folds
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from sample_rows import Embeddings as SampleRows
 
 USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")

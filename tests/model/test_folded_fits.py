@@ -15,7 +15,7 @@ from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.judging.evidence import row_keys
 from fairerclip.model.automatic import splits_of, start_values
 from fairerclip.model.cross_validation import FoldedFits, FoldSplit, deal_folds
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.solver.rows import FeatureRows
 from sample_rows import Embeddings
 

@@ -129,7 +129,7 @@ def test_rows_of_another_encoder_are_named(embeddings):
 
 
 def test_the_summary_is_that_of_plain_formulas_and_survives_a_file(embeddings, tmp_path, monkeypatch):
-    monkeypatch.setattr("fairerclip.data.embedding_rows.READ_ROWS", 37)
+    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 37)
     e = embeddings()
     X = 3 * e.X * np.random.default_rng(1).uniform(1, 2, size=(240, 1))
     summary = RowSummary.of(X)

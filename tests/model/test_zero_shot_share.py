@@ -85,7 +85,7 @@ def test_room_for_every_class_keeps_what_prompts_have_in_common(embeddings):
 def test_zero_shot_scores_do_not_depend_on_blocks_or_lengths(embeddings, monkeypatch):
     e = embeddings(n_classes=3)
     whole = zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True)
-    monkeypatch.setattr("fairerclip.inputs.prompts.READ_ROWS", 7)
+    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 7)
     assert_allclose(
         zero_shot_scores(5 * e.X, prototypes(list(e.text[:, None])), centred=True), whole, atol=1e-6
     )

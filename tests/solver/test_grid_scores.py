@@ -14,7 +14,7 @@ from fairerclip import FairerCLIP
 from fairerclip.errors import NoSolutionError, TextCollapseError, VanishedLabelWarning
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.model.automatic import start_values
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.model.path import path_grid
 from fairerclip.solver.grid import grid_scores
 from sample_rows import Embeddings

@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax
 from two_sides import SETTING, Case
 
 from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
-from fairerclip.solver import alternation, decision, problem, rows
+from fairerclip.solver import alternation, decision, problem, rows, terms
 from fairerclip.solver.alternation import alternate
 from fairerclip.solver.decision import Decision, fit_temperature
 from fairerclip.solver.problem import choose_solver
@@ -125,8 +125,8 @@ def test_a_constant_coordinate_is_one_for_images_and_zero_for_prompts(embeddings
 
 def test_parts_of_a_block_change_no_moment(embeddings, monkeypatch):
     whole = Case(embeddings, c=3, scores=True)
-    monkeypatch.setattr(problem, "LEAST_ROWS", 10)
-    monkeypatch.setattr(problem, "LABEL_VALUES", 1)
+    monkeypatch.setattr(terms, "LEAST_ROWS", 10)
+    monkeypatch.setattr(terms, "LABEL_VALUES", 1)
     parts = Case(embeddings, c=3, scores=True)  # ten rows at a time of blocks of 37
     for name in ("mean", "cross", "trace"):
         first, second = (getattr(case.problem.sides(case.y).image, name) for case in (whole, parts))

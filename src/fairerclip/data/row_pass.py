@@ -171,8 +171,8 @@ class _Pass(Generic[Sum]):
             self._progress(self._done, int(self._X.shape[0]))
 
 
-def row_blocks(n: int, block_rows: int = BLOCK_ROWS, threads: int | None = None) -> list[slice]:
-    """Return blocks of n rows: of ``block_rows``, or fewer rows where some thread would have no block.
+def row_blocks(n: int, block_rows: int | None = None, threads: int | None = None) -> list[slice]:
+    """Return blocks of n rows: of ``block_rows`` (8192 for None), or fewer rows where some thread would have no block.
 
     Examples
     --------
@@ -182,6 +182,7 @@ def row_blocks(n: int, block_rows: int = BLOCK_ROWS, threads: int | None = None)
     [slice(0, 2500, None), slice(2500, 5000, None)]
     """
     threads = row_threads() if threads is None else threads
+    block_rows = BLOCK_ROWS if block_rows is None else block_rows
     if threads > 1:
         block_rows = min(block_rows, max(LEAST_ROWS, -(-n // threads)))
     return [slice(first, min(first + block_rows, n)) for first in range(0, n, block_rows)]

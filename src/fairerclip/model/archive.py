@@ -32,6 +32,8 @@ MAX_MANIFEST_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1 << 20
 MAX_TENSOR_BYTES = 8 << 30
 MAX_TENSORS = 64
+OF_THE_RUN = ("memory_budget",)
+"""Parameters about the machine that a model was fitted on: files do not have them."""
 TRIES = 20
 """How often a folder is read again that is replaced during reading."""
 KINDS = {
@@ -152,7 +154,7 @@ class Archive:
             "format": self.format,
             "format_version": self.version,
             "fairerclip_version": __version__,
-            "parameters": parameters,
+            "parameters": {name: v for name, v in parameters.items() if name not in OF_THE_RUN},
             "classes": [plain_value(label, "a class label") for label in _classes(model)],
             "n_features_in": model.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
@@ -207,7 +209,8 @@ class Archive:
 
     def make(self, path: Path, cls: type[M], parameters: Manifest) -> M:
         """Return an unfitted model with these parameters."""
-        if set(parameters) != set(cls._get_param_names()):  # type: ignore[attr-defined]
+        expected = set(cls._get_param_names()) - set(OF_THE_RUN)  # type: ignore[attr-defined]
+        if set(parameters) != expected:
             raise ModelFileError(
                 f"{path / self.manifest}: parameters do not match this version of fairerclip"
             )

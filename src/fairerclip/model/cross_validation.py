@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
+from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import NoSolutionError, TextCollapseError
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.prepare import Prepared
@@ -23,7 +24,7 @@ from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
 from fairerclip.solver.problem import choose_solver
-from fairerclip.solver.rows import cache_budget, sum_threads
+from fairerclip.solver.rows import cache_budget
 
 
 class FoldSplit(NamedTuple):
@@ -111,7 +112,7 @@ class FoldedFits:
             self._part = _crossed(self._part, kept)
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
-        fits = n_parts * D * D * 8 <= (cache_budget(data.memory_budget) if budget is None else budget)
+        fits = n_parts * D * D * 8 <= (cache_budget(data.how.memory_budget) if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None
         self._table = self._sum(n_parts) if fits and fixed and solver == "cholesky" else None
@@ -125,8 +126,8 @@ class FoldedFits:
         design, weight = self.data.design(), self.data.weight[self.data.chosen]
         D = self.data.rows.n_features
         start = partial(MomentTable, n_parts, D, design.n_columns)
-        threads = sum_threads(n_parts * D * D, self.data.memory_budget)
-        return self.data.rows.sum(start, [design, weight, self._part], threads=threads)
+        columns, purpose = [design, weight, self._part], digest("table", self._part)
+        return self.data.rows.sum_saved(start, columns, self.data.how, purpose, values=n_parts * D * D)
 
     def prepare(
         self, class_weight: Any, gammas: Sequence[float], guess_weight: float = 1.0

@@ -13,7 +13,7 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.model.kept_fit import KeptFit
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
@@ -240,6 +240,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
         progress: Any = None,
+        checkpoint: Any = None,
     ) -> FairerCLIP:
         """Learn both encoders.
 
@@ -267,6 +268,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             Replaces the constructor's; ``missing_label_`` is the value that was used.
         progress : callable, optional
             Called with the numbers of rows done and of all rows in each pass over the features.
+        checkpoint : path, optional
+            File ``.safetensors`` that sums over the rows are saved to every half minute. An interrupted fit that is
+            called again with the same arguments and a seed goes on from it, to the same result; then it is removed.
+            Sums of ``solver="cholesky"`` alone are saved.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -280,6 +285,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             classes=classes,
             missing_label=missing_label,
             progress=progress,
+            checkpoint=checkpoint,
         )
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
@@ -287,6 +293,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
         self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
         self.diagnostics_["automatic"] = chosen.record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
+        if inputs.data.how.checkpoint is not None:
+            inputs.data.how.checkpoint.remove()
         return self
 
     def path(

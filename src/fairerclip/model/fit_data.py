@@ -6,31 +6,28 @@ of one set of rows, and the fits of a cross-validation, share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import CODES, F64, Floats, Ints
-from fairerclip.data.embedding_rows import RowSummary, unit_rows
-from fairerclip.data.row_pass import Progress
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
 from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget, resolve_target
-from fairerclip.inputs.weights import check_weights, class_factors, draw_weights, weigh_classes
-from fairerclip.model.prepare import Prepared, draw_seed, training_rows
+from fairerclip.inputs.target import ResolvedTarget
+from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
+from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
 from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
 CONTINUOUS_LANDMARKS = 20
@@ -41,51 +38,6 @@ MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
-
-
-class FitInputs(NamedTuple):
-    """Arguments of a fit, checked and completed."""
-
-    data: FitData
-    seen: RowSummary
-    """Summary of the rows as they were given."""
-    missing_label: Any
-    seed: int
-
-
-def read_inputs(
-    params: Mapping[str, Any],
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    text: Any = None,
-    sensitive_text: Any = None,
-    sample_weight: Any = None,
-    classes: Iterable[Any] | None = None,
-    missing_label: Any = None,
-    learns: bool = True,
-    progress: Progress | None = None,
-) -> FitInputs:
-    """Check and complete the arguments of `FairerCLIP.fit` for a model with parameters ``params``.
-
-    Rows of one class only are an error if a model ``learns`` from them. ``progress`` is called with the numbers of rows
-    done and of all rows in a pass.
-    """
-    prompted = text is not None or sensitive_text is not None
-    X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
-    weight = check_weights(sample_weight, X.shape[0])
-    missing = params["missing_label"] if missing_label is None else missing_label
-    target = resolve_target(*(X, y, text, weight), classes=classes, missing_label=missing, learns=learns)
-    sensitive = resolve_sensitive(
-        *(X, sensitive_features, sensitive_text, target),
-        kind=params["sensitive_kind"],
-        terms=params["sensitive_terms"],
-        missing_label=missing,
-    )
-    seed = draw_seed(params["random_state"])
-    drawn = {**params, "random_state": check_random_state(seed)}
-    return FitInputs(FitData.of(X, target, sensitive, drawn, weight, progress), seen, missing, seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +63,8 @@ class FitData:
     feature_seed: int
     alignment_seed: int
     random_state: np.random.RandomState
-    progress: Progress | None = None
-    """Called with the numbers of rows done and of all rows in a pass over the features."""
+    how: PassOptions
+    """Memory, progress and saved sums of passes over the features."""
 
     @classmethod
     def of(
@@ -122,7 +74,7 @@ class FitData:
         sensitive: ResolvedSensitive,
         params: Mapping[str, Any],
         sample_weight: F64,
-        progress: Progress | None = None,
+        how: PassOptions,
     ) -> FitData:
         """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
         _check_label_columns(target, sensitive.columns)
@@ -156,7 +108,7 @@ class FitData:
                 *(features, X),
                 rows=None if everything else chosen,
                 dtype=params["dtype"],
-                budget=_kept_bytes(params["memory_budget"]),
+                budget=kept_bytes(how.memory_budget),
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
@@ -166,7 +118,7 @@ class FitData:
             feature_seed=feature_seed,
             alignment_seed=alignment_seed,
             random_state=random_state,
-            progress=progress,
+            how=how,
         )
 
     @cached_property
@@ -177,11 +129,6 @@ class FitData:
     def _part(self, column: Any) -> Any:
         """Return the entries (m,) of a column (n,) for the rows that take part, without a copy where all do."""
         return column if len(self.chosen) == len(column) else column[self.chosen]
-
-    @property
-    def memory_budget(self) -> int | None:
-        """Bytes of memory to count with; None for what is free."""
-        return as_bytes(self.params["memory_budget"])
 
     @cached_property
     def groups(self) -> Ints | None:
@@ -282,7 +229,7 @@ class FitData:
         weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            budget = _kept_bytes(self.memory_budget)
+            budget = kept_bytes(self.how.memory_budget)
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,
@@ -296,8 +243,7 @@ class FitData:
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,
-            memory_budget=self.memory_budget,
-            progress=self.progress,
+            how=self.how,
         )
         free = (
             np.zeros(len(chosen), dtype=bool) if target.guess is None else self._part(target.guess.rows)[at]
@@ -311,12 +257,6 @@ class FitData:
             target=target,
             sensitive=self.sensitive,
         )
-
-
-def _kept_bytes(memory_budget: Any) -> int | None:
-    """Return the bytes that kept features may take; None where the free memory of each process tells it."""
-    given = as_bytes(memory_budget)
-    return None if given is None else cache_budget(given)
 
 
 def attributes(

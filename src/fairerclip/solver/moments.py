@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import blas
 
 from fairerclip._util.types import F64, Floats, Ints
@@ -18,6 +19,11 @@ from fairerclip.errors import ShapeError
 
 if TYPE_CHECKING:
     from fairerclip.solver.terms import LabelDesign
+
+
+SUMS = ("weight", "square", "first", "cross", "label_sum")
+TABLE_SUMS = ("weight", "first", "second", "cross", "label_sum")
+"""Sums that are saved besides the point that they are taken about."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,24 @@ class Moments:
         self._label_sum += other._label_sum
         return self
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, for `restore`."""
+        arrays = {name: np.asarray(getattr(self, f"_{name}")) for name in SUMS}
+        if self._shift is not None:
+            arrays["shift"] = self._shift
+        if self._second is not None:
+            arrays["second"] = self._second
+        return arrays
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
+        D = len(self._first)
+        shapes = {"weight": (), "square": (), "first": (D,), "shift": (D,), "second": (D, D)}
+        _check_shapes(arrays, {**shapes, "cross": self._cross.shape, "label_sum": self._label_sum.shape})
+        self._weight, self._square = float(arrays["weight"]), float(arrays["square"])
+        self._first, self._cross, self._label_sum = arrays["first"], arrays["cross"], arrays["label_sum"]
+        self._shift, self._second = arrays.get("shift"), arrays.get("second")
+
     def finalise(self) -> MomentResult:
         """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
@@ -230,6 +254,24 @@ class MomentTable:
         self._label_sum += other._label_sum
         return self
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, for `restore`."""
+        arrays = {name: getattr(self, f"_{name}") for name in TABLE_SUMS}
+        return arrays if self._shift is None else {**arrays, "shift": self._shift}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
+        own = {name: getattr(self, f"_{name}") for name in TABLE_SUMS}
+        _check_shapes(arrays, {**{name: a.shape for name, a in own.items()}, "shift": self._first.shape[1:]})
+        for name in TABLE_SUMS:
+            setattr(self, f"_{name}", arrays[name])
+        self._shift = arrays.get("shift")
+
+    @property
+    def weight(self) -> F64:
+        """(parts,) total weight of each part."""
+        return self._weight
+
     def combine(self, factors: ArrayLike) -> list[MomentResult]:
         """Return the moments of all parts, each part multiplied by a factor, for each row of factors (m, parts).
 
@@ -245,6 +287,18 @@ class MomentTable:
         second = (factors @ self._second.reshape(n_parts, -1)).reshape(-1, D, D)
         sums = zip(totals.tolist(), first, second, cross, label_sum, strict=True)
         return [_centred(self._shift, total, f, S, float(np.trace(S)), X, j) for total, f, S, X, j in sums]
+
+
+def _check_shapes(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ValueError if saved sums are not finite float64 arrays of these names and shapes."""
+    optional = {"shift", "second"}
+    if not set(shapes) - optional <= set(arrays) <= set(shapes):
+        raise ValueError(f"expected sums {sorted(shapes)}, got {sorted(arrays)}")
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
+            raise ValueError(
+                f"{name} must be finite float64 of shape {shapes[name]}, got {array.dtype} {array.shape}"
+            )
 
 
 def _centred(

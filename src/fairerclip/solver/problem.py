@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.row_pass import Progress
+from fairerclip.data.row_checkpoint import digest
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import FeatureRows, cache_budget, sum_threads
+from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions, cache_budget
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
@@ -109,10 +109,8 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
-    memory_budget : int or None
-        Bytes of memory to count with; None for what is free.
-    progress : callable or None
-        Called with the numbers of rows done and of all rows in a pass.
+    how : PassOptions
+        Memory, progress and saved sums of passes over the rows.
     """
 
     def __init__(
@@ -129,11 +127,9 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
-        memory_budget: int | None = None,
-        progress: Progress | None = None,
+        how: PassOptions = DEFAULT_PASSES,
     ) -> None:
-        self.rows, self.weight = rows, weight
-        self.memory_budget, self._progress = memory_budget, progress
+        self.rows, self.weight, self._how = rows, weight, how
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -159,10 +155,10 @@ class Problem:
         design = self._design(y)
         D = self.rows.n_features
         start = partial(Moments, D, design.n_columns, covariance=covariance)
-        threads = sum_threads(D * D, self.memory_budget) if covariance else None
-        return self.rows.sum(
-            start, [design, self.weight], threads=threads, progress=self._progress
-        ).finalise()
+        if not covariance:
+            return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
+        purpose = digest("moments", self.weight)
+        return self.rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
         table = LabelMoments.of(self._design(y), self.weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.cluster_tasks import worker_memory
+from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
 if TYPE_CHECKING:
@@ -42,10 +44,30 @@ def cache_budget(memory_budget: int | None = None) -> int:
     return int(KEPT_SHARE * (free_memory() if memory_budget is None else memory_budget))
 
 
+def kept_bytes(memory_budget: int | None) -> int | None:
+    """Return the bytes that kept features may take; None where the memory of the process that keeps them tells it."""
+    return None if memory_budget is None else cache_budget(memory_budget)
+
+
 def sum_threads(values: int, memory_budget: int | None = None) -> int:
     """Return how many threads may have sums of so many values of their own within a quarter of the memory."""
     # Each has the sums in float64 and the product of one block in float32.
     return max(1, cache_budget(memory_budget) // (12 * max(1, values)))
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """How passes over the rows of a fit are made; none of it changes the result but for its last digits."""
+
+    memory_budget: int | None = None
+    """Bytes of memory to count with; None for what is free."""
+    progress: Progress | None = None
+    """Called with the numbers of rows done and of all rows."""
+    checkpoint: RowCheckpoint | None = None
+    """File for sums in between."""
+
+
+DEFAULT_PASSES = PassOptions()
 
 
 class FeatureRows:
@@ -139,6 +161,24 @@ class FeatureRows:
         """Add Φ of all rows, with the same rows of each column, to an accumulator; `fairerclip.data.row_pass`."""
         rows = self if self._remote is None else self._remote
         return sum_rows(rows, start, columns, threads=threads, progress=progress)
+
+    def sum_saved(
+        self,
+        start: Callable[[], Saved],
+        columns: Sequence[Any],
+        how: PassOptions,
+        purpose: str,
+        *,
+        values: int,
+    ) -> Saved:
+        """Do as `sum` does for sums of many ``values``, within the memory and, if wanted, saved in between."""
+        threads = sum_threads(values, how.memory_budget)
+        if how.checkpoint is None:
+            return self.sum(start, columns, threads=threads, progress=how.progress)
+        rows = self if self._remote is None else self._remote
+        return sum_rows_saved(
+            *(rows, start, columns, how.checkpoint, purpose), threads=threads, progress=how.progress
+        )
 
     def take(self, rows: Ints) -> Floats:
         """Return Φ (m, D) of the given training rows."""

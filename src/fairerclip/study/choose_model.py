@@ -28,7 +28,7 @@ from fairerclip.judging.choose import Choice, choose
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.model.fit_data import read_inputs
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
 from fairerclip.tuning.found_rows import FoundRows, find_rows
 from fairerclip.tuning.record import judged_figures

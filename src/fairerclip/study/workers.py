@@ -89,7 +89,7 @@ def run_calls(
 def guarded(call: Call[T]) -> Returned[T] | Failure:
     """Run a call on one core, and return its value and warnings, or its error."""
     import scipy.linalg  # noqa: F401 - its BLAS must be loaded before it can be limited
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -18,7 +18,8 @@ from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import AUTOMATIC, start_values
 from fairerclip.model.estimator import FairerCLIP
-from fairerclip.model.fit_data import FitData, read_inputs
+from fairerclip.model.fit_data import FitData
+from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
 from fairerclip.model.prepare import draw_seed

@@ -275,7 +275,7 @@ def _folds(codes: Ints, folds: int, rng: Rng) -> Iterator[tuple[Ints, Ints]]:
 
 def _out_of_fold(X: Floats, codes: Ints, kind: str, folds: int, rng: Rng) -> Ints:
     """Return predicted codes (n,), each row by the probe that was not trained on it."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits
 
     predicted = np.empty(len(codes), dtype=np.int64)
     # Thousands of small products: if other work shares the cores, several threads take up to twenty times longer.
