@@ -27,7 +27,7 @@ from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
 from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
-from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
+from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
 from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
 CONTINUOUS_LANDMARKS = 20

@@ -23,6 +23,9 @@ KEPT_SHARE = 0.25
 """Share of the free memory that kept features may take, and share of it for the sums of all threads."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
+SAMPLES, SAMPLE_ROWS = 8, 20_000
+"""Number of samples of remote rows that stay here, because folds of a cross-validation are projected again and again,
+and the most rows of one: more are projected where they are."""
 BLOCK_BYTES, SMALLEST_BLOCK = 30 << 20, 2048
 """Size of a block of features, and the least number of its rows: the C library reuses memory of up to 32 MB, and
 larger blocks would be slower."""
@@ -108,6 +111,7 @@ class FeatureRows:
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
         self.shape = (self.n_rows, features.n_features)
         self._remote: Any = None
+        self._samples: list[tuple[Ints, Any]] = []
         if is_remote(X):
             remote = X if rows is None else X.taken(rows)
             part = partial(_remote_part, features, dtype, block_rows, budget, remote.parts_per_worker)
@@ -186,7 +190,18 @@ class FeatureRows:
 
     def raw(self, rows: Ints) -> Floats:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""
-        return self.features.transform(np.asarray(self._X[rows], dtype=self.dtype))
+        return self.features.transform(np.asarray(self._fetched(rows), dtype=self.dtype))
+
+    def _fetched(self, rows: Ints) -> Any:
+        """Return rows of X by their numbers; of remote rows, the last few samples are not moved again."""
+        if self._remote is None:
+            return self._X[rows]
+        for numbers, found in self._samples:
+            if np.array_equal(numbers, rows):
+                return found
+        found = self._X[rows]
+        self._samples = [(rows, found), *self._samples][:SAMPLES]
+        return found
 
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
@@ -197,8 +212,12 @@ class FeatureRows:
     def project_some(self, places: Ints, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of some training rows, by their places in rising order."""
         project = Projection(mean, basis, self.dtype)
-        if self._remote is not None:
+        if self._remote is not None and len(places) <= SAMPLE_ROWS:
             return project(self.take(places))[0]
+        if self._remote is not None:
+            rows = places if self._rows is None else self._rows[places]
+            some = FeatureRows(self.features, self._X, rows=rows, dtype=self.dtype.name, budget=0)
+            return some.project(mean, basis)
         out = np.empty((len(places), basis.shape[1]))
         for block in self.kept_blocks:
             first, stop = np.searchsorted(places, [block.start, block.stop])
