@@ -252,6 +252,15 @@ class RowSummary:
         """Summarise X (n, p) in one pass, by blocks. O(n·p)."""
         return sum_rows(X, partial(CheckedRows, summary=True)).summary()
 
+    @classmethod
+    def joined(cls, parts: Sequence[RowSummary]) -> RowSummary:
+        """Return the summary of several groups of rows; quantiles of lengths are averaged by their numbers of rows."""
+        sizes = np.array([part.rows for part in parts], dtype=np.float64)
+        shares = sizes / sizes.sum()
+        lengths = sum(share * part.lengths for share, part in zip(shares, parts, strict=True))
+        mean = sum(share * part.mean for share, part in zip(shares, parts, strict=True))
+        return cls(int(sizes.sum()), np.asarray(lengths), np.asarray(mean))
+
 
 @dataclass(frozen=True)
 class Drift:

@@ -66,11 +66,13 @@ def resolve_sensitive(
     kind: str,
     terms: str,
     missing_label: Any,
+    keep_constant: bool = False,
 ) -> ResolvedSensitive:
     """Complete the sensitive attributes: keep known values and predict missing ones zero-shot.
 
     Predicted values are not refined later, because mitigation removes the information that they depend on. Raise or
-    warn if the prompts contradict the known values or seem to be those of the ``target``.
+    warn if the prompts contradict the known values or seem to be those of the ``target``. An attribute with one value
+    only is left out with a warning, unless ``keep_constant``: other rows may have other values.
     """
     columns, prompts = known_values(
         sensitive_features, sensitive_text, X.shape, kind=kind, missing_label=missing_label
@@ -93,7 +95,7 @@ def resolve_sensitive(
     values = {name: categories[codes] for name, (codes, categories) in known.items()}
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     joined = [intersect(complete)] if terms == "intersection" and len(complete) > 1 else complete
-    kept = _without_constant(joined)
+    kept = list(joined) if keep_constant else _without_constant(joined)
     separate = kept if joined is complete else complete
     return ResolvedSensitive(kept, values if guesses else {}, trust, prompts, guesses, separate)
 

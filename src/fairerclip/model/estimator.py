@@ -14,14 +14,14 @@ from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.fit_inputs import read_inputs
-from fairerclip.model.kept_fit import KeptFit
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
+from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.presets import preset
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -287,6 +287,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
             progress=progress,
             checkpoint=checkpoint,
         )
+        self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
@@ -378,4 +379,5 @@ class FairerCLIP(EarlierNames, FittedAnswers, KeptFit, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_state", None)  # the training data is not part of the model
+        state.pop("_batches", None)
         return state

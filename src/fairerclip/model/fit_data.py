@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import CODES, F64, Floats, Ints
+from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
@@ -24,14 +24,13 @@ from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.target import ResolvedTarget
 from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
+from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
 from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts, choose_solver
 from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
-from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
+from fairerclip.solver.terms import Attribute, LabelDesign
 
-CONTINUOUS_LANDMARKS = 20
-"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
 FEATURE_FIT_ROWS = 20_000
 """Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
 MAX_LABEL_COLUMNS = 6000
@@ -77,7 +76,7 @@ class FitData:
         how: PassOptions,
     ) -> FitData:
         """Draw the rows that take part, and fit the feature map; neither uses weights by class or group."""
-        _check_label_columns(target, sensitive.columns)
+        check_label_columns(target, sensitive.columns)
         random_state = params["random_state"]
         feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
         class_weight, weight = draw_weights(
@@ -101,7 +100,7 @@ class FitData:
         chosen = np.flatnonzero(weight > 0)
         everything = len(chosen) == X.shape[0]
         orthogonal = sensitive if params["orthogonal"] else None
-        scores = _zero_shot_scores(X, target, orthogonal, params["n_components"])
+        scores = prompt_scores(X, target, orthogonal, params["n_components"])
         return cls(
             *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
             rows=FeatureRows(
@@ -259,36 +258,6 @@ class FitData:
         )
 
 
-def attributes(
-    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
-) -> list[Attribute]:
-    """Return ψ(s) of each attribute: one-hot or probabilities for categories, RBF features for a quantity."""
-    out = []
-    for column in columns:
-        if column.soft is not None:
-            out.append(Attribute(_term(column), column.soft))
-        elif column.values is not None:
-            values = column.values[:, None]
-            phi = make_features(
-                "nystroem",
-                values,
-                n_features=CONTINUOUS_LANDMARKS,
-                bandwidth="median",
-                sample_weight=weight,
-                random_state=random_state,
-            )
-            out.append(Attribute(_term(column), np.asarray(phi.transform(values), dtype=np.float64)))
-        elif column.codes is not None:
-            present, codes = np.unique(column.codes, return_inverse=True)
-            out.append(Attribute(_term(column), OneHot(codes.reshape(-1).astype(CODES), len(present))))
-    return out
-
-
-def _term(column: SensitiveColumn) -> str:
-    # The other terms of the objective are called y and z, which an attribute may be called, too.
-    return column.name if column.name == "s" else f"s:{column.name}"
-
-
 def text_prompts(
     target: ResolvedTarget, kernel: str, bandwidth: float | str, seed: int, *, normalize: bool
 ) -> Prompts:
@@ -324,7 +293,7 @@ def image_features(
     )
 
 
-def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
+def check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColumn]) -> None:
     """Raise for more classes and sensitive values than the moments can hold in memory."""
     values = sum(CONTINUOUS_LANDMARKS if a.categories is None else len(a.categories) for a in columns)
     c = len(target.classes)
@@ -336,7 +305,7 @@ def _check_label_columns(target: ResolvedTarget, columns: Sequence[SensitiveColu
         )
 
 
-def _zero_shot_scores(
+def prompt_scores(
     X: Any, target: ResolvedTarget, sensitive: ResolvedSensitive | None, n_components: int | None
 ) -> NDArray[np.floating] | None:
     """Return zero-shot scores (n, c), or None without prompts.

@@ -64,7 +64,7 @@ class Prepared:
     @cached_property
     def n_present(self) -> int:
         """Number of classes that have rows."""
-        return len(np.unique(self.y))
+        return self.problem.n_present
 
     def setting(self, params: Mapping[str, Any]) -> Setting:
         """Return the parameters of a model that a solution depends on."""
@@ -258,7 +258,7 @@ def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
         "condition": problem.factor.condition if math.isfinite(problem.factor.condition) else None,
         "solver": problem.solver,
         "solver_steps": problem.factor.steps,
-        "rows": problem.rows.n_rows,
+        "rows": problem.n_rows,
         "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
         "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},
         "objective": [{"image": h.image, "text": h.text} for h in result.history],

@@ -14,6 +14,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.row_checkpoint import digest
+from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
@@ -109,6 +110,10 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
+    table : LabelMoments or None
+        Moments of the labels, where they are those of more rows than ``rows``; labels cannot be refined then.
+    n_rows : int or None
+        Number of rows that the moments are of; None for ``rows``.
     how : PassOptions
         Memory, progress and saved sums of passes over the rows.
     """
@@ -127,9 +132,13 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
+        table: LabelMoments | None = None,
+        n_rows: int | None = None,
         how: PassOptions = DEFAULT_PASSES,
     ) -> None:
         self.rows, self.weight, self._how = rows, weight, how
+        self.n_rows = rows.n_rows if n_rows is None else n_rows
+        self._table = table
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -142,9 +151,18 @@ class Problem:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
         self._latest = self._sides(y, moments)
 
+    @cached_property
+    def n_present(self) -> int:
+        """Number of classes that have rows."""
+        if self._table is not None:
+            return int(np.count_nonzero(self._table.class_share))
+        return len(np.unique(self._latest.y))
+
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
+            if self._table is not None:
+                raise StateError("other labels need all rows, and only their sums were kept: use fit")
             self._latest = self._sides(y, self._pass(y, covariance=False))
         return self._latest
 
@@ -161,7 +179,7 @@ class Problem:
         return self.rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelMoments.of(self._design(y), self.weight)
+        table = LabelMoments.of(self._design(y), self.weight) if self._table is None else self._table
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)
