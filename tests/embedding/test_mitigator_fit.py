@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from gallery import Gallery, naive_map
 from numpy.testing import assert_allclose, assert_array_equal
 
+from block_sizes import in_blocks
 from fairerclip import EmbeddingMitigator
 from fairerclip.baselines import LEACE
 from fairerclip.data.embedding_rows import unit_rows
@@ -15,6 +17,8 @@ from fairerclip.data.stores import open_store
 from fairerclip.embedding import sums
 from fairerclip.errors import LabelError, ParameterError, ShapeError, StateError
 from fairerclip.inputs.sensitive_columns import SoftValues
+from fairerclip.solver.moments import Moments
+from fairerclip.solver.rows import sum_threads
 
 FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
 
@@ -195,8 +199,48 @@ def test_rows_in_parts_in_any_order_and_from_disk_give_the_same_map(tmp_path, mo
     np.save(tmp_path / "rows.npy", g.X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     assert_allclose(linear().fit(mapped, sensitive_features=g.s).transform(mapped), expected, atol=1e-9)
-    monkeypatch.setattr(sums, "READ_ROWS", 64)
-    assert_allclose(linear().fit(g.X, sensitive_features=g.s).transform(g.X), expected, atol=1e-9)
+    for threads in (1, 3):
+        in_blocks(monkeypatch, 64, threads)
+        assert_allclose(linear().fit(g.X, sensitive_features=g.s).transform(g.X), expected, atol=1e-9)
+
+
+def test_a_fit_tells_how_many_rows_are_done_in_each_of_its_passes(monkeypatch):
+    g = Gallery(n=400, v=3)
+    in_blocks(monkeypatch, 150, threads=1)
+    told = []
+    linear().fit(g.X, sensitive_features=g.s, progress=lambda *counts: told.append(counts))
+    assert told == 2 * [(150, 400), (300, 400), (400, 400)]
+
+
+def test_a_memory_budget_limits_the_threads_that_have_sums(monkeypatch):
+    g = Gallery(n=400, v=3)
+    in_blocks(monkeypatch, 50, threads=4)
+    made = []
+    monkeypatch.setattr(sums, "Moments", lambda *size: made.append(size) or Moments(*size))
+    monkeypatch.setattr(sums, "sum_threads", lambda values, budget: sum_threads(3000 * values, budget))
+    expected = linear().fit(g.X, sensitive_features=g.s).transform(g.X)
+    assert len(made) == 1 + 4  # the sums of all rows, and those of each thread
+    made.clear()
+    small = linear(memory_budget="20MB").fit(g.X, sensitive_features=g.s)
+    assert len(made) == 1 + 1
+    assert_allclose(small.transform(g.X), expected, atol=1e-9)
+    with pytest.raises(ParameterError, match="memory_budget"):
+        linear(memory_budget="20 apples").fit(g.X, sensitive_features=g.s)
+
+
+def test_the_sums_of_a_pass_can_be_sent_to_another_process():
+    g = Gallery(n=60, v=3)
+    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
+    attributes, features = fairer._sums.attributes, fairer._sums.features
+    width = fairer._sums.moments.n_features
+    start = partial(sums.LabelledMoments, attributes, features, False, width, known=(True,))
+    whole, first, second = start(), pickle.loads(pickle.dumps(start))(), start()  # noqa: S301
+    X, weight = unit_rows(g.X), np.ones(60)
+    whole.add(X, weight, g.s)
+    first.add(X[:20], weight[:20], g.s[:20])
+    second.add(X[20:], weight[20:], g.s[20:])
+    first.merge(pickle.loads(pickle.dumps(second)))  # noqa: S301
+    assert_allclose(first.moments.finalise().covariance, whole.moments.finalise().covariance, atol=1e-12)
 
 
 @pytest.mark.parametrize("features", ["linear", "probabilities"])

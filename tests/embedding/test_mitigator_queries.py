@@ -5,6 +5,7 @@ import pytest
 from gallery import Gallery
 from numpy.testing import assert_allclose, assert_array_equal
 
+from block_sizes import in_blocks
 from fairerclip import EmbeddingMitigator
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.embedding.query_meaning import meaning_of
@@ -127,7 +128,7 @@ def test_wrong_queries_are_told(g, fairer, call, queries, error):
 
 def test_scores_are_made_in_blocks_of_any_size(g, fairer, monkeypatch):
     expected = fairer.scores(g.X, g.Q)
-    monkeypatch.setattr("fairerclip.embedding.mitigator.READ_ROWS", 7)
-    monkeypatch.setattr("fairerclip.embedding.row_map.BLOCK_ROWS", 7)
-    assert_allclose(fairer.scores(g.X, g.Q), expected, atol=1e-14)
-    assert_allclose(fairer.transform(g.X) @ g.Q.T, expected, atol=1e-14)
+    for threads in (1, 3):
+        in_blocks(monkeypatch, 7, threads)
+        assert_allclose(fairer.scores(g.X, g.Q), expected, atol=1e-14)
+        assert_allclose(fairer.transform(g.X) @ g.Q.T, expected, atol=1e-14)

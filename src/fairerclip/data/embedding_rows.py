@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats
-from fairerclip.data.row_pass import is_remote, sum_rows
+from fairerclip.data.row_pass import Progress, fill_rows, is_remote, sum_rows
 from fairerclip.errors import (
     DirectionDriftWarning,
     FairerClipWarning,
@@ -140,7 +140,16 @@ class CheckedRows:
 
     def add(self, rows: Any) -> None:
         """Add a block of rows (b, p)."""
+        rows, squares = self._checked(rows)
+        if self._summary and not self.bad:
+            working, lengths, scale = _with_lengths(rows, squares)
+            self._lengths.append(lengths * scale)
+            self._total = self._total + _divided(working, lengths).sum(axis=0, dtype=np.float64)
+
+    def _checked(self, rows: Any) -> tuple[Floats, F64]:
+        """Check a block, and return it in working precision with the squared lengths of its rows."""
         rows = np.asarray(rows)
+        rows = rows.astype(working_dtype(rows.dtype), copy=False)
         squares = _squares(rows)
         # The square of a row that is finite and not zero can overflow or vanish: only these rows are looked at again.
         doubtful = np.flatnonzero(~(np.isfinite(squares) & (squares > 0)))
@@ -149,10 +158,7 @@ class CheckedRows:
         self.bad += (self.rows + doubtful[~finite]).tolist()
         self.zero += (self.rows + doubtful[zero]).tolist()
         self.rows += len(rows)
-        if self._summary and not self.bad:
-            working, lengths, scale = _with_lengths(rows, squares)
-            self._lengths.append(lengths * scale)
-            self._total = self._total + _divided(working, lengths).sum(axis=0, dtype=np.float64)
+        return rows, squares
 
     def merge(self, other: CheckedRows) -> None:
         """Add the rows after these."""
@@ -185,15 +191,49 @@ class CheckedRows:
         return RowSummary(self.rows, np.quantile(lengths, TAILS), self._total / self.rows)
 
 
+class _CheckedFill(CheckedRows):
+    """Accumulator that checks rows and writes a function of them, at unit length if wanted, into their places."""
+
+    def __init__(self, function: Callable[[Floats], Floats], *, unit: bool) -> None:
+        super().__init__(summary=False)
+        self._function, self._unit = function, unit
+
+    def add(self, rows: Any, out: Floats) -> None:  # type: ignore[override]
+        rows, squares = self._checked(rows)
+        if self.bad:
+            return  # the pass ends with an error, and the function need not see such rows
+        if self._unit:
+            rows, lengths, _ = _with_lengths(rows, squares)
+            rows = _divided(rows, lengths)
+        out[...] = self._function(rows)
+
+
+def fill_checked(
+    X: Any, name: str, function: Callable[[Floats], Floats], out: Floats, *, unit: bool, depth: int = 4
+) -> Floats:
+    """Write a function of blocks of rows, scaled to ``unit`` length or not, into ``out`` (n, …), and return it.
+
+    Rows are checked in the same pass, as `check_rows` does: it raises if one is not finite, and warns if one is zero.
+    """
+    if is_remote(X):
+        check_rows(X, name, zero_is_error=False, depth=depth + 1)
+        return fill_rows(unit_view(X) if unit else X, function, out)
+    found = sum_rows(X, partial(_CheckedFill, function, unit=unit), [out])
+    found.report(name, zero_is_error=False, depth=depth + 1)
+    return out
+
+
 def check_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> None:
     """Raise if rows are not finite; raise or warn, at stack level ``depth``, if rows are zero. O(n·p), by blocks."""
     found = sum_rows(X, partial(CheckedRows, summary=False))
     found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
 
 
-def summarise_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> RowSummary:
+def summarise_rows(
+    X: Any, name: str, *, zero_is_error: bool, depth: int = 4, progress: Progress | None = None
+) -> RowSummary:
     """Do as `check_rows` does, and return a summary of the rows, in the same pass."""
-    found = sum_rows(X, partial(CheckedRows, summary=True))
+    found = sum_rows(X, partial(CheckedRows, summary=True), progress=progress)
     found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
     return found.summary()
 

@@ -289,3 +289,39 @@ def map_rows(
     ``function`` gets a block (b, p) and the same rows of each column, and returns a tuple of arrays (b, …).
     """
     return sum_rows(X, partial(Collected, function), columns, progress=progress).joined()
+
+
+class _Filled:
+    """Accumulator that writes results per row into their places; rows of ``out`` come as the first column."""
+
+    def __init__(self, function: Callable[..., NDArray[Any]]) -> None:
+        self._function = function
+
+    def add(self, rows: Any, out: NDArray[Any], *columns: Any) -> None:
+        out[...] = self._function(rows, *columns)
+
+    def merge(self, other: _Filled) -> None:
+        """Do nothing: the results are in their places."""
+
+
+def fill_rows(
+    X: Any,
+    function: Callable[..., NDArray[Any]],
+    out: NDArray[Any],
+    columns: Sequence[Any] = (),
+    *,
+    progress: Progress | None = None,
+) -> NDArray[Any]:
+    """Write what ``function`` returns for blocks of rows and columns into ``out`` (n, …), and return it.
+
+    Unlike `map_rows` it needs the memory of the results once, and a block for each thread.
+    """
+    if is_remote(X):
+        (out[...],) = map_rows(X, partial(_as_tuple, function), columns, progress=progress)
+    else:
+        sum_rows(X, partial(_Filled, function), [out, *columns], progress=progress)
+    return out
+
+
+def _as_tuple(function: Callable[..., NDArray[Any]], *block: Any) -> tuple[NDArray[Any]]:
+    return (function(*block),)

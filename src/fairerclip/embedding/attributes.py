@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import F64, Floats, Ints
+from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.embedding.value_reader import MAX_ROWS, ValueReader, read_from_labels, read_from_prompts
 from fairerclip.errors import LabelError, ShapeError
@@ -48,18 +48,32 @@ class MitigatedAttribute:
         """Number of label columns: one per value but the first, or one for a quantity."""
         return 1 if self.values is None else len(self.values) - 1
 
-    def columns(self, known: SensitiveColumn | None, rows: slice, X: Floats) -> F64:
-        """Return the label columns (b, v − 1) of a block of unit rows X (b, p): known values, else probabilities."""
+    def known(self, column: SensitiveColumn | None) -> NDArray[Any] | None:
+        """Return what a column tells: a quantity (n,), probabilities (n, v) or codes (n,); None if it is not given."""
+        found = None if column is None else recode(column, self.name, self.values)
         if self.values is None:
-            if known is None or known.values is None:
+            if found is None or found.values is None:
                 raise LabelError(
                     f"sensitive attribute {self.name!r} is a quantity and must be given for every row"
                 )
-            return known.values[rows, None]
+            return found.values
+        if found is None:
+            return None
+        return found.codes if found.soft is None else found.soft
+
+    def columns(self, known: NDArray[Any] | None, X: Floats) -> F64:
+        """Return the label columns (b, v − 1) of a block of unit rows X (b, p): known values, else probabilities.
+
+        ``known`` are the rows of the block of what the method `known` returns.
+        """
+        if self.values is None:
+            if known is None:
+                raise AssertionError("a quantity is given for every row")
+            return known[:, None]
         v = len(self.values)
-        if known is not None and known.soft is not None:
-            return np.asarray(known.soft[rows, 1:])
-        codes = np.full(len(X), -1) if known is None or known.codes is None else known.codes[rows]
+        if known is not None and known.ndim == 2:
+            return np.asarray(known[:, 1:])
+        codes = np.full(len(X), -1) if known is None else known
         missing = codes < 0
         P = np.eye(v)[codes]
         if missing.any():
@@ -159,7 +173,7 @@ def resolve_attribute(
     """
     column, labels, prompts = given.columns.get(name), given.labels.get(name), given.prompts.get(name)
     if column is not None and column.continuous:
-        return MitigatedAttribute(name, None, None, None, {"source": "given", "rows": len(X)})
+        return MitigatedAttribute(name, None, None, None, {"source": "given", "rows": int(X.shape[0])})
     parts = [part for part in (column, labels) if part is not None]
     values = _values(name, parts, prompts)
     column, labels = recode(column, name, values), recode(labels, name, values)
@@ -224,7 +238,8 @@ def recode(column: SensitiveColumn | None, name: str, values: NDArray[Any] | Non
     if soft is not None:
         soft = np.zeros((len(soft), len(place)))
         soft[:, places] = column.soft
-    return SensitiveColumn(column.name, np.array([*places, -1])[column.codes], values, None, soft)
+    codes = np.array([*places, -1], dtype=CODES)[column.codes]
+    return SensitiveColumn(column.name, codes, values, None, soft)
 
 
 def _of(array: NDArray[Any] | None) -> NDArray[Any]:

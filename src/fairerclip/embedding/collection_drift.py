@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairerclip._util.numbers import number
-from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows, compare_rows
+from fairerclip._util.types import F64, Floats
+from fairerclip.data.embedding_rows import RowSummary, compare_rows, unit_view
+from fairerclip.data.row_pass import sum_rows
 from fairerclip.errors import (
     CollectionDriftWarning,
     DirectionDriftWarning,
@@ -18,6 +20,7 @@ from fairerclip.errors import (
     SensitiveDriftWarning,
 )
 from fairerclip.solver.moments import Moments
+from fairerclip.solver.rows import sum_threads
 
 if TYPE_CHECKING:
     from fairerclip.embedding.attributes import MitigatedAttribute
@@ -56,26 +59,41 @@ class CollectionSummary:
     shares: F64
 
     @classmethod
-    def of(cls, X: Any, attributes: Sequence[MitigatedAttribute]) -> CollectionSummary:
-        """Summarise rows X (n, p), with shares of the values that can be read; one pass by blocks, O(n·p²)."""
-        unit = UnitRows(X)
-        moments = Moments(unit.shape[1], 0)
-        sizes = [attribute.n_columns for attribute in attributes]
-        shares = np.zeros(sum(sizes))
-        for start in range(0, len(unit), READ_ROWS):
-            block = unit[start : start + READ_ROWS]
-            moments.update(block, np.empty((len(block), 0)), np.ones(len(block)))
-            parts = [
-                np.full(size, np.nan)
-                if attribute.reader is None
-                else attribute.reader.probabilities(block)[:, 1:].sum(axis=0, dtype=np.float64)
-                for attribute, size in zip(attributes, sizes, strict=True)
-            ]
-            shares += np.concatenate([np.zeros(0), *parts])
-        found = moments.finalise()
+    def of(cls, X: Any, rows: RowSummary, attributes: Sequence[MitigatedAttribute]) -> CollectionSummary:
+        """Summarise rows X (n, p), with shares of the values that can be read; one pass by blocks, O(n·p²).
+
+        ``rows`` is the summary that the check of the rows gave.
+        """
+        p = int(X.shape[1])
+        start = partial(_CollectionSums, p, attributes)
+        sums = sum_rows(unit_view(X), start, threads=sum_threads(p * p))
+        found = sums.moments.finalise()
         if found.covariance is None:
             raise AssertionError("the covariance is accumulated")
-        return cls(RowSummary.of(X), found.mean, found.covariance, shares / len(unit))
+        return cls(rows, found.mean, found.covariance, sums.shares / rows.rows)
+
+
+class _CollectionSums:
+    """Accumulator of a pass over unit rows: their moments, and the sums of the probabilities of sensitive values."""
+
+    def __init__(self, width: int, attributes: Sequence[MitigatedAttribute]) -> None:
+        self._attributes = attributes
+        self.moments = Moments(width, 0)
+        self.shares = np.zeros(sum(attribute.n_columns for attribute in attributes))
+
+    def add(self, rows: Floats) -> None:
+        self.moments.update(rows, np.empty((len(rows), 0)), np.ones(len(rows)))
+        parts = [
+            np.full(attribute.n_columns, np.nan)
+            if attribute.reader is None
+            else attribute.reader.probabilities(rows)[:, 1:].sum(axis=0, dtype=np.float64)
+            for attribute in self._attributes
+        ]
+        self.shares += np.concatenate([np.zeros(0), *parts])
+
+    def merge(self, other: _CollectionSums) -> None:
+        self.moments.merge(other.moments)
+        self.shares += other.shares
 
 
 @dataclass(frozen=True)

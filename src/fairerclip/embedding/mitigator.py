@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,9 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairerclip._util.checks import LARGEST, check_choice, check_interval
+from fairerclip._util.checks import LARGEST, as_bytes, check_choice, check_interval
 from fairerclip._util.types import F64, Floats
-from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, check_directions, check_rows, unit_rows
+from fairerclip.data.embedding_rows import check_directions, check_rows, fill_checked, summarise_rows
+from fairerclip.data.row_pass import Progress, is_remote
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.attributes import read_given
 from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
@@ -63,6 +65,9 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Label of an unknown sensitive value, besides None and NaN.
     random_state : int, RandomState or None
         Seed of random kernel features.
+    memory_budget : int, str or None
+        Memory for sums besides the rows and labels, in bytes or as "1GB"; None counts with what is free. It limits the
+        number of threads of a fit, each of which has sums of its own, and changes the last digits.
 
     Attributes
     ----------
@@ -105,12 +110,14 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         bandwidth: float | str = "median",
         missing_label: Any = None,
         random_state: Any = None,
+        memory_budget: int | str | None = None,
     ) -> None:
         self.strength, self.features, self.unit = strength, features, unit
         self.gamma, self.about = gamma, about
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
         self.n_features, self.bandwidth = n_features, bandwidth
         self.missing_label, self.random_state = missing_label, random_state
+        self.memory_budget = memory_budget
 
     # Fitting ------------------------------------------------------------------------------------
 
@@ -123,8 +130,9 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sensitive_text: Any = None,
         labelled: Any = None,
         sample_weight: Any = None,
+        progress: Progress | None = None,
     ) -> Self:
-        """Learn the map from rows, in one pass by blocks.
+        """Learn the map from rows, by blocks: one pass checks them, and one adds them.
 
         Parameters
         ----------
@@ -141,8 +149,11 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ``sensitive_features``.
         sample_weight : array of shape (n,), optional
             Row weights in the map. Sensitive values are read from all rows alike.
+        progress : callable, optional
+            Called with the numbers of rows done and of all rows, in each of the two passes.
         """
-        return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=True)
+        given = (sensitive_features, sensitive_text, labelled)
+        return self._add(X, given, sample_weight, progress, reset=True)
 
     def partial_fit(
         self,
@@ -153,6 +164,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sensitive_text: Any = None,
         labelled: Any = None,
         sample_weight: Any = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Add rows to the sums and update the map.
 
@@ -167,22 +179,22 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ParameterError(
                 "sensitive_text and labelled are taken by the first call of partial_fit only"
             )
-        return self._add(X, sensitive_features, sensitive_text, labelled, sample_weight, reset=first)
+        given = (sensitive_features, sensitive_text, labelled)
+        return self._add(X, given, sample_weight, progress, reset=first)
 
-    def _add(self, X: Any, features: Any, text: Any, labelled: Any, weight: Any, *, reset: bool) -> Self:
+    def _add(
+        self, X: Any, given: tuple[Any, Any, Any], weight: Any, progress: Progress | None, *, reset: bool
+    ) -> Self:
         self._check_parameters()
         X = self._validated(X, reset=reset)
         if reset:
             check_directions(X)
-        check_rows(X, "X", zero_is_error=True, depth=5)
-        given = read_given(
-            *(X.shape, features, text, labelled),
-            kind=self.sensitive_kind,
-            missing_label=self.missing_label,
-        )
+        rows = summarise_rows(X, "X", zero_is_error=True, progress=progress)
+        known = read_given(X.shape, *given, kind=self.sensitive_kind, missing_label=self.missing_label)
         if reset:
-            self._sums = begin_sums(self.get_params(deep=False), X, given)
-        self._sums.add(X, given, weight)
+            self._sums = begin_sums(self.get_params(deep=False), X, known)
+        budget = as_bytes(self.memory_budget)
+        self._sums.add(X, known, weight, rows, memory_budget=budget, progress=progress)
         self._factored = self._sums.factor(self.gamma)
         return self._set_strength()
 
@@ -279,8 +291,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False)
-        return self.fitted_.map.transform(X, unit=self.unit)
+        return self.fitted_.map.transform(X, unit=self.unit, name="X", depth=4)
 
     def scores(self, X: Any, queries: Any) -> F64:
         """Compute the scores (n, m) of rows for queries (m, p): q·A(x), or q·x for queries that are about S."""
@@ -289,16 +300,10 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         meaning = self.query_meaning(Q)
         warn_of_sensitive(meaning)
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False, depth=3)
-        out = np.empty((int(X.shape[0]), len(Q)))
-        rows = UnitRows(X)
-        for start in range(0, len(rows), READ_ROWS):
-            block = rows[start : start + READ_ROWS]
-            mapped = self.fitted_.map.apply(block)
-            mapped = unit_rows(mapped) if self.unit else mapped
-            columns = Q.T.astype(block.dtype)
-            out[start : start + READ_ROWS] = np.where(meaning.mitigated, mapped @ columns, block @ columns)
-        return out
+        function = partial(self.fitted_.map.scores, Q, mitigated=meaning.mitigated, unit=self.unit)
+        scores = np.empty((int(X.shape[0]), len(Q)))
+        fill_checked(X, "X", function, scores, unit=True, depth=3)
+        return scores
 
     def rank(self, query: Any, X: Any, k: int | None = None) -> Ranking:
         """Rank the rows of X by one query (p,), best first; one that is about S ranks by the original embeddings."""
@@ -322,8 +327,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Compare rows with those of the fit: means, covariance, and the shares of the sensitive values. O(n·p²)."""
         check_is_fitted(self)
         X = self._validated(X)
-        check_rows(X, "X", zero_is_error=False, depth=3)
-        return compare_collections(self.fitted_, CollectionSummary.of(X, self.fitted_.attributes))
+        rows = summarise_rows(X, "X", zero_is_error=False, depth=3)
+        return compare_collections(self.fitted_, CollectionSummary.of(X, rows, self.fitted_.attributes))
 
     # Files --------------------------------------------------------------------------------------
 
@@ -353,6 +358,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_choice("sensitive_kind", self.sensitive_kind, ("auto", "categorical", "continuous"))
         check_interval("gamma", self.gamma, SMALLEST_RIDGE, LARGEST, "[]")
         check_n_features(self.n_features)
+        as_bytes(self.memory_budget)
         if self.about is not None:
             check_interval("about", self.about, 0, 1, "[]", " or None")
         values = self.strength.values() if isinstance(self.strength, Mapping) else [self.strength]
@@ -372,7 +378,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _validated(self, X: Any, *, reset: bool = False) -> Any:
         try:
-            if isinstance(X, EmbeddingStore):  # its rows are float32 already, and are never all in memory
+            # Rows of a store are float32 already, and are never all in memory.
+            if isinstance(X, EmbeddingStore) or is_remote(X):
                 return validate_data(self, X, reset=reset, skip_check_array=True)
             kept = np.float16 if getattr(X, "dtype", None) == np.float16 else "numeric"
             return validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite=False)

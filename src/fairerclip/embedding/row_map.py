@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairerclip._util.types import Floats
-from fairerclip.data.embedding_rows import unit_rows, working_dtype
-from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip._util.types import F64, Floats
+from fairerclip.data.embedding_rows import fill_checked, unit_rows, unit_view, working_dtype
+from fairerclip.data.row_pass import fill_rows
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.features import FeatureMap
 from fairerclip.solver.same_space import LowRankMap
@@ -95,14 +96,29 @@ class EmbeddingMap:
             reduced = reduced + self.features.transform(rows).astype(dtype, copy=False) @ right[start:]
         return np.asarray(rows - reduced @ part.left.astype(dtype))
 
-    def transform(self, X: Any, *, unit: bool) -> Floats:
-        """Map rows X (n, p) in blocks, at unit length before and, if ``unit``, after; float16 rows give float16."""
+    def transform(self, X: Any, *, unit: bool, name: str | None = None, depth: int = 3) -> Floats:
+        """Map rows X (n, p) in blocks, at unit length before and, if ``unit``, after; float16 rows give float16.
+
+        Rows that have a ``name`` are checked in the same pass, with warnings at stack level ``depth``.
+        """
         n, p = int(X.shape[0]), int(X.shape[1])
         out = np.empty((n, p), dtype=np.float16 if X.dtype == np.float16 else working_dtype(X.dtype))
-        for start in range(0, n, BLOCK_ROWS):
-            mapped = self.apply(unit_rows(X[start : start + BLOCK_ROWS]))
-            out[start : start + BLOCK_ROWS] = unit_rows(mapped) if unit else mapped
-        return out
+        function = self.unit_apply if unit else self.apply
+        if name is None:
+            return fill_rows(unit_view(X), function, out)
+        return fill_checked(X, name, function, out, unit=True, depth=depth + 1)
+
+    def scores(self, Q: F64, rows: Floats, *, mitigated: NDArray[np.bool_], unit: bool) -> Floats:
+        """Return the scores (b, m) of unit rows for queries Q (m, p): of the mapped rows where ``mitigated`` (m,)."""
+        columns = Q.T.astype(rows.dtype)
+        scores = (self.unit_apply(rows) if unit else self.apply(rows)) @ columns
+        if not mitigated.all():
+            scores[:, ~mitigated] = rows @ columns[:, ~mitigated]
+        return np.asarray(scores)
+
+    def unit_apply(self, rows: Floats) -> Floats:
+        """Map a block of unit rows (b, p), and scale the result to unit length."""
+        return unit_rows(self.apply(rows))
 
 
 def probability_features(

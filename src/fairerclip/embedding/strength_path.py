@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy as np
 from fairerclip._util.checks import check_choice, check_confidence, check_interval
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import READ_ROWS, UnitRows, unit_rows
+from fairerclip.data.embedding_rows import UnitRows
+from fairerclip.data.row_pass import fill_rows
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics.retrieval.inside_groups import FEW_ROWS, correlation_inside_groups
@@ -145,12 +147,10 @@ def _checked(strengths: Any) -> list[float]:
 
 
 def _scores(model: EmbeddingMitigator, rows: Any, Q: F64) -> F64:
-    out = np.empty((len(rows), len(Q)))
-    for start in range(0, len(rows), READ_ROWS):
-        mapped = model.fitted_.map.apply(rows[start : start + READ_ROWS])
-        mapped = unit_rows(mapped) if model.unit else mapped
-        out[start : start + READ_ROWS] = mapped @ Q.T.astype(mapped.dtype)
-    return out
+    function = partial(
+        model.fitted_.map.scores, Q, mitigated=np.ones(len(Q), dtype=np.bool_), unit=model.unit
+    )
+    return fill_rows(rows, function, np.empty((len(rows), len(Q))))
 
 
 def _point(

@@ -6,13 +6,16 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.embedding_rows import READ_ROWS, RowSummary, UnitRows
-from fairerclip.embedding.attributes import Given, MitigatedAttribute, recode, resolve_attribute, term_sizes
+from fairerclip.data.embedding_rows import RowSummary, unit_view
+from fairerclip.data.row_pass import Progress, sum_rows
+from fairerclip.embedding.attributes import Given, MitigatedAttribute, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
 from fairerclip.errors import (
@@ -26,6 +29,7 @@ from fairerclip.features.feature_map import as_rng
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.weights import check_weights
 from fairerclip.solver.moments import Moments
+from fairerclip.solver.rows import sum_threads
 from fairerclip.solver.same_space import SameSpace, factor_same_space
 
 SAMPLE_ROWS = 20_000
@@ -82,35 +86,33 @@ class MitigatorSums:
         """Return a copy, to which rows can be added without adding them here."""
         return replace(self, moments=copy.deepcopy(self.moments), rows=list(self.rows))
 
-    def add(self, X: Any, given: Given, sample_weight: Any) -> None:
-        """Add rows X (n, p) with what is known about them; O(n·(p + D)²) time, in blocks."""
+    def add(
+        self,
+        X: Any,
+        given: Given,
+        sample_weight: Any,
+        rows: RowSummary,
+        *,
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Add rows X (n, p), and their summary, with what is known about them; O(n·(p + D)²) time, in blocks."""
         unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
         if unknown and self.rows:
             raise LabelError(f"{unknown} were not among the attributes of the first rows")
         weight = check_weights(sample_weight, int(X.shape[0]))
-        columns = {a.name: recode(given.columns.get(a.name), a.name, a.values) for a in self.attributes}
-        unit = UnitRows(X)
-        for start in range(0, len(unit), READ_ROWS):
-            block = slice(start, start + READ_ROWS)
-            rows = unit[block]
-            parts = [rows, self._labels(columns, block, rows).astype(rows.dtype)]
-            if self.features is not None:
-                parts.insert(1, self.features.transform(rows).astype(rows.dtype))
-            self.moments.update(np.hstack(parts), np.empty((len(rows), 0)), weight[block])
-        self.rows.append(RowSummary.of(X))
-
-    def _labels(self, known: Mapping[str, SensitiveColumn | None], block: slice, rows: Floats) -> F64:
-        """Return the label columns (b, K) of a block."""
-        columns = [a.columns(known[a.name], block, rows) for a in self.attributes]
-        if not columns:
-            return np.empty((len(rows), 0))
-        if not self.crossed:
-            return np.hstack(columns)
-        joint = np.ones((len(rows), 1))
-        for found in columns:
-            P = np.column_stack([1 - found.sum(axis=1), found])
-            joint = (joint[:, :, None] * P[:, None, :]).reshape(len(rows), -1)
-        return np.asarray(joint[:, 1:])
+        known = [a.known(given.columns.get(a.name)) for a in self.attributes]
+        width = self.moments.n_features
+        start = partial(
+            LabelledMoments,
+            *(self.attributes, self.features, self.crossed, width),
+            known=tuple(column is not None for column in known),
+        )
+        columns = [weight, *(column for column in known if column is not None)]
+        threads = sum_threads(width * width, memory_budget)
+        found = sum_rows(unit_view(X), start, columns, threads=threads, progress=progress)
+        self.moments.merge(found.moments)
+        self.rows.append(rows)
 
     def factor(self, gamma: float) -> Factored:
         """Return the factored problem; more rows may be added later. O((p + D)³) time."""
@@ -125,9 +127,63 @@ class MitigatorSums:
         )
 
 
+class LabelledMoments:
+    """Accumulator of a pass: moments of [x, φ(x), L] of unit rows x.
+
+    Parameters
+    ----------
+    attributes, features, crossed
+        As in `MitigatorSums`.
+    width : int
+        Number of columns of [x, φ(x), L].
+    known : tuple of bool
+        Whether each attribute has a column of known values.
+    """
+
+    def __init__(
+        self,
+        attributes: Sequence[MitigatedAttribute],
+        features: ProbabilityFeatures | FeatureMap | None,
+        crossed: bool,
+        width: int,
+        *,
+        known: tuple[bool, ...],
+    ) -> None:
+        self.moments = Moments(width, 0)
+        self._attributes, self._features, self._crossed, self._known = attributes, features, crossed, known
+
+    def add(self, rows: Floats, weight: Floats, *known: NDArray[Any]) -> None:
+        """Add a block of unit rows (b, p), weights (b,), and the values of the attributes that have some."""
+        given = iter(known)
+        columns = [
+            attribute.columns(next(given) if there else None, rows)
+            for attribute, there in zip(self._attributes, self._known, strict=True)
+        ]
+        parts = [rows, self._labels(columns, len(rows)).astype(rows.dtype)]
+        if self._features is not None:
+            parts.insert(1, self._features.transform(rows).astype(rows.dtype, copy=False))
+        self.moments.update_parts(parts, np.empty((len(rows), 0)), weight)
+
+    def _labels(self, columns: Sequence[F64], b: int) -> F64:
+        """Return the label columns (b, K) of a block."""
+        if not columns:
+            return np.empty((b, 0))
+        if not self._crossed:
+            return np.hstack(columns)
+        joint = np.ones((b, 1))
+        for found in columns:
+            P = np.column_stack([1 - found.sum(axis=1), found])
+            joint = (joint[:, :, None] * P[:, None, :]).reshape(b, -1)
+        return np.asarray(joint[:, 1:])
+
+    def merge(self, other: LabelledMoments) -> None:
+        """Add the sums of other rows."""
+        self.moments.merge(other.moments)
+
+
 def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums:
     """Resolve the attributes and make the features from the first rows X (n, p)."""
-    rows = UnitRows(X)
+    rows = unit_view(X)
     n, p = rows.shape
     sample = np.arange(0, n, max(1, -(-n // SAMPLE_ROWS)))
     quantities = [name for name, column in given.columns.items() if column.continuous]
@@ -151,7 +207,7 @@ def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums
     return MitigatorSums(attributes, features, linear, crossed, Moments(width, 0), p)
 
 
-def _resolved(given: Given, rows: UnitRows, sample: Ints, *, needs_reader: bool) -> list[MitigatedAttribute]:
+def _resolved(given: Given, rows: Any, sample: Ints, *, needs_reader: bool) -> list[MitigatedAttribute]:
     """Return the attributes that vary; warn of the others, and if there is none."""
     if not given.names:
         warnings.warn(
@@ -185,7 +241,7 @@ def _is_constant(column: SensitiveColumn) -> bool:
 
 def _features(
     kind: str,
-    rows: UnitRows,
+    rows: Any,
     sample: Ints,
     attributes: Sequence[MitigatedAttribute],
     params: Mapping[str, Any],

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,11 +75,21 @@ class Moments:
         self._label_sum = np.zeros(n_labels)
         self._work: Floats | None = None
 
+    @property
+    def n_features(self) -> int:
+        """Number D of features."""
+        return len(self._first)
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_work": None}
 
     def update(self, Phi: Floats, J: Floats, weight: Floats) -> Moments:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,). O(b·D²) time."""
+        return self.update_parts((Phi,), J, weight)
+
+    def update_parts(self, parts: Sequence[Floats], J: Floats, weight: Floats) -> Moments:
+        """Add rows whose features come in several arrays (b, D₁), (b, D₂), … of one type, which are not joined."""
+        Phi = parts[0]
         if not (len(Phi) == len(J) == len(weight)):
             raise ShapeError(
                 "features, labels and weights must have the same number of rows; "
@@ -88,10 +99,11 @@ class Moments:
             return self
         if self._shift is None:
             # Rounded to the features' precision, so that what is subtracted is what is added back.
-            self._shift = Phi.mean(axis=0, dtype=np.float64).astype(Phi.dtype).astype(np.float64)
+            means = np.concatenate([part.mean(axis=0, dtype=np.float64) for part in parts])
+            self._shift = means.astype(Phi.dtype).astype(np.float64)
         w = np.asarray(weight, dtype=np.float64)
         root = np.sqrt(w)[:, None]
-        offset = self._weighted(Phi, self._shift, root)  # (b, D) √w (φ − a)
+        offset = self._weighted(parts, self._shift, root)  # (b, D) √w (φ − a)
         columns = np.column_stack([root, J * root]).astype(Phi.dtype)
         sums = offset.T @ columns  # (D, 1 + K)
         self._first += sums[:, 0]
@@ -111,13 +123,16 @@ class Moments:
         for part in labels.steps():
             self.update(Phi[part], labels.rows(part), weight[part])
 
-    def _weighted(self, Phi: Floats, shift: Floats, root: F64) -> Floats:
+    def _weighted(self, parts: Sequence[Floats], shift: Floats, root: F64) -> Floats:
         """Return √w (φ − a) (b, D), in an array that the next block uses again."""
-        if self._work is None or self._work.dtype != Phi.dtype or len(self._work) < len(Phi):
-            self._work = np.empty(Phi.shape, dtype=Phi.dtype)
-        shift, factors, work = shift.astype(Phi.dtype), root.astype(Phi.dtype), self._work[: len(Phi)]
-        for rows in cache_sized(Phi):
-            np.subtract(Phi[rows], shift, out=work[rows])
+        b, dtype = len(parts[0]), parts[0].dtype
+        if self._work is None or self._work.dtype != dtype or len(self._work) < b:
+            self._work = np.empty((b, len(shift)), dtype=dtype)
+        shift, factors, work = shift.astype(dtype), root.astype(dtype), self._work[:b]
+        edges = np.cumsum([0, *(part.shape[1] for part in parts)]).tolist()
+        for rows in cache_sized(work):
+            for part, (first, stop) in zip(parts, pairwise(edges), strict=True):
+                np.subtract(part[rows], shift[first:stop], out=work[rows, first:stop])
             work[rows] *= factors[rows]
         return work
 
