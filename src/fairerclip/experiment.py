@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.remedies import use_labels, without_prompts
+from fairerclip.applying.answer_blocks import predicted_labels
 from fairerclip.applying.apply import AnyModel
-from fairerclip.data import Split, Task
+from fairerclip.data import EmbeddingStore, Split, Task
+from fairerclip.data.coded_labels import UNKNOWN as UNKNOWN
+from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.store_rows import rows_in_memory
 from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
@@ -28,8 +32,6 @@ TUNING_ROWS = 10
 """Number of labelled validation rows from which a model is tuned by default."""
 HALVES = 2
 """Smallest number of labelled validation rows to choose a model with: one half chooses, the other half judges."""
-UNKNOWN = ""
-"""Name of an unknown label."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ class Experiment:
         """Return the class names of a split's rows (n,), `UNKNOWN` if unknown or not chosen; None without y."""
         if split.y is None:
             return None
-        names = _named(split.y, self.task.class_names)
+        names = _named(split, split.y, self.task.class_names)
+        if isinstance(names, CodedLabels):
+            return cast(NDArray[np.str_], names.only(self.classes))
         return np.where(np.isin(names, self.classes), names, UNKNOWN)
 
     def groups(self, split: Split) -> NDArray[np.str_] | None:
@@ -106,6 +110,8 @@ class Experiment:
         joined = [column for column in columns if column is not None]
         if len(joined) == 1:
             return joined[0]
+        if isinstance(joined[0], CodedLabels):
+            return cast(NDArray[np.str_], cross_labels(joined))
         known = np.all([column != UNKNOWN for column in joined], axis=0)
         crossed = np.array([", ".join(values) for values in zip(*joined, strict=True)])
         return np.where(known, crossed, UNKNOWN)
@@ -113,7 +119,7 @@ class Experiment:
     def _attribute(self, split: Split, name: str) -> NDArray[np.str_] | None:
         if name not in split.s:
             return None
-        return _named(split.s[name], self.task.sensitive[name].names)
+        return _named(split, split.s[name], self.task.sensitive[name].names)
 
     def group_columns(self, split: Split) -> dict[str, NDArray[np.str_] | None]:
         """Return the sensitive values of a split's rows (n,) by attribute; None for one that has no labels."""
@@ -186,10 +192,10 @@ class Experiment:
         values = {name: self.task.sensitive[name].names for name in texts}
         return {name: dict(zip(values[name], text, strict=True)) for name, text in texts.items()} or None
 
-    def fit(self, model: FairerCLIP, labels: str) -> FairerCLIP:
-        """Fit a model on the training split."""
+    def fit(self, model: FairerCLIP, labels: str, *, progress: Any = None) -> FairerCLIP:
+        """Fit a model on the training split; ``progress`` is that of `FairerCLIP.fit`."""
         arguments = self.arguments(labels)
-        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments, progress=progress)
 
     def tune(
         self,
@@ -241,7 +247,7 @@ class Experiment:
         if self.text is None:
             raise PromptError(f"{self.task.name} has no text_target: there is no zero-shot classifier")
         codes, _ = zero_shot(split.X, [t[None] for t in self.text])
-        return np.array(self.classes)[codes]
+        return _named(split, codes, self.classes)
 
     def cosines(self, X: NDArray[Any]) -> NDArray[np.floating]:
         """Return the cosines of rows with the prompts (n, c), by which zero-shot classifies and ranks."""
@@ -277,7 +283,7 @@ class Experiment:
         positive = self.classes[1] if len(self.classes) == 2 else None
         sizes = self._train_groups() or {}
         # If no group of the training split occurs here, the train-weighted average is not defined.
-        overlap = not sizes.keys().isdisjoint(zip(y.tolist(), groups.tolist(), strict=True))
+        overlap = not sizes.keys().isdisjoint(count_pairs(y, groups))
         return {"train_groups": sizes if overlap else None, "positive": positive, "missing": UNKNOWN}
 
     def _train_groups(self) -> Mapping[tuple[str, str], int] | None:
@@ -285,9 +291,7 @@ class Experiment:
         y, groups = (None, None) if split is None else (self.target(split), self.groups(split))
         if y is None or groups is None:
             return None
-        cells, counts = np.unique(np.column_stack([y, groups]), axis=0, return_counts=True)
-        known = (cells != UNKNOWN).all(axis=1)
-        return {(str(a), str(b)): int(n) for (a, b), n in zip(cells[known], counts[known], strict=True)}
+        return count_pairs(y, groups)
 
     def before_after(
         self, model: AnyModel, split: str, name: str = "FairerCLIP"
@@ -295,14 +299,14 @@ class Experiment:
         """Measure accuracy by group of zero-shot, if there are prompts, and of the model on one split."""
         rows = self.task.split(split)
         reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
-        return [*reports, (name, self.report(rows, model.predict(rows.X)))]
+        return [*reports, (name, self.report(rows, predicted_labels(model, rows.X)))]
 
     def skews(self, model: AnyModel, split: str, k: int | None = None) -> list[PromptSkew]:
         """Measure MaxSkew@k of each prompt before (cosines) and after (the model's scores) on all rows of a split.
 
         The default of ``k`` is 1000, or a quarter of the rows if there are fewer than 4000.
         """
-        rows = self.task.split(split)
+        rows = rows_in_memory(self.task.split(split))
         groups = self.groups(rows)
         if groups is None or self.text is None:
             raise LabelError(
@@ -388,5 +392,7 @@ class Experiment:
         return path.evaluate(rows.X[known], y[known], groups[known])
 
 
-def _named(codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
+def _named(split: Split, codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
+    if isinstance(split.X, EmbeddingStore):  # of rows that are on disk, the names would not fit in memory
+        return cast(NDArray[np.str_], CodedLabels(codes, tuple(names)))
     return np.asarray(np.array([*names, UNKNOWN])[codes])  # the code of an unknown label is -1

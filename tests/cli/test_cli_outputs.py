@@ -12,6 +12,7 @@ from fairerclip.cli.app import app
 READ = {
     *("tasks", "task", "model", "embeddings", "images", "result", "root", "labels", "text", "suite", "data"),
     *("after", "templates", "stores", "about", "ids", "collection", "queries", "query_embedding"),
+    "labels_from",
 }
 """Options and arguments that name what is read."""
 ALSO_READ = {("task embeddings", "store"), ("check", "path"), ("index", "store"), ("search", "index")}

@@ -1,13 +1,16 @@
 """Any saved model applied to new rows, and the files of its answers.
 
-`mitigate_store` writes the mitigated copy of a collection, and `search_queries` ranks a collection by free queries.
+`apply_to_file` writes the answers of a classifier, `mitigate_store` the mitigated copy of a collection, and
+`search_queries` ranks a collection by free queries.
 Names are imported when they are first used.
 """
 
 from fairerclip._util.lazy import lazy
 
 _HOMES = {
+    "AppliedReport": "streamed_answers",
     "MitigationReport": "mitigated_files",
+    "apply_to_file": "streamed_answers",
     "mitigate_store": "mitigated_files",
     "search_queries": "free_queries",
 }

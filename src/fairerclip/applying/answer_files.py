@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,40 @@ def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwri
         plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
         write_npz(path, plain, overwrite=overwrite)
         return
-    columns: dict[str, list[Any]] = {"row": list(range(len(result["score"])))}
-    if "id" in result:
-        columns["id"] = [str(i) for i in result["id"]]
-    if "prediction" in result:
-        columns["prediction"] = [_plain(label) for label in result["prediction"]]
+    _write_columns(answer_columns(result, result["names"]), path, overwrite)
+
+
+def answer_columns(
+    answers: Mapping[str, NDArray[Any]], names: Iterable[str], start: int = 0
+) -> dict[str, list[Any]]:
+    """Return the columns of a table with a row per image, for the rows from number ``start`` on.
+
+    ``answers`` holds those of `apply_model`; ``names`` are the prompts of the columns of scores and ranks.
+    """
+    columns: dict[str, list[Any]] = {"row": list(range(start, start + len(answers["score"])))}
+    if "id" in answers:
+        columns["id"] = [str(i) for i in answers["id"]]
+    if "prediction" in answers:
+        columns["prediction"] = [_plain(label) for label in answers["prediction"]]
     for kind in ("rank", "score"):
-        if kind in result:
-            names = [f"{kind}: {name}" for name in result["names"]]
-            columns |= zip(names, result[kind].T.tolist(), strict=True)
-    _write_columns(columns, path, overwrite)
+        if kind in answers:
+            columns |= zip([f"{kind}: {name}" for name in names], answers[kind].T.tolist(), strict=True)
+    return columns
+
+
+def example_columns(
+    names: Sequence[str], classes: NDArray[Any] | None, *, with_ids: bool
+) -> dict[str, list[Any]]:
+    """Return the columns of such a table with all types of their values; without ``classes`` it has ranks."""
+    c = len(names)
+    answers = {"score": np.zeros((1, c))}
+    if with_ids:
+        answers["id"] = np.array([""])
+    if classes is None:
+        answers["rank"] = np.ones((1, c), dtype=np.int64)
+    else:
+        answers["prediction"] = classes
+    return answer_columns(answers, names)
 
 
 def check_top_path(path: Path, overwrite: bool) -> None:

@@ -85,7 +85,7 @@ def apply_model(
     rank = is_ranking(model) if rank is None else rank
     if prompts is not None and not rank:
         raise ParameterError("prompts choose what to rank by; this model predicts classes unless rank=True")
-    kept, names = _columns(model, prompts)
+    kept, names = score_columns(model, prompts)
     warn_of_drift(model, X)
     every_score, embeddings = _answers(model, X)
     scores = every_score[:, kept]
@@ -119,7 +119,7 @@ def top_rows(
         k for each prompt, prompt by prompt and best first; the earlier row comes first where scores tie.
     """
     check_k(k, len(X))
-    kept, names = _columns(model, prompts)
+    kept, names = score_columns(model, prompts)
     warn_of_drift(model, X)
     best = BestRows(len(kept), k)
     for start, rows in _blocks(X):
@@ -127,7 +127,9 @@ def top_rows(
     return named_rows(best, names, ids)
 
 
-def named_rows(best: BestRows, names: Sequence[str], ids: NDArray[Any] | None) -> list[TopRow]:
+def named_rows(
+    best: BestRows, names: Sequence[str], ids: NDArray[Any] | Mapping[int, str] | None
+) -> list[TopRow]:
     """Return the best rows of each prompt, with its name and their ids, prompt by prompt and best first."""
     return [
         TopRow(name, place, row, None if ids is None else str(ids[row]), score)
@@ -142,7 +144,7 @@ def check_k(k: int, rows: int) -> None:
         raise ParameterError(f"k must be between 1 and {rows}, the number of rows; got {k}")
 
 
-def _columns(model: AnyModel, prompts: Sequence[str] | None) -> tuple[list[int], list[str]]:
+def score_columns(model: AnyModel, prompts: Sequence[str] | None) -> tuple[list[int], list[str]]:
     """Return numbers and names of the columns of scores for some prompts, or for all."""
     names = prompt_names(model)
     unknown = [name for name in prompts or () if name not in names]

@@ -58,11 +58,11 @@ def as_store(source: Any, split: str = "test") -> EmbeddingStore:
     return X if isinstance(X, EmbeddingStore) else EmbeddingStore.from_array(X, ids, path=str(source))
 
 
-def check_widths(model: EmbeddingMitigator, store: EmbeddingStore) -> None:
+def check_widths(model: Any, store: EmbeddingStore, name: str = "the mitigator") -> None:
     """Raise if a store has another width than the rows of the fit."""
     if store.shape[1] != model.n_features_in_:
         raise ShapeError(
-            f"{store.path}: {store.shape[1]} wide, but the mitigator was fitted on embeddings "
+            f"{store.path}: {store.shape[1]} wide, but {name} was fitted on embeddings "
             f"{model.n_features_in_} wide; embed with the same CLIP model"
         )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
 TOP = 10
-"""Number of rows of each ranking that are printed by default."""
+"""Number of rows of each ranking that are printed by default, as `fairerclip.applying.streamed_answers.SHOWN`."""
 SHOWN = 20
 """Largest number of rows of each ranking that are printed; files and JSON have all that were asked for."""
 SHOWN_PROMPTS = 20
@@ -178,41 +178,35 @@ def _classified(
     overwrite: bool,
 ) -> dict[str, Any]:
     """Write the answers of a classifier."""
-    from fairerclip.applying.answer_files import check_predictions_path, write_predictions, write_top
-    from fairerclip.applying.apply import apply_model, is_ranking, top_rows
+    from fairerclip.applying.answer_files import check_predictions_path
+    from fairerclip.applying.apply import is_ranking
+    from fairerclip.applying.mitigated_rows import as_store, check_widths
+    from fairerclip.applying.streamed_answers import apply_to_file
     from fairerclip.cli import show
-    from fairerclip.data.embeddings import read_embeddings
-    from fairerclip.errors import ParameterError, ShapeError
+    from fairerclip.errors import ParameterError
 
     check_predictions_path(output, overwrite)
-    rank = top is not None or is_ranking(fitted)
-    if prompt and not rank:
+    if prompt and top is None and not is_ranking(fitted):
         raise ParameterError(
             f"--prompt names what to rank by, but {model} predicts classes; give --top K to rank"
         )
-    X, ids = read_embeddings(embeddings, split)
-    if X.shape[1] != fitted.n_features_in_:
-        raise ShapeError(
-            f"{embeddings}: {X.shape[1]} wide, but {model} was fitted on embeddings {fitted.n_features_in_} wide; "
-            "embed with the same CLIP model"
+    store = as_store(embeddings, split)
+    check_widths(fitted, store, str(model))
+    if top is not None and not 1 <= top <= len(store):
+        raise ParameterError(f"--top must be between 1 and {len(store)}, the number of rows; got {top}")
+    with show.warnings_as_lines() as warned, show.progress("applying", rate=True) as advance:
+        report = apply_to_file(
+            *(fitted, store, output),
+            top=top,
+            prompts=prompt or None,
+            overwrite=overwrite,
+            progress=advance,
         )
-    if top is not None and not 1 <= top <= len(X):
-        raise ParameterError(f"--top must be between 1 and {len(X)}, the number of rows; got {top}")
-    summary: dict[str, Any] = {"rows": len(X), "output": str(output)}
-    with show.warnings_as_lines() as warned:
-        if top is not None and output.suffix != ".npz":
-            best = top_rows(fitted, X, top, ids, prompts=prompt or None)
-            write_top(best, output, overwrite=overwrite)
-            summary["top"] = _by_prompt(best)
-        else:
-            result = apply_model(fitted, X, ids, rank=rank, prompts=prompt or None)
-            write_predictions(result, output, overwrite=overwrite)
-            if rank:
-                summary["top"] = _top(result, min(len(X), top or TOP))
-            else:
-                summary["predicted"] = {
-                    str(c): int((result["prediction"] == c).sum()) for c in fitted.classes_
-                }
+    summary: dict[str, Any] = {"rows": report.rows, "output": report.output}
+    if report.predicted is None:
+        summary["top"] = _by_prompt(report.best)
+    else:
+        summary["predicted"] = report.predicted
     return {**summary, "warnings": warned}
 
 
@@ -224,19 +218,6 @@ def _by_prompt(best: Sequence[TopRow]) -> dict[str, list[dict[str, Any]]]:
             name: value for name, value in row._asdict().items() if name != "prompt" and value is not None
         }
         top.setdefault(row.prompt, []).append(values)
-    return top
-
-
-def _top(result: Mapping[str, Any], k: int) -> dict[str, list[dict[str, Any]]]:
-    """Return the first k rows of each prompt, best first, from the ranks of all rows."""
-    top: dict[str, list[dict[str, Any]]] = {}
-    for column, name in enumerate(result["names"].tolist()):
-        rows = result["rank"][:, column].argsort()[:k].tolist()
-        ids = {} if "id" not in result else {row: {"id": str(result["id"][row])} for row in rows}
-        top[name] = [
-            {"rank": place, "row": row, **ids.get(row, {}), "score": float(result["score"][row, column])}
-            for place, row in enumerate(rows, 1)
-        ]
     return top
 
 

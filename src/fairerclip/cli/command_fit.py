@@ -1,4 +1,4 @@
-"""`fairerclip fit`: trains a model on a task file."""
+"""`fairerclip fit`: trains a model on a task file, or on a store and a table of labels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from fairerclip.cli import fit_options, options
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
+from fairerclip.cli.store_options import StoreOptions, with_store_options
 
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel
@@ -16,7 +19,24 @@ if TYPE_CHECKING:
     from fairerclip.model.archive import Archive
     from fairerclip.model.estimator import FairerCLIP
 
+TaskOrStore = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TASK",
+        help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
+        "cheekbones, multiclass, gallery); with --labels-from a store of embeddings of any size.",
+    ),
+]
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
+NO_STORE = StoreOptions()
+
+
+@dataclass(frozen=True)
+class Read:
+    """Sentences and warnings on the rows that were read."""
+
+    notes: Sequence[str]
+    warnings: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +56,9 @@ class Trained:
         return "tau" in self.values
 
 
+@with_store_options
 def fit(
-    task: options.TaskFile,
+    task: TaskOrStore,
     output: Output,
     method: fit_options.MethodName = "fairerclip",
     labels: options.Labels = None,
@@ -58,11 +79,13 @@ def fit(
     strength: fit_options.Strength = None,
     floor: fit_options.Floor = None,
     collection: fit_options.Collection = None,
+    memory_budget: fit_options.MemoryBudget = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
+    store: StoreOptions = NO_STORE,
 ) -> None:
-    """Train FairerCLIP, or another method of the package, on a task and compare it with zero-shot."""
+    """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
     from fairerclip.cli import show
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import fit_key
@@ -74,22 +97,37 @@ def fit(
         strength=strength,
         floor=floor,
         collection=collection,
+        memory_budget=memory_budget,
     )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
-    experiment = options.load_experiment(task, sensitive, classes)
+    store.check(task, key)
+    with show.warnings_as_lines() as warned:
+        experiment, notes = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)
     if key == EMBEDDING:
-        _fit_embedding(experiment, given, output, overwrite=overwrite, json=json)
+        _fit_embedding(experiment, given, output, Read(notes, warned), overwrite=overwrite, json=json)
         return
-    with show.warnings_as_lines() as warned:
+    with show.warnings_as_lines() as further:
         trained = train(key, experiment, given)
         result = _result(experiment, trained, output)
     trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
-        show.print_json({**_plain(result), "warnings": warned})
-    else:
-        _print(result, trained)
+        about = {} if store.labels_from is None else {"notes": notes}
+        show.print_json({**_plain(result), **about, "warnings": [*warned, *further]})
+        return
+    for note in notes:
+        show.say(note)
+    _print(result, trained)
+
+
+def _experiment(
+    task: Path, store: StoreOptions, sensitive: str | None, classes: str | None
+) -> tuple[Experiment, list[str]]:
+    """Return the experiment on a task, or on a store and its table of labels, and sentences on the rows."""
+    if store.labels_from is None:
+        return options.load_experiment(task, sensitive, classes), []
+    return store.experiment(task, sensitive, classes)
 
 
 def archive_of(key: str) -> Archive:
@@ -102,7 +140,7 @@ def archive_of(key: str) -> Archive:
 
 
 def _fit_embedding(
-    experiment: Experiment, given: FitOptions, output: Path, *, overwrite: bool, json: bool
+    experiment: Experiment, given: FitOptions, output: Path, read: Read, *, overwrite: bool, json: bool
 ) -> None:
     """Fit an `EmbeddingMitigator`, save it and print its figures."""
     from fairerclip.cli import show
@@ -112,8 +150,10 @@ def _fit_embedding(
     from fairerclip.study.fit_mitigator import fit_mitigator, mitigator_result
 
     parameters = options.parse_parameters(given.parameters, EmbeddingMitigator().get_params())
-    named = {} if given.strength is None else {"strength": given.strength}
-    start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters, **named})
+    named: dict[str, Any] = {} if given.strength is None else {"strength": given.strength}
+    if given.memory_budget is not None:
+        named["memory_budget"] = given.memory_budget
+    start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters}).set_params(**named)
     with show.warnings_as_lines() as warned, show.progress("strengths") as progress:
         trained = fit_mitigator(
             experiment,
@@ -127,8 +167,12 @@ def _fit_embedding(
         result = mitigator_result(experiment, trained)
     trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
-        show.print_json({**result.as_dict(), "model": str(output), "warnings": warned})
+        values = result.as_dict()
+        values["notes"] = [*read.notes, *values["notes"]]
+        show.print_json({**values, "model": str(output), "warnings": [*read.warnings, *warned]})
         return
+    for note in read.notes:
+        show.say(note)
     title = f"{experiment.task.name}, {result.split} split"
     if result.rankings:
         show.put(show.rendered(rankings_table(title, result.rankings)))
@@ -162,6 +206,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
         tau=given.tau,
         tau_z=given.tau_z,
         criterion=given.criterion,
+        memory_budget=given.memory_budget,
     )
     if tune:
         with show.progress(f"searching by {goal}") as progress:
@@ -215,9 +260,11 @@ def _fitted(
     experiment: Experiment, model: FairerCLIP, labels: str, offsets: list[float] | None
 ) -> FairerCLIP:
     """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
+    from fairerclip.cli import show
     from fairerclip.tuning.ranking import warn_untuned_ranking
 
-    model = experiment.fit(model, labels)
+    with show.progress("fitting", rate=True) as progress:
+        model = experiment.fit(model, labels, progress=progress)
     if offsets is not None:
         model = model.at(offsets=offsets)
     if experiment.is_gallery():

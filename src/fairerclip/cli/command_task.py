@@ -241,7 +241,7 @@ def embeddings(
         )
     choice = options.chosen_model(model, weights, preprocessing, device, download)
     prompt_set = load_prompts(prompts)
-    rows = _open_rows(store, ids, id_column, match, by_position)
+    rows = open_rows(store, ids, id_column, match, by_position)
     columns = [name for name in (target, *attributes, split_column) if name is not None]
     table = read_labels(labels, id_column=id_column, columns=columns, allow_constant=[split_column or ""])
     labelled = from_table(
@@ -259,7 +259,7 @@ def embeddings(
     _write(parts, output, overwrite=overwrite, json=json)
 
 
-def _open_rows(
+def open_rows(
     path: Path, ids: Path | None, id_column: str | None, match: str, by_position: bool
 ) -> EmbeddingStore:
     """Open the embeddings; raise before any work if nothing says which label belongs to which row."""

@@ -92,6 +92,14 @@ Floor = Annotated[
         "original rankings. Default: 0.9.",
     ),
 ]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="SIZE",
+        help="Memory for features and sums besides rows and labels, e.g. 512MB or 2GB. Default: what is free.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,7 @@ class FitOptions:
     strength: float | None = None
     floor: float | None = None
     collection: Path | None = None
+    memory_budget: str | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
@@ -149,7 +158,7 @@ class FitOptions:
                     "--max-steps limits training by gradient; fairerclip has none: leave it out"
                 )
             return
-        _refuse(own, OWN, key)
+        _refuse({**own, "--memory-budget": self.memory_budget}, OWN, key)
 
     def _check_embedding(self, own: dict[str, object]) -> None:
         from fairerclip.errors import ParameterError

@@ -76,7 +76,7 @@ def build_task(
     """
     joined = _joined(labelled, store, match, by_position)
     notes = joined.lines() if joined.unmatched_embeddings or joined.unmatched_labels else []
-    texts = _Texts.of(labelled, prompts)
+    texts = TaskTexts.of(labelled, prompts)
     label_rows = joined.rows_in_labels
     split_of = labelled.splits(label_rows[label_rows >= 0])
     rows = {}
@@ -93,7 +93,7 @@ def build_task(
         for name, in_split in rows.items()
     }
     task = texts.task(labelled, splits)
-    return task, [*notes, *_missing_notes(task), *few_rows_note(task), *_sentence_notes(task, prompts)]
+    return task, [*notes, *missing_notes(task), *few_rows_note(task), *sentence_notes(task, prompts)]
 
 
 def _joined(labelled: Labelled, store: EmbeddingStore, match: str, by_position: bool) -> Join:
@@ -124,7 +124,7 @@ def check_ids(store: EmbeddingStore) -> None:
         )
 
 
-def _sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
+def sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
     """Return notes on the free queries of the task, and on its sentences for Orth-Proj and Orth-Cali, if any."""
     queries = [] if task.queries is None else [f"Free queries: {len(task.queries.prompts)}."]
     given = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
@@ -141,7 +141,7 @@ def _sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
     ]
 
 
-def _missing_notes(task: Task) -> list[str]:
+def missing_notes(task: Task) -> list[str]:
     """Return notes on splits, classes and values that have no rows, and on attributes without prompts."""
     out = [f"The {name} split is empty." for name in SPLITS if name not in task.splits]
     for name, split in task.splits.items():
@@ -165,7 +165,7 @@ def _split(
     rows: Ints,
     labels: Ints,
     labelled: Labelled,
-    texts: _Texts,
+    texts: TaskTexts,
 ) -> Split:
     return Split(
         X=store[rows],
@@ -176,7 +176,7 @@ def _split(
 
 
 @dataclass(frozen=True)
-class _Texts:
+class TaskTexts:
     """Prompts in the order of the task, and maps from the codes of the labels to that order."""
 
     class_names: tuple[str, ...]
@@ -186,7 +186,8 @@ class _Texts:
     prompts: EncodedPrompts | None
 
     @classmethod
-    def of(cls, labelled: Labelled, prompts: EncodedPrompts | None) -> _Texts:
+    def of(cls, labelled: Labelled, prompts: EncodedPrompts | None) -> TaskTexts:
+        """Return the prompts for the names of the labels; raise if a name has none."""
         class_names = labelled.class_names
         if prompts is not None and prompts.class_names and labelled.y is not None:
             class_names = _ordered(labelled.class_names, prompts.class_names, "the target")
@@ -204,6 +205,7 @@ class _Texts:
         return cls(class_names, _move(labelled.class_names, class_names), moves, names, prompts)
 
     def task(self, labelled: Labelled, splits: dict[str, Split]) -> Task:
+        """Return the task of these splits."""
         encoded = self.prompts
         target = None if encoded is None else encoded.text_target
         text = None if target is None else np.asarray(target, dtype=np.float32)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
+from fairerclip.data.coded_labels import CodedLabels, smallest_type
 from fairerclip.data.io.bounded_text import TextColumn, csv_records, nearest
 from fairerclip.data.io.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.errors import JoinError, LabelError
@@ -92,14 +93,14 @@ def read_labels(
     """
     file = Path(path)
     wanted = list(dict.fromkeys(name for name in (id_column, *columns) if name is not None))
-    batches, limit = _batches(file, wanted)
-    encoders = {name: _Encoder(name, file) for name in columns}
+    batches, limit = label_batches(file, wanted)
+    encoders = {name: ColumnEncoder(name, file) for name in columns}
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
         if id_column is not None:
-            ids.add(_no_blank(by_name[id_column], file, id_column, row))
+            ids.add(no_blank(by_name[id_column], file, id_column, row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
         row += len(batch[0])
@@ -111,7 +112,7 @@ def read_labels(
     )
 
 
-def _no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
+def no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
     """Return the ids of a block whose first row has this number; raise if one is empty."""
     blank = next((row for row, name in enumerate(ids, first) if not name), None)
     if blank is not None:
@@ -119,7 +120,7 @@ def _no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) ->
     return [str(name) for name in ids]
 
 
-def _batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
+def label_batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
     """Return the columns of a file in blocks, and the most characters of ids that it may hold, if limited."""
     if not wanted:
         raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
@@ -132,20 +133,24 @@ def _batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | No
     raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
 
 
-class _Encoder:
-    """Codes of one column, given in the order in which values occur and sorted by name at the end."""
+class ColumnEncoder:
+    """Codes of one column, given in the order in which values occur and sorted by name at the end.
+
+    Memory: 1 byte per row up to 127 values, then 2 bytes.
+    """
 
     def __init__(self, name: str, file: Path) -> None:
         self._name, self._file = name, file
         self._codes: dict[str, int] = {}
-        self._parts: list[NDArray[np.int32]] = []
+        self._parts: list[NDArray[Any]] = []
 
     def update(self, values: Sequence[str | None]) -> None:
+        """Add the values (b,) of a block; None and "" are missing."""
         codes = self._codes
         part = np.empty(len(values), dtype=np.int32)
         for i, value in enumerate(values):
             part[i] = MISSING if not value else codes.setdefault(value, len(codes))
-        self._parts.append(part)
+        self._parts.append(part.astype(smallest_type(len(codes))))
         if len(codes) > MAX_CATEGORIES:
             raise LabelError(
                 f"{self._file}: column {self._name!r} has more than {MAX_CATEGORIES:,} distinct values; labels are "
@@ -153,16 +158,28 @@ class _Encoder:
             )
 
     def finalise(self, allow_constant: bool) -> Column:
+        """Return the column with codes in the order of the names; raise if it has one value only."""
+        coded = self.coded(allow_constant)
+        return Column(self._name, coded.codes.astype(np.int64), coded.names)
+
+    def coded(self, allow_constant: bool = False) -> CodedLabels:
+        """Return the labels of the column with small codes, as `finalise` does with large ones."""
         if len(self._codes) < (1 if allow_constant else 2):
             came = f"the value {next(iter(self._codes))!r} only" if self._codes else "missing values only"
             raise LabelError(
                 f"{self._file}: column {self._name!r} has {came}; a label needs at least two values"
             )
         names = sorted(self._codes, key=_order(self._codes))
-        rank = np.empty(len(names) + 1, dtype=np.int64)
+        kind = smallest_type(len(names))
+        rank = np.empty(len(names) + 1, dtype=kind)
         rank[MISSING] = MISSING
         rank[[self._codes[name] for name in names]] = np.arange(len(names))
-        return Column(self._name, rank[np.concatenate(self._parts)], tuple(names))
+        rows = sum(len(part) for part in self._parts)
+        out, at = np.empty(rows, dtype=kind), 0
+        for part in self._parts:
+            out[at : at + len(part)] = rank[part]
+            at += len(part)
+        return CodedLabels(out, tuple(names))
 
 
 def _order(names: Any) -> Any:

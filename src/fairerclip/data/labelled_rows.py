@@ -123,12 +123,23 @@ def from_table(
 
 
 def _named_split(column: Column) -> NDArray[np.str_]:
-    names = [SPLIT_NAMES.get(name.lower(), name.lower()) for name in column.names]
+    names = split_names(column.name, column.names)
+    check_all_split(column.name, column.codes)
+    return np.array(names)[column.codes]
+
+
+def split_names(column: str, values: Sequence[str]) -> list[str]:
+    """Return train, val or test for each value of a split column; raise if one means none of them."""
+    names = [SPLIT_NAMES.get(name.lower(), name.lower()) for name in values]
     unknown = sorted({name for name in names if name not in SPLITS})
     if unknown:
         raise LabelError(
-            f"column {column.name!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
+            f"column {column!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
         )
-    if (column.codes < 0).any():
-        raise LabelError(f"column {column.name!r} has no split for {int((column.codes < 0).sum())} rows")
-    return np.array(names)[column.codes]
+    return names
+
+
+def check_all_split(column: str, codes: NDArray[Any]) -> None:
+    """Raise if rows of a split column are empty."""
+    if (codes < 0).any():
+        raise LabelError(f"column {column!r} has no split for {int((codes < 0).sum())} rows")

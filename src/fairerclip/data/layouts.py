@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lines
 from fairerclip.data.io.npy import map_npy
 from fairerclip.data.io.npz import Member, npz_members
-from fairerclip.data.io.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
+from fairerclip.data.io.parquet import ParquetRows, id_batches, id_column, natural, open_parquet, read_ids
 from fairerclip.data.io.strict_json import read_versioned_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
 from fairerclip.data.provenance import Provenance
@@ -34,6 +34,8 @@ METADATA = "metadata"
 NAMES = ("embeddings", "image_embeddings", "X")
 """Names of the array of embeddings in a file of several arrays; a single matrix may have any name."""
 _JSON_LINES, _JSON_LINE = 1024, 14 * MAX_CHARACTERS  # lines read at once, and the most characters of one
+ID_ROWS = 65_536
+"""Ids of an ``.npz`` that are read at once."""
 DATACOMP = re.compile(r"(b32|l14)_(img|txt)")
 
 
@@ -103,7 +105,9 @@ def _npz(file: Path, ask: Ask) -> StorePart:
     ):
         raise StoreError(f"{file}: {chosen.shape[0]} embeddings but ids of shape {ids.shape} ({ids.dtype})")
     reader = None if ids is None else lambda: _npz_ids(ids)
-    return array_part(f"{file}: {chosen.name}", lambda: _opened(chosen), chosen.shape, chosen.dtype, reader)
+    part = array_part(f"{file}: {chosen.name}", lambda: _opened(chosen), chosen.shape, chosen.dtype, reader)
+    part.id_blocks = None if ids is None else lambda: _npz_id_blocks(ids)
+    return part
 
 
 def _opened(member: Member) -> Array:
@@ -113,6 +117,12 @@ def _opened(member: Member) -> Array:
 
 def _npz_ids(member: Member) -> Array:
     return np.array(_opened(member)).astype(np.str_)
+
+
+def _npz_id_blocks(member: Member) -> Iterator[Array]:
+    mapped = _opened(member)
+    for start in range(0, len(mapped), ID_ROWS):
+        yield np.array(mapped[start : start + ID_ROWS]).astype(np.str_)
 
 
 def _choose(file: Path, members: dict[str, Member], ask: Ask) -> str:
@@ -151,8 +161,15 @@ def _safetensors(file: Path, ask: Ask) -> StorePart:
 def _parquet(file: Path, ask: Ask) -> StorePart:
     rows = ParquetRows(file, ask.key)
     column = rows.ids(ask.id_column)
-    ids = None if column is None else lambda: read_ids(file, column)
-    return StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name, ids)
+    part = StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name)
+    if column is not None:
+        _set_ids(part, file, column)
+    return part
+
+
+def _set_ids(part: StorePart, file: Path, column: str) -> None:
+    """Let a column of a parquet file be the ids of a part."""
+    part.ids, part.id_blocks = lambda: read_ids(file, column), lambda: id_batches(file, column)
 
 
 def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
@@ -172,7 +189,7 @@ def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
     for number, file in files.items():
         part = file_part(file, replace(ask, key=None))
         if metadata:
-            part.ids = _metadata_ids(metadata[number], ask, part.shape[0], file)
+            _set_metadata_ids(part, metadata[number], ask, file)
         parts.append(part)
     return parts
 
@@ -195,17 +212,19 @@ def partition_files(folder: Path, stem: str, ending: str) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _metadata_ids(file: Path, ask: Ask, rows: int, beside: Path) -> Callable[[], Array] | None:
+def _set_metadata_ids(part: StorePart, file: Path, ask: Ask, beside: Path) -> None:
     opened = open_parquet(file)
-    if opened.metadata.num_rows != rows:
+    if opened.metadata.num_rows != part.shape[0]:
         raise StoreError(
-            f"{file} has {opened.metadata.num_rows:,} rows, {beside.name} {rows:,}; rows and embeddings must "
+            f"{file} has {opened.metadata.num_rows:,} rows, {beside.name} {part.shape[0]:,}; rows and embeddings must "
             "correspond one to one"
         )
     names = opened.schema_arrow.names
     column = ask.id_column or ("image_path" if "image_path" in names else None)
     column = id_column(file, opened, column)
-    return None if column is None else lambda: read_ids(file, column)
+    part.ids = part.id_blocks = None
+    if column is not None:
+        _set_ids(part, file, column)
 
 
 def _shards(path: Path, ask: Ask) -> list[StorePart]:
@@ -230,7 +249,7 @@ def _shards(path: Path, ask: Ask) -> list[StorePart]:
     parts = [file_part(file, ask) for file in files]
     for file, part in zip(files, parts, strict=True):
         if beside:
-            part.ids = _metadata_ids(beside[file.stem], ask, part.shape[0], file)
+            _set_metadata_ids(part, beside[file.stem], ask, file)
     return parts
 
 

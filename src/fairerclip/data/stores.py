@@ -42,7 +42,10 @@ class StoredRows(Protocol):
 
 
 class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
+    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids.
+
+    ``id_blocks`` yields the ids block by block, where the file can be read so; otherwise None.
+    """
 
     def __init__(
         self,
@@ -51,8 +54,10 @@ class StorePart:
         shape: tuple[int, int],
         dtype: str,
         ids: Callable[[], Array] | None = None,
+        id_blocks: Callable[[], Iterator[Array]] | None = None,
     ) -> None:
-        self.where, self.source, self.shape, self.dtype, self.ids = where, source, shape, dtype, ids
+        self.where, self.source, self.shape, self.dtype = where, source, shape, dtype
+        self.ids, self.id_blocks = ids, id_blocks
 
 
 class ArrayRows:
@@ -116,7 +121,7 @@ class EmbeddingStore:
                 f"{path}: expected width {provenance.width} by its provenance, the embeddings have {parts[0].shape[1]}"
             )
         self.path, self.provenance = path, provenance
-        self._parts = list(parts)
+        self.parts = list(parts)
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), parts[0].shape[1])
         self._ids: Array | None = None
@@ -157,7 +162,7 @@ class EmbeddingStore:
                 f"{self.path}: expected an id for each of the {len(self):,} rows, got ids of shape {names.shape} "
                 f"({names.dtype})"
             )
-        store = EmbeddingStore(self._parts, path=self.path, provenance=self.provenance)
+        store = EmbeddingStore(self.parts, path=self.path, provenance=self.provenance)
         store._ids, store._opened = names, self._opened
         return store
 
@@ -178,19 +183,24 @@ class EmbeddingStore:
     @property
     def dtype_on_disk(self) -> str:
         """Types of the numbers in the files, such as ``"float16"``."""
-        return ", ".join(dict.fromkeys(part.dtype for part in self._parts))
+        return ", ".join(dict.fromkeys(part.dtype for part in self.parts))
 
     @property
     def has_ids(self) -> bool:
         """Whether rows have ids; they are not read for this."""
-        return self._ids is not None or self._parts[0].ids is not None
+        return self._ids is not None or self.parts[0].ids is not None
+
+    @property
+    def held_ids(self) -> Array | None:
+        """Ids (n,) of str that are in memory already: given ones, or those that `ids` has read."""
+        return self._ids
 
     @property
     def ids(self) -> Array | None:
         """Ids (n,) of str, read once, or None if the files have none."""
         if self._ids is None and self.has_ids:
             with reading(StoreError):
-                self._ids = np.concatenate([_part_ids(part) for part in self._parts])
+                self._ids = np.concatenate([part_ids(part) for part in self.parts])
         return self._ids
 
     def __getitem__(self, rows: slice | Sequence[int] | Array) -> Floats:
@@ -229,7 +239,7 @@ class EmbeddingStore:
     def _range(self, start: int, stop: int, convert: Callable[[StorePart, Array], Array]) -> Array:
         pieces = []
         first = int(np.searchsorted(self._starts, start, side="right")) - 1
-        for part, begin in zip(self._parts[first:], self._starts[first:], strict=False):
+        for part, begin in zip(self.parts[first:], self._starts[first:], strict=False):
             low, high = max(start - int(begin), 0), min(stop - int(begin), part.shape[0])
             if low >= high:
                 break
@@ -250,7 +260,7 @@ class EmbeddingStore:
         pieces = [
             convert(part, part.source.take(ascending[low:high] - int(begin)))
             for part, begin, low, high in zip(
-                self._parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
+                self.parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
             )
             if low < high
         ]
@@ -285,7 +295,8 @@ def _float32(part: StorePart, rows: Array) -> Floats:
     return unit_again(out) if part.dtype in ("float16", "bfloat16") else out
 
 
-def _part_ids(part: StorePart) -> Array:
+def part_ids(part: StorePart) -> Array:
+    """Return the ids (n,) of a part; raise unless there is one for each row."""
     ids = np.asarray(part.ids() if part.ids is not None else [])
     if ids.dtype.kind != "U" or ids.shape != (part.shape[0],):
         raise StoreError(

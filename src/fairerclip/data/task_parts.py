@@ -29,9 +29,12 @@ class Sensitive:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one split. In `y` and in each `s`, -1 is an unknown label."""
+    """Rows of one split. In `y` and in each `s`, -1 is an unknown label.
 
-    X: Floats  # (n, p)
+    ``X`` is an array, or an `EmbeddingStore` of rows that stay on disk, as `store_task` makes it.
+    """
+
+    X: Any  # (n, p) float32
     y: Ints | None = None  # (n,)
     s: dict[str, Ints] = field(default_factory=dict)  # attribute -> (n,)
     ids: Array | None = None  # (n,) str or int

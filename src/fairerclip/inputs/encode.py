@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import CODES, Ints
+from fairerclip.data.coded_labels import CodedLabels
 from fairerclip.errors import LabelError, ParameterError
 
 
@@ -27,7 +28,12 @@ class Encoded:
 
 
 def as_labels(labels: Any) -> NDArray[Any]:
-    """Convert labels to an array, keeping mixed types and tuples, which np.asarray would convert."""
+    """Convert labels to an array, keeping mixed types and tuples, which np.asarray would convert.
+
+    `CodedLabels` stay as they are: they have the shape, type and rows of an array of text.
+    """
+    if isinstance(labels, CodedLabels):
+        return cast(NDArray[Any], labels)
     if isinstance(labels, (list, tuple)):
         kinds = {type(v) for v in labels}
         if len(kinds) > 1 or any(issubclass(k, (tuple, frozenset)) for k in kinds):
@@ -60,14 +66,17 @@ def encode(labels: Any, *, missing_label: Any = None, classes: Iterable[Any] | N
     values = as_labels(labels)
     if values.ndim != 1:
         raise LabelError(f"labels should be a 1d array, got an array of shape {values.shape} instead")
-    if values.dtype.kind in "biufU":
+    codes: Ints
+    if isinstance(values, CodedLabels):
+        codes, distinct = _encode_coded(values, missing_label)
+    elif values.dtype.kind in "biufU":
         missing = np.zeros(len(values), dtype=bool)
         if values.dtype.kind == "f":
             missing = np.isnan(values)
         if missing_label is not None and not isinstance(missing_label, tuple):  # no label here is a tuple
             missing |= np.asarray(values == missing_label)
         distinct, known = np.unique(values[~missing], return_inverse=True)
-        codes: Ints = np.full(len(values), -1, dtype=CODES)
+        codes = np.full(len(values), -1, dtype=CODES)
         codes[~missing] = known
     else:
         codes, distinct = _encode_objects(values, missing_label)
@@ -83,6 +92,14 @@ def sort_labels(labels: Iterable[Any]) -> list[Any]:
         return sorted(distinct)
     except TypeError:
         return sorted(distinct, key=lambda label: (type(label).__name__, str(label)))
+
+
+def _encode_coded(labels: CodedLabels, missing_label: Any) -> tuple[Ints, NDArray[Any]]:
+    """Return codes (n,) and the sorted labels that occur, as of an array of text, without making one."""
+    names = [name for name in labels.present() if name != missing_label]
+    place = {name: k for k, name in enumerate(names)}
+    table = np.array([*(place.get(name, -1) for name in labels.names), -1], dtype=CODES)
+    return table[labels.codes], np.array(names, dtype=np.str_)
 
 
 def _encode_objects(values: NDArray[Any], missing_label: Any) -> tuple[Ints, NDArray[Any]]:

@@ -92,12 +92,13 @@ def resolve_sensitive(
     known = {
         c.name: (c.codes, c.categories) for c in complete if c.codes is not None and c.categories is not None
     }
-    values = {name: categories[codes] for name, (codes, categories) in known.items()}
+    # Made only where a value was guessed: as text, the values of many rows take much memory.
+    values = {name: categories[codes] for name, (codes, categories) in known.items()} if guesses else {}
     trust = {name: guess.summary(*known[name]) for name, guess in guesses.items()}
     joined = [intersect(complete)] if terms == "intersection" and len(complete) > 1 else complete
     kept = list(joined) if keep_constant else _without_constant(joined)
     separate = kept if joined is complete else complete
-    return ResolvedSensitive(kept, values if guesses else {}, trust, prompts, guesses, separate)
+    return ResolvedSensitive(kept, values, trust, prompts, guesses, separate)
 
 
 def known_values(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from fairerclip._util.types import CODES, F64, Floats, Ints
+from fairerclip.data.coded_labels import CodedLabels
 from fairerclip.data.row_pass import sum_rows
 from fairerclip.errors import LabelError, PromptError, ShapeError, VanishedLabelWarning
 from fairerclip.inputs.agreement import agreement, check_order
@@ -221,7 +222,8 @@ def _encode_target(y: Any, n: int, prompts: list[Floats] | None, classes: Any, m
 
 def _unlabelled(n: int, n_prompts: int, classes: Any) -> Encoded:
     """Return n missing labels, all to be predicted from the prompts."""
-    encoded = encode([None] * n, classes=range(n_prompts) if classes is None else classes)
+    unknown = CodedLabels(np.full(n, -1, dtype=np.int8), ())
+    encoded = encode(unknown, classes=range(n_prompts) if classes is None else classes)
     if len(encoded.classes) != n_prompts:
         raise PromptError(
             f"expected one entry of text per class, got {len(encoded.classes)} classes and {n_prompts} entries"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip.data.coded_labels import CodedLabels
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.inputs import encode as labels
 
@@ -111,9 +112,11 @@ def check_replicates(n_replicates: int) -> None:
 
 def is_missing(array: NDArray[Any], missing: Any) -> NDArray[np.bool_]:
     """Return a mask (n,) of rows with the label ``missing`` in any column; labels of another type never match."""
-    rows = array[:, None] if array.ndim == 1 else array
     if missing is None:
         return np.zeros(len(array), dtype=bool)
+    if isinstance(array, CodedLabels):
+        return np.asarray(array == missing) if isinstance(missing, str) else np.zeros(len(array), dtype=bool)
+    rows = array[:, None] if array.ndim == 1 else array
     same_kind = isinstance(missing, str) == (array.dtype.kind in "US")
     if array.dtype.kind == "O":
         return np.array(

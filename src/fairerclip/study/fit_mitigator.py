@@ -21,7 +21,9 @@ from fairerclip.auditing.mitigator_facts import (
 )
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import Split
+from fairerclip.data.coded_labels import with_gaps
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.store_rows import rows_in_memory, sample_note
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.strength_path import LOW_SHARE, StrengthPath, mean_over_queries
@@ -155,6 +157,8 @@ def mitigator_result(experiment: Experiment, trained: TrainedMitigator) -> Mitig
                 "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
                 "takes a part of the classes, too. For predictions use --method fairerclip."
             )
+    if split is not None and (note := sample_note(experiment.task.split(split))):
+        notes.append(note)
     if split == "train":
         notes.append("The figures are of the rows of the fit, so they are too optimistic.")
     left = int((~mitigator.query_meaning(queries_of(experiment)[1]).mitigated).sum())
@@ -320,17 +324,10 @@ def _columns(experiment: Experiment, split: Split) -> dict[str, NDArray[Any]]:
     """Return the sensitive values of a split's rows by attribute, None where unknown; only those with a known row."""
     found = experiment.group_columns(split)
     return {
-        name: _with_gaps(column)
+        name: with_gaps(column)
         for name, column in found.items()
         if column is not None and (column != UNKNOWN).any()
     }
-
-
-def _with_gaps(values: NDArray[np.str_]) -> NDArray[Any]:
-    """Return labels as objects, with None for an unknown one."""
-    out = values.astype(object)
-    out[values == UNKNOWN] = None
-    return out
 
 
 def _validation_groups(experiment: Experiment) -> NDArray[Any]:
@@ -343,7 +340,7 @@ def _validation_groups(experiment: Experiment) -> NDArray[Any]:
     groups = experiment.groups(split)
     if groups is None:
         raise AssertionError("the split has groups")
-    return _with_gaps(groups)
+    return np.asarray(with_gaps(groups))
 
 
 def ranked_split(experiment: Experiment) -> str | None:
@@ -362,7 +359,7 @@ def measure_rankings(
 
     Queries that are about S are left out, because they are not mitigated.
     """
-    rows = experiment.task.split(split)
+    rows = rows_in_memory(experiment.task.split(split))
     _, text = queries_of(experiment)
     mitigated = mitigator.query_meaning(text).mitigated
     if not mitigated.any():

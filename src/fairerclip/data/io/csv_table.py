@@ -19,11 +19,15 @@ _ENDS = ("\t", "\r", "\n")  # some programs begin a new cell here
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
-def csv_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return rows as CSV; text that a spreadsheet would run as a formula gets an apostrophe in front."""
+def csv_bytes(rows: Sequence[Mapping[str, Any]], *, header: bool = True) -> bytes:
+    """Return rows as CSV; text that a spreadsheet would run as a formula gets an apostrophe in front.
+
+    Without ``header`` they are further rows of a table that has begun.
+    """
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [])
-    writer.writerow({name: defused(name) for name in writer.fieldnames})
+    if header:
+        writer.writerow({name: defused(name) for name in writer.fieldnames})
     writer.writerows({k: defused(v) for k, v in row.items()} for row in rows)
     # Lone surrogates occur in names of files that are not valid text.
     return text.getvalue().encode(errors="backslashreplace")

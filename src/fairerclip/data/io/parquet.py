@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.extras import require
-from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn
+from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_array
 from fairerclip.errors import FairerClipError, StoreError
 
 Array = NDArray[Any]
@@ -24,6 +24,8 @@ Ints = NDArray[np.integer]
 
 BATCH_ROWS = 4096
 """Rows decoded at once, which bounds memory for any size of row group."""
+TEXT_ROWS = 32_768
+"""Rows of columns of text that are decoded at once; each block copies the dictionary of its row group."""
 MAX_FOOTER_BYTES, MAX_FOOTER_ITEMS = 16 * 1024**2, 100_000
 """Most bytes of one text of the footer, and most items of one list, such as that of the columns."""
 RATIO, FREE_BYTES = 80, 16 * 1024**2
@@ -123,37 +125,50 @@ def text_batches(
     # Read as dictionaries: a text that the file stores once and uses a million times is not copied a million times.
     with_dictionaries = open_parquet(file, error, dictionaries=columns)
     with _damage(file, error):
-        for batch in with_dictionaries.iter_batches(batch_size=BATCH_ROWS, columns=list(columns)):
+        for batch in with_dictionaries.iter_batches(batch_size=TEXT_ROWS, columns=list(columns)):
             texts = []
             for name in columns:
-                column = batch.column(batch.schema.get_field_index(name))
-                if _longest(column) > 4 * MAX_CHARACTERS:
+                column, places = _used(batch.column(batch.schema.get_field_index(name)))
+                if (longest := _longest(column)) > 4 * MAX_CHARACTERS:
                     raise error(
                         f"{file}: expected texts of at most {MAX_CHARACTERS:,} characters in {name!r}, got one of "
-                        f"{_longest(column):,} bytes"
+                        f"{longest:,} bytes"
                     )
-                texts.append(_texts(column))
+                words = [None if word is None else str(word) for word in column.to_pylist()]
+                texts.append(words if places is None else [None if k is None else words[k] for k in places])
+            del batch, column  # so that the dictionary is not in memory twice
             yield texts
 
 
-def _texts(column: Any) -> list[str | None]:
-    """Return the values (rows,) as text; texts of a dictionary are not copied."""
+def _used(column: Any) -> tuple[Any, list[int | None] | None]:
+    """Return the words of a column and the place (rows,) of each row's word, or the column itself and None.
+
+    Of a dictionary, only the words of these rows: that of a column of ids grows with every block of a row group.
+    """
     pa = require("pyarrow", "parquet", "reading parquet")
     if not pa.types.is_dictionary(column.type):
-        return [None if value is None else str(value) for value in column.to_pylist()]
-    column.validate(full=True)  # in a damaged file, indices may lie outside the dictionary
-    words = [None if word is None else str(word) for word in column.dictionary.to_pylist()]
-    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+        return column, None
+    indices = column.indices
+    known = indices.drop_null().to_numpy()
+    if len(known) and not (0 <= known.min() and known.max() < len(column.dictionary)):
+        raise pa.ArrowInvalid("indices outside of the dictionary")  # a damaged file
+    used, places = np.unique(known, return_inverse=True)
+    words = column.dictionary.take(pa.array(used))
+    words.validate(full=True)
+    found: list[int | None] = places.tolist()
+    if indices.null_count:
+        rows = iter(found)
+        found = [next(rows) if valid else None for valid in indices.is_valid().to_pylist()]
+    return words, found
 
 
 def _longest(column: Any) -> int:
     """Return the bytes of the longest text of a column; 0 for numbers and booleans, which are short."""
     pa = require("pyarrow", "parquet", "reading parquet")
     pc = require("pyarrow.compute", "parquet", "reading parquet")
-    words = column.dictionary if pa.types.is_dictionary(column.type) else column
-    if not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type)):
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return 0
-    return int(pc.max(pc.binary_length(words)).as_py() or 0)
+    return int(pc.max(pc.binary_length(column)).as_py() or 0)
 
 
 def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
@@ -169,15 +184,26 @@ def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[Fair
 def read_ids(file: Path, column: str) -> Array:
     """Read one column as ids (n,) of str; raise `StoreError` if one is null."""
     ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
+    for values in _id_texts(file, column):
+        ids.add(values)
+    return ids.array()
+
+
+def id_batches(file: Path, column: str) -> Iterator[Array]:
+    """Yield one column as ids (b,) of str, block by block; raise `StoreError` as `read_ids` does."""
+    for values in _id_texts(file, column):
+        yield text_array(values, str(file), "an id", StoreError)
+
+
+def _id_texts(file: Path, column: str) -> Iterator[list[str]]:
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
             raise StoreError(
                 f"{file}: expected an id in every row of {column!r}, got none in row {row + values.index(None)}"
             )
-        ids.add([str(value) for value in values])
+        yield [str(value) for value in values]
         row += len(values)
-    return ids.array()
 
 
 def id_column(file: Path, opened: Any, given: str | None) -> str | None:
