@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,23 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.row_pass import Sum, single_blas, sum_rows
+from fairerclip.data.stores import open_store
+from fairerclip.errors import StoreError
 
 
 class RowSlice:
-    """Consecutive rows of a store, read when they are used.
+    """Consecutive rows of a store, opened where they are used and pickled as the path of the store.
 
     Parameters
     ----------
-    X : array or store of shape (n, p)
-        Rows; a store is pickled as its path.
+    path : str
+        Path of the store.
+    options : mapping
+        Options of `open_store`.
     start, stop : int
         The rows.
     """
 
-    def __init__(self, X: Any, start: int, stop: int) -> None:
-        self._X, self._start = X, start
-        self.shape = (stop - start, int(X.shape[1]))
-        self.dtype = X.dtype
+    def __init__(self, path: str, options: Mapping[str, Any], start: int, stop: int) -> None:
+        self._opened, self._start, self._stop = (path, options), start, stop
+        self._X = open_store(path, **options)
+        if len(self._X) < stop:
+            raise StoreError(f"{path}: has {len(self._X):,} rows here, expected {stop:,}; is it the same store?")
+        self.shape = (stop - start, self._X.shape[1])
+        self.dtype = self._X.dtype
+
+    def __reduce__(self) -> Any:
+        return RowSlice, (*self._opened, self._start, self._stop)
 
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, slice):

@@ -62,6 +62,9 @@ def distribute(X: Any, client: Any = None, *, rows_per_part: int | None = None) 
         return _from_chunks(client, X, rows_per_part or _part_rows(int(X.shape[0]), sum(threads)))
     if not isinstance(X, EmbeddingStore) and not isinstance(X, np.ndarray):
         X = np.asarray(X)
+    if isinstance(X, EmbeddingStore) and X.origin is not None and X.origin.rows is not None:
+        whole = open_store(X.origin.path, **X.origin.options)
+        return distribute(whole, client, rows_per_part=rows_per_part).taken(X.origin.rows)
     return _from_rows(client, X, rows_per_part or _part_rows(int(X.shape[0]), sum(threads)))
 
 
@@ -116,7 +119,7 @@ def _part_rows(n: int, threads: int) -> int:
 def _from_rows(client: Any, X: Any, rows_per_part: int) -> ClusterRows:
     edges = [*range(0, int(X.shape[0]), rows_per_part), int(X.shape[0])]
     homes = _homes(client, len(edges) - 1)
-    read = isinstance(X, EmbeddingStore) and X.can_be_opened_again
+    origin = X.origin if isinstance(X, EmbeddingStore) else None
     parts = []
     import dask as core
 
@@ -124,8 +127,9 @@ def _from_rows(client: Any, X: Any, rows_per_part: int) -> ClusterRows:
         for (start, stop), home in zip(pairwise(edges), homes, strict=True):
             # Neighbours are on one worker, so that most sums are merged where they are.
             where = {"workers": [home], "allow_other_workers": True, "pure": False, "retries": RETRIES}
-            if read:
-                parts.append(client.submit(cluster_tasks.RowSlice, X, start, stop, **where))
+            if origin is not None:
+                opened = (origin.path, origin.options, start, stop)
+                parts.append(client.submit(cluster_tasks.RowSlice, *opened, **where))
             else:
                 parts.append(client.submit(cluster_tasks.same, np.asarray(X[start:stop]), **where))
     return ClusterRows(client, parts, np.diff(edges).tolist(), int(X.shape[1]), X.dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,14 @@ class ArrayRows:
         return self._array()[rows]
 
 
+class Origin(NamedTuple):
+    """Path and options with which `open_store` opens the same rows in another process, and which of them are chosen."""
+
+    path: str
+    options: dict[str, Any]
+    rows: Ints | None = None
+
+
 class EmbeddingStore:
     """Embeddings (n, p) on disk that are used like an array but read block by block.
 
@@ -125,21 +133,7 @@ class EmbeddingStore:
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), parts[0].shape[1])
         self._ids: Array | None = None
-        self._opened: tuple[str, dict[str, Any]] | None = None
-
-    def __reduce__(self) -> Any:
-        """Pickle a store that was opened as its path and options: rows are never pickled."""
-        if self._opened is None:
-            raise StoreError(
-                f"{self.path}: a store of an array in memory cannot be sent to another process; write it to disk, and "
-                "open it with open_store"
-            )
-        return _opened_again, self._opened
-
-    @property
-    def can_be_opened_again(self) -> bool:
-        """Whether another process that sees the same files can open this store."""
-        return self._opened is not None
+        self.origin: Origin | None = None
 
     @classmethod
     def from_array(
@@ -163,7 +157,7 @@ class EmbeddingStore:
                 f"({names.dtype})"
             )
         store = EmbeddingStore(self.parts, path=self.path, provenance=self.provenance)
-        store._ids, store._opened = names, self._opened
+        store._ids, store.origin = names, self.origin
         return store
 
     def __len__(self) -> int:
@@ -390,14 +384,9 @@ def open_store(
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
     parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
     store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
-    # Ids and provenance are those of this process; others read the rows.
     options = {"modality": modality, "key": key, "id_column": of_store, "incomplete": incomplete}
-    store._opened = os.path.abspath(path), options
+    store.origin = Origin(os.path.abspath(path), options)
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
-
-
-def _opened_again(path: str, options: dict[str, Any]) -> EmbeddingStore:
-    return open_store(path, **options)
 
 
 def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fairerclip._util.checks import LARGEST, as_bytes, check_choice, check_interval
 from fairerclip._util.types import F64, Floats
+from fairerclip.data.distribution import on_cluster
 from fairerclip.data.embedding_rows import check_directions, check_rows, fill_checked, summarise_rows
 from fairerclip.data.row_pass import Progress, is_remote
 from fairerclip.data.stores import EmbeddingStore
@@ -377,6 +378,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return [float(self.strength[name]) for name in names]
 
     def _validated(self, X: Any, *, reset: bool = False) -> Any:
+        X = on_cluster(X)
         try:
             # Rows of a store are float32 already, and are never all in memory.
             if isinstance(X, EmbeddingStore) or is_remote(X):
