@@ -13,6 +13,7 @@ from fairerclip._util.remedies import use_labels, without_prompts
 from fairerclip.applying.answer_blocks import predicted_labels
 from fairerclip.applying.apply import AnyModel
 from fairerclip.data import EmbeddingStore, Split, Task
+from fairerclip.data.row_pass import is_remote
 from fairerclip.data.coded_labels import UNKNOWN as UNKNOWN
 from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels
 from fairerclip.data.embedding_rows import unit_rows
@@ -393,6 +394,6 @@ class Experiment:
 
 
 def _named(split: Split, codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
-    if isinstance(split.X, EmbeddingStore):  # of rows that are on disk, the names would not fit in memory
+    if isinstance(split.X, EmbeddingStore) or is_remote(split.X):  # the names would not fit in memory
         return cast(NDArray[np.str_], CodedLabels(codes, tuple(names)))
     return np.asarray(np.array([*names, UNKNOWN])[codes])  # the code of an unknown label is -1

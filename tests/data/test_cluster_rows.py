@@ -14,7 +14,7 @@ from fairerclip.data.distribution import _groups, _part_rows
 CHECKS = Path(__file__).resolve().parents[1] / "cluster_checks.py"
 
 
-def test_rows_on_a_cluster_of_two_processes_pass_every_check():
+def test_rows_on_a_cluster_of_processes_pass_every_check():
     pytest.importorskip("distributed", reason='needs "fairerclip[dask]"')
     done = subprocess.run([sys.executable, CHECKS], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr

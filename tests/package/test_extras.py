@@ -13,6 +13,7 @@ from fairerclip.data.stores import open_store
 from fairerclip.encoders import load
 from fairerclip.encoders.decode import open_image
 from fairerclip.errors import MissingExtraError
+from fairerclip.data import cluster_rows
 from fairerclip.export import faiss_index
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures
@@ -28,6 +29,7 @@ NEEDS = {
     "open-clip": ("open_clip", lambda e, folder: load("ViT-B/32")),
     "transformers": ("transformers", lambda e, folder: load(f"transformers:{folder}")),
     "fairlearn": ("fairlearn", lambda e, folder: group_report(e.y, e.y, e.s).to_metric_frame()),
+    "dask": ("distributed", lambda e, folder: cluster_rows.dask()),
     "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
 }

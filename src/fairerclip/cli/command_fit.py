@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairerclip.cli import fit_options, options
+from fairerclip.cli.cluster_options import Cluster, experiment_on
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
 from fairerclip.cli.store_options import StoreOptions, with_store_options
 
@@ -80,6 +81,7 @@ def fit(
     floor: fit_options.Floor = None,
     collection: fit_options.Collection = None,
     memory_budget: fit_options.MemoryBudget = None,
+    cluster: Cluster = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -98,6 +100,7 @@ def fit(
         floor=floor,
         collection=collection,
         memory_budget=memory_budget,
+        cluster=cluster,
     )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
@@ -108,9 +111,9 @@ def fit(
     if key == EMBEDDING:
         _fit_embedding(experiment, given, output, Read(notes, warned), overwrite=overwrite, json=json)
         return
-    with show.warnings_as_lines() as further:
-        trained = train(key, experiment, given)
-        result = _result(experiment, trained, output)
+    with show.warnings_as_lines() as further, experiment_on(cluster, experiment) as placed:
+        trained = train(key, placed, given)
+        result = _result(placed, trained, output)
     trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         about = {} if store.labels_from is None else {"notes": notes}
@@ -154,9 +157,10 @@ def _fit_embedding(
     if given.memory_budget is not None:
         named["memory_budget"] = given.memory_budget
     start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters}).set_params(**named)
-    with show.warnings_as_lines() as warned, show.progress("strengths") as progress:
+    on_cluster = experiment_on(given.cluster, experiment)
+    with show.warnings_as_lines() as warned, show.progress("strengths") as progress, on_cluster as placed:
         trained = fit_mitigator(
-            experiment,
+            placed,
             start,
             labels=given.labels,
             objective=given.search.objective,
@@ -164,7 +168,7 @@ def _fit_embedding(
             collection=None if given.collection is None else open_store(given.collection),
             progress=progress,
         )
-        result = mitigator_result(experiment, trained)
+        result = mitigator_result(placed, trained)
     trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         values = result.as_dict()
@@ -193,6 +197,7 @@ def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
 def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
     """Train FairerCLIP: by its search, or with the parameters that are given."""
     from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
 
     search = given.search
     class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
@@ -208,6 +213,11 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
         criterion=given.criterion,
         memory_budget=given.memory_budget,
     )
+    if tune and given.cluster is not None:
+        raise ParameterError(
+            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
+            "cross-validation"
+        )
     if tune:
         with show.progress(f"searching by {goal}") as progress:
             limits = {name: getattr(search, name) for name in ("accuracy_floor", "max_seconds", "cv")}

@@ -87,7 +87,7 @@ class ClusterRows:
         self, start: Callable[[], Sum], columns: Sequence[Any] = (), progress: Progress | None = None
     ) -> Sum:
         """Do what `fairerclip.data.row_pass.sum_rows` does, on the workers."""
-        with self._asking():
+        with asking():
             shared = self._shared(start)
             leaves = [
                 self._submit(cluster_tasks.sum_part, part, shared, sent)
@@ -98,9 +98,14 @@ class ClusterRows:
             sums = leaves if gathers else [self._tree(leaves)]
             left = dict(zip(leaves, np.diff(self._starts).tolist(), strict=True))
             if not gathers:
+                left.setdefault(sums[0], 0)
                 del leaves  # a part's sum is released when it is merged, if nothing here refers to it
             try:
-                self._wait(left, progress)
+                done = 0
+                for rows in _finished(self._client, left):
+                    done += rows
+                    if progress is not None:
+                        progress(done, len(self))
                 total: Sum = sums.pop(0).result()
                 while sums:
                     total.merge(sums.pop(0).result())
@@ -111,7 +116,7 @@ class ClusterRows:
 
     def wrapped(self, view: Callable[[Any], Any]) -> ClusterRows:
         """Return the rows of which each part is seen through ``view``; what it keeps stays on the workers."""
-        with self._asking():
+        with asking():
             shared = self._shared(view)
             parts = [self._submit(cluster_tasks.seen_through, shared, part) for part in self._parts]
         probe = view(np.empty((0, self.shape[1]), dtype=self.dtype))
@@ -121,7 +126,7 @@ class ClusterRows:
         """Return some rows, by their numbers in rising order; parts without any of them are left out."""
         edges = np.searchsorted(rows, self._starts)
         parts, sizes = [], []
-        with self._asking():
+        with asking():
             for number, part in enumerate(self._parts):
                 inside = rows[edges[number] : edges[number + 1]] - self._starts[number]
                 if not len(inside):
@@ -146,7 +151,7 @@ class ClusterRows:
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
         edges = np.searchsorted(ascending, self._starts)
-        with self._asking():
+        with asking():
             asked = [
                 self._submit(cluster_tasks.read_part, part, _compact(ascending[low:high] - begin))
                 for part, begin, low, high in zip(
@@ -154,7 +159,8 @@ class ClusterRows:
                 )
                 if low < high
             ]
-            self._wait(dict.fromkeys(asked, 0), None)
+            for _ in _finished(self._client, dict.fromkeys(asked, 0)):
+                pass
             pieces = self._client.gather(asked)
         out = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
         if pieces:
@@ -201,52 +207,65 @@ class ClusterRows:
             ]
         return sums[0]
 
-    def _wait(self, left: dict[Any, int], progress: Progress | None) -> None:
-        """Wait for futures, report the rows of those that are done, and raise the error of one that failed.
 
-        The futures are taken out of ``left``.
-        """
-        distributed, done, alive = dask(), 0, time.monotonic()
-        while left:
-            try:
-                finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
-            except TimeoutError:
-                if self._client.nthreads():
-                    alive = time.monotonic()
-                elif time.monotonic() - alive > PATIENCE:
-                    raise LostWorkerError(
-                        f"the cluster has had no worker for {PATIENCE:.0f} seconds: start workers, and fit again"
-                    ) from None
-                continue
-            for future in finished:
-                if future.status != "finished":
-                    future.result()  # raises
-                done += left.pop(future)
-            if progress is not None:
-                progress(done, len(self))
+def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
+    """Yield the value of each future as it is done, and raise the error of one that failed.
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Turn errors of the cluster into errors of the package."""
-        distributed = dask()
-        import dask as core
-
+    The futures are taken out of ``left``.
+    """
+    distributed, alive = dask(), time.monotonic()
+    while left:
         try:
-            with core.config.set(LARGEST_GRAPH):
-                yield
-        except distributed.KilledWorker as error:
-            raise LostWorkerError(
-                f"workers that had the same part of the rows died {error.allowed_failures + 1} times, as they do when "
-                "memory runs out: give them more memory, fewer threads each, smaller parts (rows_per_part=) or a "
-                "memory_budget"
-            ) from error
-        except distributed.CancelledError as error:
-            raise LostWorkerError(
-                "the cluster no longer has the rows, since it was restarted or the client was closed: call "
-                "fairerclip.distribute again"
-            ) from error
-        except distributed.comm.CommClosedError as error:
-            raise ClusterError(f"the connection to the cluster was lost: {error}; connect again") from error
+            finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            if client.nthreads():
+                alive = time.monotonic()
+            elif time.monotonic() - alive > PATIENCE:
+                raise LostWorkerError(
+                    f"the cluster has had no worker for {PATIENCE:.0f} seconds: start workers, and begin again"
+                ) from None
+            continue
+        for future in finished:
+            if future.status != "finished":
+                future.result()  # raises
+            yield left.pop(future)
+
+
+def run_calls(client: Any, calls: Sequence[Callable[[], Any]]) -> Iterator[int]:
+    """Run functions without arguments on the workers, one task each, and yield the number of each as it is done."""
+    with asking():
+        left = {
+            client.submit(call, pure=False, retries=RETRIES): number for number, call in enumerate(calls)
+        }
+        try:
+            yield from _finished(client, left)
+        except BaseException:
+            client.cancel([*left])
+            raise
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Turn errors of the cluster into errors of the package."""
+    distributed = dask()
+    import dask as core
+
+    try:
+        with core.config.set(LARGEST_GRAPH):
+            yield
+    except distributed.KilledWorker as error:
+        raise LostWorkerError(
+            f"workers that had the same part of the rows died {error.allowed_failures + 1} times, as they do when "
+            "memory runs out: give them more memory, fewer threads each, smaller parts (rows_per_part=) or a "
+            "memory_budget"
+        ) from error
+    except distributed.CancelledError as error:
+        raise LostWorkerError(
+            "the cluster no longer has the rows, since it was restarted or the client was closed: call "
+            "fairerclip.distribute again"
+        ) from error
+    except distributed.comm.CommClosedError as error:
+        raise ClusterError(f"the connection to the cluster was lost: {error}; connect again") from error
 
 
 def _compact(numbers: Ints) -> slice | Ints:
