@@ -33,7 +33,7 @@ from fairerclip.data.stores import open_store
 from fairerclip.errors import ClusterError, LostWorkerError, NonFiniteError, ParameterError, ShapeError
 from fairerclip.model.automatic import LABELLED
 
-CASES = [({}, True), ({"solver": "cg"}, True), ({"refine": True}, False), ({"memory_budget": 10_000}, False)]
+CASES = [({}, True), ({"solver": "cg"}, True), ({"refine": True}, False)]
 CHECKS: list[Callable[..., None]] = []
 
 
@@ -94,6 +94,7 @@ def a_mitigator_is_fitted_and_applied_on_a_cluster(client, task, file):
 @check
 def a_dask_array_is_taken_as_rows_on_the_active_cluster(client, task):
     import dask.array as da
+
     X = task.train.X[:N]
     there = FairerCLIP(**FIXED).fit(da.from_array(X, chunks=(250, 20)), **given(task))
     here = FairerCLIP(**FIXED).fit(X, **given(task))
@@ -143,7 +144,9 @@ def a_worker_that_is_killed_changes_nothing_but_the_time(client, file, tmp_path)
     before = set(client.nthreads())
     found = sum_rows(rows, partial(Killing, str(tmp_path / "killed")))
     (tmp_path / "again").touch()
-    assert found.total == pytest.approx(sum_rows(open_store(file), partial(Killing, str(tmp_path / "again"))).total, rel=1e-6)
+    assert found.total == pytest.approx(
+        sum_rows(open_store(file), partial(Killing, str(tmp_path / "again"))).total, rel=1e-6
+    )
     assert set(client.nthreads()) != before
 
 
@@ -151,16 +154,19 @@ def a_worker_that_is_killed_changes_nothing_but_the_time(client, file, tmp_path)
 def a_fit_goes_on_if_a_worker_with_kept_features_is_killed(client, task, file):
     rows = distribute(file, client, rows_per_part=300)
     expected = FairerCLIP(**FIXED, solver="cg").fit(open_store(file), **given(task)).scores(task.test.X[:50])
-    calls = []
+    calls, workers = [], set(client.nthreads())
 
     def progress(done, total):
         calls.append(done)
-        if len(calls) == 8:  # after the first passes, in the middle of one
+        if len(calls) == 2:  # in the middle of the first pass over the features
             pid = next(iter(client.run(os.getpid).values()))
             os.kill(pid, signal.SIGKILL)
 
-    found = FairerCLIP(**FIXED, solver="cg").fit(rows, **given(task), progress=progress).scores(task.test.X[:50])
-    assert len(calls) > 4
+    found = (
+        FairerCLIP(**FIXED, solver="cg").fit(rows, **given(task), progress=progress).scores(task.test.X[:50])
+    )
+    assert len(calls) >= 3
+    assert set(client.nthreads()) != workers
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
@@ -188,7 +194,10 @@ def a_row_that_is_not_finite_has_the_number_that_it_has_here(client, task, file,
     X[437, 5] = np.nan
     np.save(tmp_path / "bad.npy", X)
     messages = []
-    for rows in (open_store(tmp_path / "bad.npy"), distribute(tmp_path / "bad.npy", client, rows_per_part=300)):
+    for rows in (
+        open_store(tmp_path / "bad.npy"),
+        distribute(tmp_path / "bad.npy", client, rows_per_part=300),
+    ):
         with pytest.raises(NonFiniteError, match="row 437 of 900") as error:
             FairerCLIP(**FIXED).fit(rows, **given(task))
         messages.append(str(error.value))
@@ -261,13 +270,15 @@ def without_a_client_the_error_says_how_to_make_one(client, file):
 def the_number_of_workers_does_not_change_the_result(client, task, file):
     parts = distribute(file, client, rows_per_part=300)
     both = FairerCLIP(**FIXED).fit(parts, **given(task)).scores(task.test.X[:50])
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, host="127.0.0.1"
-    ) as other, distributed.Client(other, set_as_default=False) as alone:
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as other,
+        distributed.Client(other, set_as_default=False) as alone,
+    ):
         rows = distribute(file, alone, rows_per_part=450)
         one = FairerCLIP(**FIXED).fit(rows, **given(task)).scores(task.test.X[:50])
     assert np.abs(one - both).max() <= 1e-6 * np.abs(both).max()
-
 
 
 def run(only: str | None = None) -> dict[str, str | None]:

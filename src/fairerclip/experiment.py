@@ -13,10 +13,10 @@ from fairerclip._util.remedies import use_labels, without_prompts
 from fairerclip.applying.answer_blocks import predicted_labels
 from fairerclip.applying.apply import AnyModel
 from fairerclip.data import EmbeddingStore, Split, Task
-from fairerclip.data.row_pass import is_remote
 from fairerclip.data.coded_labels import UNKNOWN as UNKNOWN
 from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.row_pass import is_remote
 from fairerclip.data.store_rows import rows_in_memory
 from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fairerclip.baselines.adapter import Adapter
+from fairerclip.data import cluster_rows
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.stores import open_store
 from fairerclip.encoders import load
 from fairerclip.encoders.decode import open_image
 from fairerclip.errors import MissingExtraError
-from fairerclip.data import cluster_rows
 from fairerclip.export import faiss_index
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures

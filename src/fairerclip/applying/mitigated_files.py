@@ -26,9 +26,10 @@ from fairerclip.applying.mitigated_rows import (
 )
 from fairerclip.applying.mitigation_marker import MARKER, MitigationMarker
 from fairerclip.data import layouts
-from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
 from fairerclip.data.cluster_rows import run_calls
-from fairerclip.data.stores import EmbeddingStore, Origin, open_store
+from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
+from fairerclip.data.store_origin import Origin
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import OutputExistsError, ParameterError, StoreError, TaskFileError
@@ -138,7 +139,9 @@ def mitigate_store(
     store = as_store(source, split)
     check_widths(fitted, store)
     chosen = fitted.unit if unit is None else unit
-    partitioned = not path.suffix and isinstance(source, str | Path) and layouts.is_clip_retrieval(Path(source))
+    partitioned = (
+        not path.suffix and isinstance(source, str | Path) and layouts.is_clip_retrieval(Path(source))
+    )
     if client is not None and not partitioned:
         raise ParameterError(
             "a cluster writes partitions: the source must be a folder of clip-retrieval, and the output a folder; got "
@@ -263,9 +266,15 @@ def _write_all(run: _Copy, left: list[_Partition], done: int) -> None:
         run.tell(done)
 
 
-def _write_on_worker(model: EmbeddingMitigator, origin: Origin, unit: bool, partition: _Partition) -> None:
+def _write_on_worker(
+    model: EmbeddingMitigator, origin: Origin | None, unit: bool, partition: _Partition
+) -> None:
+    if origin is None:
+        raise AssertionError("a folder of partitions was opened by its path")
     store = open_store(origin.path, **origin.options)
-    if not partition.target.exists():  # a worker that died after it had written the file is followed by another one
+    if (
+        not partition.target.exists()
+    ):  # a worker that died after it had written the file is followed by another one
         _write_partition(_Copy(model, store, unit, None), partition)
 
 

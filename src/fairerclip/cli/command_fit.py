@@ -111,6 +111,8 @@ def fit(
     if key == EMBEDDING:
         _fit_embedding(experiment, given, output, Read(notes, warned), overwrite=overwrite, json=json)
         return
+    if key == OWN:
+        _check_cluster(given, experiment)
     with show.warnings_as_lines() as further, experiment_on(cluster, experiment) as placed:
         trained = train(key, placed, given)
         result = _result(placed, trained, output)
@@ -197,13 +199,10 @@ def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
 def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
     """Train FairerCLIP: by its search, or with the parameters that are given."""
     from fairerclip.cli import show
-    from fairerclip.errors import ParameterError
 
     search = given.search
     class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
-    tune = _whether_to_tune(
-        search.tune, search.asked(), given.by_hand(), experiment, with_offsets=given.offsets is not None
-    )
+    tune = _whether_to_tune(given, experiment)
     goal = search.objective or experiment.default_objective()
     labels = options.default_labels(given.labels, experiment)
     model = options.build_model(
@@ -213,11 +212,6 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
         criterion=given.criterion,
         memory_budget=given.memory_budget,
     )
-    if tune and given.cluster is not None:
-        raise ParameterError(
-            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
-            "cross-validation"
-        )
     if tune:
         with show.progress(f"searching by {goal}") as progress:
             limits = {name: getattr(search, name) for name in ("accuracy_floor", "max_seconds", "cv")}
@@ -243,18 +237,23 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     return Trained(trained.model, trained.method.labels, values, [*sentences, last])
 
 
-def _whether_to_tune(
-    tune: bool | None,
-    search: Mapping[str, object],
-    by_hand: bool,
-    experiment: Experiment,
-    *,
-    with_offsets: bool,
-) -> bool:
+def _check_cluster(given: FitOptions, experiment: Experiment) -> None:
+    """Raise, before a cluster is started, if the model would be tuned: a search needs the rows here."""
+    from fairerclip.errors import ParameterError
+
+    if given.cluster is not None and _whether_to_tune(given, experiment):
+        raise ParameterError(
+            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
+            "cross-validation"
+        )
+
+
+def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
     """Return whether the model is tuned; raise if options of the search contradict --no-tune or --offsets."""
     from fairerclip.errors import ParameterError
 
-    asked = [name for name, value in search.items() if value is not None]
+    tune, with_offsets, by_hand = given.search.tune, given.offsets is not None, given.by_hand()
+    asked = [name for name, value in given.search.asked().items() if value is not None]
     if tune is False and asked:
         raise ParameterError(
             f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"

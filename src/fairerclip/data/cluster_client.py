@@ -76,6 +76,4 @@ def _processors() -> int:
 def task_on_cluster(task: Task, client: Any) -> Task:
     """Return a task whose training rows are on a cluster."""
     train = task.split("train")
-    return replace(
-        task, splits={**task.splits, "train": replace(train, X=distribute(train.X, client))}
-    )
+    return replace(task, splits={**task.splits, "train": replace(train, X=distribute(train.X, client))})

@@ -234,9 +234,7 @@ def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
 def run_calls(client: Any, calls: Sequence[Callable[[], Any]]) -> Iterator[int]:
     """Run functions without arguments on the workers, one task each, and yield the number of each as it is done."""
     with asking():
-        left = {
-            client.submit(call, pure=False, retries=RETRIES): number for number, call in enumerate(calls)
-        }
+        left = {client.submit(call, pure=False, retries=RETRIES): number for number, call in enumerate(calls)}
         try:
             yield from _finished(client, left)
         except BaseException:

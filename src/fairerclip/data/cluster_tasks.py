@@ -36,7 +36,9 @@ class RowSlice:
         self._opened, self._start, self._stop = (path, options), start, stop
         self._X = open_store(path, **options)
         if len(self._X) < stop:
-            raise StoreError(f"{path}: has {len(self._X):,} rows here, expected {stop:,}; is it the same store?")
+            raise StoreError(
+                f"{path}: has {len(self._X):,} rows here, expected {stop:,}; is it the same store?"
+            )
         self.shape = (stop - start, self._X.shape[1])
         self.dtype = self._X.dtype
 

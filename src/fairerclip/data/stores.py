@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip.data.store_origin import Origin
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 if TYPE_CHECKING:
@@ -73,14 +74,6 @@ class ArrayRows:
     def take(self, rows: Ints) -> Array:
         """Return rows (m, p) by sorted row numbers, as on disk."""
         return self._array()[rows]
-
-
-class Origin(NamedTuple):
-    """Path and options with which `open_store` opens the same rows in another process, and which of them are chosen."""
-
-    path: str
-    options: dict[str, Any]
-    rows: Ints | None = None
 
 
 class EmbeddingStore:
