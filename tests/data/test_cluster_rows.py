@@ -1,4 +1,4 @@
-"""Rows on a cluster: results are those of one process, whatever happens to a worker; `tests/cluster_checks.py` has the checks."""
+"""Rows on a cluster: results are those of one process, whatever happens to a worker; see `tests/cluster_checks.py`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from fairerclip.data.row_pass import Progress, Sum
 from fairerclip.errors import ClusterError, LostWorkerError, ShapeError
 
 RETRIES = 1
-"""Further tries of a task that raised an error, such as one of a network drive. Tasks of dead workers are not counted."""
+"""Further tries of a task that raised an error, such as one of a network drive; tasks of dead workers do not count."""
 SHARED_BYTES = 1 << 16
 """Pickled size from which an object that all parts need is sent once, and then from worker to worker."""
 TICK, PATIENCE = 1.0, 60.0
@@ -216,7 +216,8 @@ def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
     distributed, alive = dask(), time.monotonic()
     while left:
         try:
-            finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
+            with client.as_current():  # or the client that was made last would wait
+                finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             if client.nthreads():
                 alive = time.monotonic()

@@ -19,7 +19,7 @@ from fairerclip.errors import ClusterError, ShapeError
 PARTS_PER_THREAD = 3
 """Most parts for each thread of the cluster: a few, so that a slow or lost worker leaves little to do again."""
 ROWS_PER_PART = 100_000
-"""Fewest rows of a part where every thread has one: below, the time of a task is not large against that of sending it."""
+"""Fewest rows of a part where every thread has one: with less, sending a task takes a share of its time."""
 WAIT = 30.0
 """Seconds to wait for the first worker of a cluster."""
 

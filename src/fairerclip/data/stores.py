@@ -377,8 +377,8 @@ def open_store(
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
     parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
     store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
-    options = {"modality": modality, "key": key, "id_column": of_store, "incomplete": incomplete}
-    store.origin = Origin(os.path.abspath(path), options)
+    asked = {"modality": modality, "key": key, "id_column": of_store, "incomplete": incomplete}
+    store.origin = Origin(os.path.abspath(path), asked)
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
 
