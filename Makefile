@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench coverage interrupts abuse fuzz fuzz-guided crash mutants \
+.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash mutants \
 	rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -54,13 +54,17 @@ test-minimum:
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
 
+# How fast it is, as ratios with targets: docs/benchmarks.md. The quick ones take some minutes on two cores; all of them
+# take hours, 6 GB of memory and 10 GB of disk. Results are kept by version in benchmarks/results, and what became
+# slower than in the latest earlier version is printed; bench-table writes them into the page.
 bench: $(VENV)/dev.done
-	$(BIN)/python benchmarks/closed_form.py
-	$(BIN)/python benchmarks/folds.py
-	$(BIN)/python benchmarks/join.py
-	$(BIN)/python benchmarks/embed.py
-	$(BIN)/python benchmarks/bootstrap.py
-	$(BIN)/python benchmarks/transform.py
+	$(BIN)/python benchmarks/run.py quick
+
+bench-full: $(VENV)/dev.done
+	$(BIN)/python benchmarks/run.py full
+
+bench-table: $(VENV)/dev.done
+	$(BIN)/python benchmarks/table.py
 
 # Share of intervals that contain the true value, in SETS simulated data sets; docs/math.md#intervals. The tests count a few.
 SETS ?= 1000

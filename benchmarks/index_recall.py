@@ -1,19 +1,18 @@
 """Share of the true best rows that an index of kind ivf or pq finds, for text queries: the table of docs/search.md.
 
 ``python benchmarks/index_recall.py STORE MODEL QUERIES [--k 100]`` indexes a collection by each kind, original and
-mitigated, and compares the k best rows of every query with those of the flat index. Prints JSON.
+mitigated, and compares the k best rows of every query with those of the flat index.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from harness import Benchmark, options
 
 from fairerclip.applying.mitigated_rows import as_store
 from fairerclip.data.query_files import read_queries
@@ -34,36 +33,36 @@ def recall(found: list[SearchResult], true: list[SearchResult], side: str) -> fl
     return float(np.mean(shares))
 
 
-def main() -> int:
-    """Build the indexes, search them, and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the indexes, and search them."""
+    parser = options(repeats=1)
     parser.add_argument("store")
     parser.add_argument("model")
     parser.add_argument("queries")
     parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--splits", default="train,val,test", help="splits of a task to use")
-    options = parser.parse_args()
-    parts = [as_store(options.store, split)[:] for split in options.splits.split(",")]
+    bench = Benchmark(parser, arguments)
+    asked = bench.settings
+    parts = [as_store(asked.store, split)[:] for split in asked.splits.split(",")]
     store = EmbeddingStore.from_array(np.concatenate(parts))
-    Q = read_queries(options.queries).embeddings
-    table: dict[str, dict[str, float]] = {}
+    Q = read_queries(asked.queries).embeddings
+    bench.note(f"{len(store)} rows, {len(Q)} queries, k={asked.k}")
     with tempfile.TemporaryDirectory() as folder:
         paths = {kind: Path(folder) / kind for kind in ("flat", "ivf", "pq")}
         for kind, path in paths.items():
-            build_index(options.model, store, path, kind=kind)
-        true = open_index(paths["flat"]).search(Q, options.k)
+            build_index(asked.model, store, path, kind=kind)
+        flat = open_index(paths["flat"])
+        true = bench.time("flat", lambda: flat.search(Q, asked.k))
         for kind in ("ivf", "pq"):
             for share in SHARES:
+                name = f"{kind}, {share:g} of the cells"
                 index = open_index(paths[kind], probe=share)
-                began = time.perf_counter()
-                found = index.search(Q, options.k)
-                table[f"{kind}, {share:g} of the cells"] = {
-                    **{side: recall(found, true, side) for side in ("original", "mitigated")},
-                    "milliseconds_per_query": (time.perf_counter() - began) / len(Q) * 1e3,
-                }
-    result = {"rows": len(store), "queries": len(Q), "k": options.k, "share_of_the_best_rows": table}
-    print(json.dumps(result, indent=2))
-    return 0
+                found = bench.time(name, lambda index=index: index.search(Q, asked.k))
+                for side in ("original", "mitigated"):
+                    value = recall(found, true, side)
+                    bench.figure(f"share of the best rows, {side}, {name}", value, "share", better="higher")
+                bench.ratio(f"time of a search, {name} / flat", name, "flat")
+    return bench.finish()
 
 
 if __name__ == "__main__":

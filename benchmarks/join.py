@@ -1,36 +1,36 @@
-"""Time of joining ten million ids, as a ratio to sorting the same ids: ``python benchmarks/join.py [n]``."""
+"""Time of joining ids of embeddings with ids of labels, over sorting the same ids."""
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
+from collections.abc import Sequence
 
 import numpy as np
+from harness import Benchmark, options, peak_memory_mb
 
 from fairerclip.data.join import join
 
 
-def main(n: int) -> None:
-    """Time `join` of n shuffled ids with themselves and `np.argsort` of the same ids, in one run."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Time `join` of shuffled ids with themselves, and `np.argsort` of one side."""
+    parser = options(repeats=1)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    bench = Benchmark(parser, arguments)
+    n = bench.settings.rows
     rng = np.random.default_rng(0)
-    digits = rng.permutation(n)
-    ids = np.char.add(np.char.zfill(digits.astype("U9"), 9), ".jpg")
+    ids = np.char.add(np.char.zfill(rng.permutation(n).astype("U9"), 9), ".jpg")
     other = ids[rng.permutation(n)]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.perf_counter()
-    result = join(ids, other)
-    joined = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    bench.note(f"{n:,} ids of {ids.dtype} ({ids.nbytes / (1 << 20):.0f} MB a side)")
+    before = peak_memory_mb()
+    result = bench.time("join", lambda: join(ids, other))
+    added = peak_memory_mb() - before
     assert result.matched == n
     assert np.array_equal(other[result.rows_in_labels], ids)
-    started = time.perf_counter()
-    np.argsort(ids)
-    sorted_in = time.perf_counter() - started
-    print(f"{n:,} ids of {ids.dtype} ({ids.nbytes / 1e6:.0f} MB a side)")
-    print(f"join {joined:.2f} s, argsort of one side {sorted_in:.2f} s, ratio {joined / sorted_in:.2f}")
-    print(f"additional memory of the join: {peak / 1024:.0f} MB")
+    bench.in_turns({"argsort": lambda: np.argsort(ids), "join": lambda: join(ids, other)}, warm_up=False)
+    bench.ratio("join / argsort of one side", "join", "argsort")
+    bench.figure("memory that the join adds", added, "MB")
+    return bench.finish()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)
+    sys.exit(main())

@@ -48,6 +48,10 @@ class NotDefiniteError(FairerClipError, ValueError):
     """The regularised covariance is not positive definite in floating point."""
 
 
+class ToleranceError(NotDefiniteError):
+    """Conjugate gradients did not reach their tolerance: the ridge is too small for the working precision."""
+
+
 class FreeQueryError(FairerClipError, ValueError):
     """A query is not among the prompts that the model was fitted on; `EmbeddingMitigator` takes any query."""
 

@@ -10,10 +10,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import fairerclip.baselines as baselines
+from block_sizes import in_blocks
 from fairerclip import FairerCLIP
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
 from fairerclip.baselines.baseline import Needs
 from fairerclip.data import simulate
+from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     NonFiniteError,
@@ -244,3 +246,16 @@ def test_every_method_has_a_title_and_takes_offsets(embeddings, model):
     assert not moved.fit(e.X, **everything(e)).offsets_.any()
     with pytest.raises(ParameterError, match="offsets must be 3 numbers"):
         fitted.at(offsets=[1, 2])
+
+
+@every
+def test_answers_do_not_depend_on_blocks_and_threads_or_on_where_the_rows_are(embeddings, model, monkeypatch):
+    e = embeddings()
+    fitted = clone(model).fit(e.X, **everything(e, sensitive_features=e.s))
+    X = e.X.astype(np.float32)
+    scores, mapped = fitted.scores(X), fitted.transform(X)
+    in_blocks(monkeypatch, 7, threads=2)
+    for rows in (X, EmbeddingStore.from_array(X)):
+        assert_allclose(fitted.scores(rows), scores, atol=1e-12)
+        assert_allclose(fitted.transform(rows), mapped, atol=1e-12)
+        assert_array_equal(fitted.predict(rows), fitted.classes_[scores.argmax(axis=1)])

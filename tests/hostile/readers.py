@@ -31,6 +31,7 @@ from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.id_files import read_id_list
 from fairerclip.data.io.npy import map_npy, read_npy
 from fairerclip.data.io.npz import npz_members, read_npz, write_npz
+from fairerclip.data.io.remote_path import RemotePath
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
 from fairerclip.data.labelled_store import label_store
@@ -90,9 +91,16 @@ def small_task() -> Any:
     )
 
 
-def _store(path: Path, **options: Any) -> Any:
+def _store(path: Any, **options: Any) -> Any:
     store = open_store(path, **options)
     return store.ids, store[:], store.provenance
+
+
+def _in_storage(path: Path) -> Any:
+    """Read a store as from object storage: through fsspec, by ranges of bytes."""
+    import fsspec
+
+    return _store(RemotePath(fsspec.filesystem("file"), str(path), f"storage:/{path}"))
 
 
 def _task_folder(folder: Path) -> None:
@@ -400,6 +408,14 @@ READERS: dict[str, Reader] = {
         lambda f: np.save(f / "a.npy", ROWS),
         "a.npy",
         lambda f: (np.array(read_npy(f / "a.npy")), np.array(map_npy(f / "a.npy"))),
+    ),
+    "storage-npy": Reader(
+        lambda f: np.save(f / "a.npy", ROWS),
+        "a.npy",
+        lambda f: _in_storage(f / "a.npy"),
+    ),
+    "storage-parquet": Reader(
+        lambda f: _parquet(f, "a.parquet"), "a.parquet", lambda f: _in_storage(f / "a.parquet")
     ),
     "safetensors": Reader(
         lambda f: write_tensors(f / "a.safetensors", {"x": ROWS}, {"k": "v"}, overwrite=False),

@@ -1,6 +1,7 @@
 """Fits on parts of the rows, from one table of moments, are the fits that these rows alone would give."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -383,3 +384,51 @@ def test_folds_change_with_the_seed_alone():
     first = deal_folds(keys, cell, 4, seed=7)
     assert_array_equal(deal_folds(keys, cell, 4, seed=7), first)
     assert np.any(deal_folds(keys, cell, 4, seed=8) != first)
+
+
+def test_fits_with_other_zero_shot_scores_come_from_the_same_pass():
+    e = Embeddings(n=150, n_classes=3)
+    prompts = {"text": {k: e.text[k] for k in range(3)}, "sensitive_text": e.sensitive_text}
+    params = [parameters_of(orthogonal=orthogonal, kernel="linear") for orthogonal in (False, True)]
+    data = [read_inputs(own, e.X, e.y, **prompts).data for own in params]
+    together = FoldedFits(data[0], three_folds(e), variants=data[1:])
+    for number, own in enumerate(data):
+        alone = FoldedFits(own, three_folds(e))
+        fits = zip(
+            together.variant(number).prepare("group", [1e-3]), alone.prepare("group", [1e-3]), strict=True
+        )
+        for (place, found), (_, expected) in fits:
+            settings = [found.setting({**params[number], **point}) for point in POINTS]
+            got = together.variant(number).scores(place, found, settings, refine=False)
+            for scores, wanted in zip(
+                got, alone.scores(place, expected, settings, refine=False), strict=True
+            ):
+                assert_allclose(scores, wanted, atol=1e-10 * np.abs(wanted).max())
+    differ = [
+        fits.prepare_all("group", 1e-3).problem.sides(data[0].y).image.cross for fits in (together, alone)
+    ]
+    assert np.abs(differ[0] - differ[1]).max() > 1e-6
+
+
+def test_scored_rows_have_their_features_kept_where_those_of_all_rows_are_not(monkeypatch):
+    e = Embeddings(n=150, n_classes=3)
+    params = parameters_of()
+    data = read_inputs(params, e.X, **arguments_of(e)).data
+    few = splits_of(np.arange(30) % 3, np.arange(0, 60, 2), np.arange(150))
+    kept = FoldedFits(data, few)
+    rows = FeatureRows(data.rows.features, data.X, dtype="float64", budget=0)
+    free = FoldedFits(replace(data, rows=rows), few)
+    made = []
+    transform = type(data.rows.features).transform
+    monkeypatch.setattr(
+        type(data.rows.features), "transform", lambda self, X: made.append(len(X)) or transform(self, X)
+    )
+    for number, prepared in free.prepare("balanced", GAMMAS, all_rows=True):
+        if number < len(few):
+            settings = [prepared.setting({**params, **point}) for point in POINTS]
+            expected = kept.scores(number, prepared, settings, refine=False)
+            for scores, wanted in zip(
+                free.scores(number, prepared, settings, refine=False), expected, strict=True
+            ):
+                assert_allclose(scores, wanted, atol=1e-12)
+    assert made == [30]

@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
+from block_sizes import in_blocks
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.errors import (
@@ -235,7 +236,7 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
     e = embeddings()
     m = fitted(e)
     whole = m.transform(e.X)
-    monkeypatch.setattr("fairerclip.model.fitted.BLOCK_ROWS", 7)
+    in_blocks(monkeypatch, 7, threads=2)
     assert_allclose(m.transform(e.X), whole, rtol=1e-10, atol=1e-12)
     assert_allclose(np.concatenate([m.transform(e.X[i : i + 1]) for i in range(20)]), whole[:20], atol=1e-10)
 

@@ -356,10 +356,22 @@ def test_a_grid_that_cannot_be_is_named(embeddings, arguments, message):
         labelled(embeddings()).path(**arguments)
 
 
+def test_the_front_has_the_points_that_no_other_point_beats(embeddings):
+    e = embeddings()
+    path = labelled(e).path([0.0, 0.5, 0.9], [0.0, 0.7])
+    table = path.evaluate(e.X, e.y, e.s)
+    pairs = [(row["average"], row["worst_group"]) for row in table]
+    found = path.front()
+    best = {p for p in pairs if not any(o != p and o[0] >= p[0] and o[1] >= p[1] for o in pairs)}
+    assert {pairs[g] for g in found} == best
+    assert [pairs[g][0] for g in found] == sorted(p[0] for p in best)
+
+
 def test_best_needs_a_table_and_a_known_measure(embeddings):
     path = labelled(embeddings()).path([0.5])
-    with pytest.raises(StateError, match="call evaluate"):
-        path.best()
+    for call in (path.best, path.front):
+        with pytest.raises(StateError, match="call evaluate"):
+            call()
     with pytest.raises(ParameterError, match="worst_group, .*got 'luck'"):
         path.best(by="luck")
 

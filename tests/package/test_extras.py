@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOR_DEVELOPERS = {"all", "dev", "fuzz", "test"}
 NEEDS = {
     "parquet": ("pyarrow", lambda e, folder: open_store(folder / "rows.parquet")),
+    "fsspec": ("fsspec", lambda e, folder: open_store("memory://bucket/rows.npy")),
     "images": ("PIL", lambda e, folder: open_image(b"GIF89a")),
     "excel": ("openpyxl", lambda e, folder: read_norming(folder / "norms.xlsx")),
     "plots": ("matplotlib", lambda e, folder: draw_figures(None, folder / "figures")),

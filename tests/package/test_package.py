@@ -29,6 +29,11 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not modules_after("import fairerclip") & {"numpy", "scipy", "sklearn", "torch", "pandas", "rich"}
 
 
+def test_importing_the_package_loads_the_standard_library_only():
+    added = modules_after("import fairerclip") - modules_after("pass") - set(sys.stdlib_module_names)
+    assert added == {"fairerclip"}
+
+
 def test_the_estimator_loads_neither_torch_nor_pandas_nor_a_plotting_library():
     loaded = modules_after("from fairerclip import FairerCLIP")
     assert "sklearn" in loaded
@@ -44,7 +49,7 @@ def test_help_loads_no_numerical_library():
         "from fairerclip.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass"
     )
-    assert not modules_after(code) & {"numpy", "scipy", "sklearn", "rich"}
+    assert not modules_after(code) & {"numpy", "scipy", "sklearn", "rich", "pydantic", "jinja2"}
 
 
 @pytest.mark.parametrize("command", ["demo", "embed", "task", "audit", "fit", "path", "apply"])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from fairerclip.errors import ShapeError
+from fairerclip.solver import moments as moments_module
 from fairerclip.solver.moments import Moments, MomentTable
 
 
@@ -175,3 +176,15 @@ def test_a_constant_feature_has_no_variance():
     assert_allclose(result.mean, Phi[0], rtol=1e-15)
     assert result.trace < 1e-20
     assert np.abs(result.covariance).max() < 1e-20
+
+
+@pytest.mark.parametrize("pending", [1, 5, 10_000])
+def test_rows_of_small_parts_are_gathered_and_none_is_lost(pending, monkeypatch):
+    monkeypatch.setattr(moments_module, "PENDING_ROWS", pending)
+    Phi, J, w, part = problem(0, 40)
+    table = table_of(Phi, J, w, part)
+    for _ in range(2):  # a combination leaves the table as it was
+        (found,) = table.combine([[1.0, 0.5, 2.0, 1.0]])
+        assert_equal(found, naive(Phi, J, w * np.array([1.0, 0.5, 2.0, 1.0])[part]), 1e-12)
+    table.update(Phi, J, w, part)
+    assert table.combine([np.ones(4)])[0].weight == pytest.approx(2 * w.sum())

@@ -10,10 +10,9 @@ from scipy.special import log_softmax, softmax
 from two_sides import SETTING, Case
 
 from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
-from fairerclip.solver import alternation, decision, problem, rows, terms
+from fairerclip.solver import alternation, decision, rows, terms
 from fairerclip.solver.alternation import alternate
 from fairerclip.solver.decision import Decision, fit_temperature
-from fairerclip.solver.problem import choose_solver
 from fairerclip.solver.rows import FeatureRows, cache_budget
 from fairerclip.solver.sides import term_weight
 from fairerclip.solver.terms import Attribute
@@ -193,25 +192,7 @@ def test_the_text_side_is_as_strong_as_the_image_side_where_nothing_is_said():
     assert replace(setting, tau_z_text=0.1).text_strengths == (0.5, 0.1)
 
 
-# The choice of a solver, and memory -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "n_features", "budget", "expected"),
-    [
-        (60_000, 6000, 4 * 60_000 * 6000, "cg"),
-        (60_000, 6000, 4 * 60_000 * 6000 - 1, "cholesky"),
-        (59_999, 6000, 1 << 60, "cholesky"),
-        (600_000, 5999, 1 << 60, "cholesky"),
-    ],
-)
-def test_auto_iterates_where_there_are_many_features_ten_times_as_many_rows_and_memory(
-    monkeypatch, n_rows, n_features, budget, expected
-):
-    monkeypatch.setattr(problem, "cache_budget", lambda: budget)
-    assert choose_solver("auto", n_rows, n_features, 4) == expected
-    assert choose_solver("cg", 10, 10, 4) == "cg"
-    assert choose_solver("cholesky", n_rows, n_features, 4) == "cholesky"
+# Memory -----------------------------------------------------------------------
 
 
 def test_kept_features_may_take_a_quarter_of_the_free_memory(monkeypatch):

@@ -18,8 +18,9 @@ from tuning_inputs import (
 )
 
 from fairerclip.errors import ParameterError, UnusedRowsWarning
-from fairerclip.tuning import found_rows
-from fairerclip.tuning import search as module
+from fairerclip.model import estimator
+from fairerclip.model.cross_validation import FoldedFits
+from fairerclip.tuning import found_rows, read_once
 
 
 @pytest.fixture
@@ -256,9 +257,15 @@ def test_more_training_rows_than_can_be_judged_are_drawn_from_every_cell(monkeyp
 
 def test_the_training_rows_are_read_once_for_all_fits_with_their_features(monkeypatch):
     reads = []
-    read = module.read_inputs
-    monkeypatch.setattr(
-        module, "read_inputs", lambda *args, **options: reads.append(0) or read(*args, **options)
-    )
+    read = read_once.read_inputs
+    for place in (read_once, estimator):
+        monkeypatch.setattr(
+            place, "read_inputs", lambda *args, **options: reads.append(0) or read(*args, **options)
+        )
+    summed = []
+    total = FoldedFits._sum
+    monkeypatch.setattr(FoldedFits, "_sum", lambda self, n: summed.append(self.data.rows) or total(self, n))
     searched(task(), search=SEARCH)
-    assert len(reads) == 3  # as given; by the prompts alone, which is another kernel; with orthogonal prompts
+    assert len(reads) == 1  # for the model with the chosen parameters, too
+    # As given; by the prompts alone, which is another kernel, together with orthogonal prompts.
+    assert [rows.features.kernel for rows in summed] == ["rbf", "linear"]

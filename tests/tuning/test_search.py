@@ -11,7 +11,8 @@ from fairerclip.inputs.prompts import zero_shot
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.tuning import candidates as module
-from fairerclip.tuning.candidates import FITS, Candidate, neighbours, search_space
+from fairerclip.tuning.candidates import FITS, search_space
+from fairerclip.tuning.pool import Candidate, neighbours
 
 
 @pytest.fixture

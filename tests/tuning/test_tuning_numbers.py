@@ -12,7 +12,8 @@ from fairerclip.errors import LabelError
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.metrics import max_skew
-from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS, Candidate, Pool
+from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS
+from fairerclip.tuning.pool import Candidate, Pool
 from fairerclip.tuning.ranking import STRENGTHS, _equal_top, _judge, _known_groups
 from fairerclip.tuning.record import candidate_table
 

@@ -30,6 +30,8 @@ from fairerclip.errors import (
 
 _OURS = re.compile(r"\.(?P<of>.+)\.(?P<ending>[0-9a-f]{16}\.tmp|lock)", re.DOTALL)
 """Pattern of the names of temporary files and locks; ``of`` is the name of the file or folder being written."""
+URL = re.compile(r"([a-z][a-z0-9+.\-]+)://", re.IGNORECASE)
+"""Start of a URL; a drive letter is no scheme."""
 LONGEST_NAME = 230
 """Most bytes of a name: file systems accept 255, and the temporary name of a file is longer than its own."""
 
@@ -120,6 +122,26 @@ def _check_folder(path: Path, overwrite: bool) -> None:
 def _check_taken(path: Path, overwrite: bool) -> None:
     if not overwrite:
         raise OutputExistsError(f"{path} exists; choose another name or pass overwrite=True (--overwrite)")
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL and no path on this machine.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/embeddings"), is_url("C:/embeddings")
+    (True, False)
+    """
+    return URL.match(text) is not None
+
+
+def local_output(path: str | os.PathLike[str]) -> Path:
+    """Return a path to write to; raise if it is a URL, which would become a folder of that name."""
+    if is_url(os.fspath(path)):
+        raise OutputError(
+            f"{path} cannot be written: give a file or folder on this machine, and copy it to the storage"
+        )
+    return Path(path)
 
 
 def check_name(path: Path) -> None:

@@ -15,7 +15,15 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.files import atomic_file, check_folder, check_free, is_leftover, reading, sole_use
+from fairerclip._util.files import (
+    atomic_file,
+    check_folder,
+    check_free,
+    is_leftover,
+    local_output,
+    reading,
+    sole_use,
+)
 from fairerclip.applying.mitigated_rows import (
     as_mitigator,
     as_store,
@@ -28,6 +36,7 @@ from fairerclip.applying.mitigation_marker import MARKER, MitigationMarker
 from fairerclip.data import layouts
 from fairerclip.data.cluster_rows import run_calls
 from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
+from fairerclip.data.io.remote_path import as_location
 from fairerclip.data.store_origin import Origin
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
@@ -133,15 +142,14 @@ def mitigate_store(
     MitigationReport
         Rows, rows written now, and time. O(n·p·k) time for k sensitive values; memory of one block.
     """
-    path = Path(output)
+    path = local_output(output)
     fitted = as_mitigator(model)
     _check_output(path, overwrite)
+    source = as_location(source) if isinstance(source, str) else source
     store = as_store(source, split)
     check_widths(fitted, store)
     chosen = fitted.unit if unit is None else unit
-    partitioned = (
-        not path.suffix and isinstance(source, str | Path) and layouts.is_clip_retrieval(Path(source))
-    )
+    partitioned = not path.suffix and isinstance(source, Path) and layouts.is_clip_retrieval(source)
     if client is not None and not partitioned:
         raise ParameterError(
             "a cluster writes partitions: the source must be a folder of clip-retrieval, and the output a folder; got "
@@ -153,7 +161,7 @@ def mitigate_store(
     if path.suffix:
         written = _write_file(run, path, overwrite)
     elif partitioned:
-        written = _write_partitions(run, Path(source), path)
+        written = _write_partitions(run, source, path)
     else:
         written = _write_store(run, path, source)
     return MitigationReport(str(path), len(store), written, chosen, time.perf_counter() - began)
@@ -369,7 +377,7 @@ def _write_store(run: _Copy, path: Path, source: Any) -> int:
             ids = store.ids
             names = [str(number) for number in numbers] if ids is None else ids[numbers.start : numbers.stop]
             writer.append([str(name) for name in names], rows)
-        if isinstance(source, str | Path) and (text := Path(source) / layouts.TEXT).is_file():
+        if isinstance(source, Path) and (text := source / layouts.TEXT).is_file():
             _copy(text, path / layouts.TEXT)
         writer.finish()
         replace(marker, complete=True).write(path)

@@ -15,6 +15,7 @@ import numpy as np
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import working_dtype
 from fairerclip.data.embeddings import read_embeddings
+from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
@@ -52,9 +53,9 @@ def as_store(source: Any, split: str = "test") -> EmbeddingStore:
     """Return a store of embeddings: a store as it is, a path opened, one split of a task, or an array (n, p)."""
     if isinstance(source, EmbeddingStore):
         return source
-    if not isinstance(source, str | Path):
+    if not isinstance(source, str | Path | RemotePath):
         return EmbeddingStore.from_array(source)
-    X, ids = read_embeddings(Path(source), split)
+    X, ids = read_embeddings(as_location(source), split)
     return X if isinstance(X, EmbeddingStore) else EmbeddingStore.from_array(X, ids, path=str(source))
 
 

@@ -97,20 +97,12 @@ def apply_to_file(
     ----------
     model : FairerCLIP, Baseline, str or Path
         A fitted classifier, or its folder.
-    source : str, Path, EmbeddingStore or array of shape (n, p)
-        Image embeddings: anything that `open_store` opens, or a task.
+    source, split, overwrite, progress
+        As in `mitigate_store`.
     output : str or Path
         ``.npz`` (all arrays), ``.csv`` or ``.parquet`` (a row per image; with ``top``, a row per prompt and rank).
-    top : int, optional
-        Rank the rows by each prompt, and write the best of each as a table.
-    prompts : list of str, optional
-        Names of the prompts to rank by. Default: all.
-    split : str
-        Split of a task to use.
-    overwrite : bool
-        Replace a file.
-    progress : callable, optional
-        Called after each block with the numbers of rows done, and of all rows.
+    top, prompts : int and list of str, optional
+        Rank the rows by each prompt, or some, and write the best of each as a table.
 
     Returns
     -------
@@ -132,22 +124,8 @@ def apply_to_file(
         )
     if top is not None:
         check_k(top, len(store))
-    run = _Run(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank)
-    best = BestRows(len(run.names), min(len(store), top or SHOWN)) if rank else None
-    began, counts = time.perf_counter(), np.zeros(len(fitted.classes_), dtype=np.int64)
-    if top is not None and path.suffix != ".npz":
-        run.rank(best)
-    elif path.suffix == ".npz" or rank:
-        run.write_spooled(best, counts)
-    else:
-        run.write_table(run.answers(None, counts))
-    rows = [] if best is None else named_rows(best, run.names, _ids_of(store, best))
-    if top is not None and path.suffix != ".npz":
-        write_top(rows, path, overwrite=overwrite)
-    predicted = (
-        None if rank else {str(c): int(k) for c, k in zip(fitted.classes_.tolist(), counts, strict=True)}
-    )
-    return AppliedReport(str(path), len(store), predicted, rows, time.perf_counter() - began)
+    run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank)
+    return run.write(top)
 
 
 def _ids_of(store: EmbeddingStore, best: BestRows) -> dict[int, str] | None:
@@ -159,7 +137,7 @@ def _ids_of(store: EmbeddingStore, best: BestRows) -> dict[int, str] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _AnswerFile:
     """One call: what is applied to which rows, and where the answers go."""
 
     model: AnyModel
@@ -171,10 +149,25 @@ class _Run:
     progress: Progress | None
     ranked: bool
 
-    def rank(self, best: BestRows | None) -> None:
-        """Find the best rows of each prompt; nothing is written."""
-        for _ in self.answers(best, None):
-            pass
+    def write(self, top: int | None) -> AppliedReport:
+        """Write the file, with the best rows alone where a table of them is asked for."""
+        best = BestRows(len(self.names), min(len(self.store), top or SHOWN)) if self.ranked else None
+        classes = self.model.classes_
+        began, counts = time.perf_counter(), np.zeros(len(classes), dtype=np.int64)
+        only_best = top is not None and self.path.suffix != ".npz"
+        if only_best:
+            for _ in self.answers(best, None):
+                pass
+        elif self.path.suffix == ".npz" or self.ranked:
+            self.write_spooled(best, counts)
+        else:
+            self.write_table(self.answers(None, counts))
+        rows = [] if best is None else named_rows(best, self.names, _ids_of(self.store, best))
+        if only_best:
+            write_top(rows, self.path, overwrite=self.overwrite)
+        named = {str(c): int(k) for c, k in zip(classes.tolist(), counts, strict=True)}
+        seconds = time.perf_counter() - began
+        return AppliedReport(str(self.path), len(self.store), None if self.ranked else named, rows, seconds)
 
     def answers(self, best: BestRows | None, counts: Ints | None) -> Iterator[dict[str, Array]]:
         """Yield the answers of each block by name, and take note of the best rows or the predicted classes."""

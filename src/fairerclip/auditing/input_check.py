@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairerclip._util.files import is_url
 from fairerclip.auditing.task_check import Possible, TaskFacts, check_arrays, check_task
 from fairerclip.data import open_task
 from fairerclip.data.io.npy import DEFAULT_LIMITS
+from fairerclip.data.io.remote_path import Location, RemotePath, as_location
 from fairerclip.data.layouts import MANIFEST, TEXT, read_manifest
 from fairerclip.data.preflight import Preflight, preflight
 from fairerclip.data.simulate import is_simulated
@@ -85,7 +87,7 @@ class InputCheck:
         }
 
 
-def check(path: str | os.PathLike[str]) -> InputCheck:
+def check(path: str | os.PathLike[str] | RemotePath) -> InputCheck:
     """Check a store of embeddings or a task.
 
     Parameters
@@ -109,11 +111,13 @@ def check(path: str | os.PathLike[str]) -> InputCheck:
     >>> found.kind, found.usable, list(found.task.splits)
     ('task', True, ['train', 'val', 'test'])
     """
-    name = os.fspath(path)
+    location = as_location(path)
+    given = None if isinstance(path, RemotePath) else os.fspath(path)
+    name = str(location) if given is None or is_url(given) else given
     if is_simulated(name):
         return _task(name, *check_task(open_task(name), name))
-    if not is_task(Path(name)):
-        return _store(Path(name))
+    if not isinstance(location, Path) or not is_task(location):
+        return _store(location)
     arrays = read_arrays(Path(name), DEFAULT_LIMITS)
     task, problems, notes = check_arrays(arrays, Path(name))
     if task is None:
@@ -138,11 +142,11 @@ def _task(
     )
 
 
-def _store(path: Path) -> InputCheck:
+def _store(path: Location) -> InputCheck:
     store = open_store(path, incomplete=True)
     rows = preflight(store)
     problems, notes, facts = [], [], rows.lines()
-    if (path / MANIFEST).is_file():
+    if isinstance(path, Path) and (path / MANIFEST).is_file():
         if not read_manifest(path)[0]["complete"]:
             problems.append(
                 "the store is not complete: run fairerclip embed again with the same images to finish it"

@@ -16,7 +16,8 @@ from fairerclip._util.types import Floats, Ints
 from fairerclip.auditing.run import AuditOptions, audited_split
 from fairerclip.data import task_fields as fields
 from fairerclip.data.preflight import Preflight, preflight
-from fairerclip.data.stores import EmbeddingStore, StorePart, array_part
+from fairerclip.data.store_parts import StorePart, array_part
+from fairerclip.data.stores import EmbeddingStore
 from fairerclip.data.task import Split, Task, task_of_arrays
 from fairerclip.data.task_counts import cell_name, count_cells, few_rows_note
 from fairerclip.errors import FairerClipError, LabelError, TaskFileError

@@ -49,16 +49,13 @@ class Adapted(Recipe, Baseline):
 
     changes_embeddings: ClassVar[bool] = True
 
-    def _class_scores(self, X: Any) -> F64:
-        """Return cosines (n, c) of adapted rows with the class prompts, times the temperature. O(n·p·(h + c)) time."""
-        return np.asarray(self.temperature * unit_rows(self.transform(X)) @ self.text_.T)
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return cosines (b, c) of adapted rows with the class prompts, times the temperature. O(b·p·c) time."""
+        return np.asarray(self.temperature * unit_rows(embedded) @ self.text_.T)
 
-    def transform(self, X: Any) -> F64:
-        """Return the adapted embeddings (n, p), not normalised. O(n·p·h) time."""
-        return self._adapt(self._rows(X))
-
-    def _adapt(self, X: F64) -> F64:
-        hidden = np.maximum(X @ self.hidden_weight_.T + self.hidden_bias_, 0.0)
+    def _embed(self, rows: F64) -> F64:
+        """Return the adapted embeddings (b, p), not normalised. O(b·p·h) time."""
+        hidden = np.maximum(rows @ self.hidden_weight_.T + self.hidden_bias_, 0.0)
         return np.asarray(hidden @ self.output_weight_.T + self.output_bias_)
 
     def _seed(self) -> int:
@@ -153,7 +150,7 @@ class Adapter(Adapted):
         )
         self.__dict__.update(net.fitted())
 
-    def _adapt(self, X: F64) -> F64:
+    def _embed(self, rows: F64) -> F64:
         if self.variant == "batchnorm":
-            return super()._adapt(X)
-        return np.asarray(self.ratio * np.maximum(super()._adapt(X), 0.0) + (1 - self.ratio) * X)
+            return super()._embed(rows)
+        return np.asarray(self.ratio * np.maximum(super()._embed(rows), 0.0) + (1 - self.ratio) * rows)

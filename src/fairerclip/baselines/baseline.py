@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -13,8 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairerclip._util.types import F64, Ints
-from fairerclip.data.embedding_rows import check_rows, unit_rows
+from fairerclip._util.types import F64, Floats, Ints
+from fairerclip.data.embedding_rows import check_rows, fill_checked, unit_rows
+from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.inputs.prompts import prototypes
@@ -254,13 +256,21 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
     def _learn(self, data: Training) -> None:
         raise NotImplementedError
 
-    def _class_scores(self, X: Any) -> F64:
+    def _embed(self, rows: F64) -> F64:
+        """Return the embeddings (b, p) that the method classifies, of a block of rows (b, p)."""
+        return rows
+
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return the class scores (b, c) of what `_embed` gives (b, p)."""
         raise NotImplementedError
 
     def scores(self, X: Any) -> F64:
-        """Return the class scores (n, c), with offsets; the largest one decides."""
-        scores = self._class_scores(X)
-        return np.asarray(scores + self.offsets_)
+        """Return the class scores (n, c), with offsets; the largest one decides. Rows are read by blocks."""
+        check_is_fitted(self, self.fitted)
+        return self._by_blocks(X, self._scored, len(self.offsets_))
+
+    def _scored(self, rows: F64) -> F64:
+        return np.asarray(self._class_scores(self._embed(rows)) + self.offsets_)
 
     def at(self, *, offsets: Any) -> Self:
         """Return a fitted copy whose class scores have other offsets: c numbers in the order of ``classes_``."""
@@ -271,7 +281,8 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
 
     def transform(self, X: Any) -> F64:
         """Return the image embeddings that the method classifies (n, …): unit rows, unless it changes them."""
-        return self._rows(X)
+        check_is_fitted(self, self.fitted)
+        return self._by_blocks(X, self._embed, self.n_features_in_)
 
     def decision_function(self, X: Any) -> F64:
         """Return the signed margin (n,) for two classes, or the scores (n, c) for more."""
@@ -296,11 +307,20 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
 
         return load_baseline(path, cls)
 
-    def _rows(self, X: Any) -> F64:
-        check_is_fitted(self, self.fitted)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        check_rows(X, "X", zero_is_error=False)
-        return np.asarray(unit_rows(X) if self.normalize_ else X)
+    def _by_blocks(self, X: Any, function: Callable[[F64], F64], width: int) -> F64:
+        """Return a function of blocks of rows X (n, p) as an array (n, width); rows are checked on the way."""
+        if isinstance(X, EmbeddingStore):
+            X = validate_data(self, X, reset=False, skip_check_array=True)
+        else:
+            kept = (np.float64, np.float32, np.float16)
+            X = validate_data(self, X, dtype=kept, ensure_all_finite=False, reset=False)
+        out = np.empty((int(X.shape[0]), width))
+        fill_checked(X, "X", partial(self._on_block, function), out, unit=False, depth=5)
+        return out
+
+    def _on_block(self, function: Callable[[F64], F64], rows: Floats) -> F64:
+        wide = np.asarray(rows, dtype=np.float64)
+        return function(unit_rows(wide) if self.normalize_ else wide)
 
 
 def _resolve(

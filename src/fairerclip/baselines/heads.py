@@ -24,9 +24,9 @@ class CosineHead(Baseline):
     fitted: ClassVar[tuple[str, ...]] = ("text_",)
     shapes = {"text_": ("c", "p")}  # noqa: RUF012 - a constant, as in every subclass
 
-    def _class_scores(self, X: Any) -> F64:
-        """Return the cosine with each class (n, c). O(n·p·c) time."""
-        return np.asarray(unit_rows(self._rows(X)) @ self.text_.T)
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return the cosine with each class (b, c). O(b·p·c) time."""
+        return np.asarray(unit_rows(embedded) @ self.text_.T)
 
 
 class LinearHead(Baseline):
@@ -35,9 +35,9 @@ class LinearHead(Baseline):
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")
     shapes = {"coef_": ("c", "p"), "intercept_": ("c",)}  # noqa: RUF012
 
-    def _class_scores(self, X: Any) -> F64:
-        """Return the logit of each class (n, c). O(n·p·c) time."""
-        return np.asarray(self._rows(X) @ self.coef_.T + self.intercept_)
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return the logit of each class (b, c). O(b·p·c) time."""
+        return np.asarray(embedded @ self.coef_.T + self.intercept_)
 
 
 def unit_prompts(T: F64, step: str) -> F64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -140,14 +140,13 @@ class LEACE(L2Probe):
         held = None if data.validation is None else eraser(unit_rows(data.validation.X))
         self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, eraser(X), held)
 
-    def transform(self, X: Any) -> F64:
-        """Return the unit rows after erasure (n, p), not normalised again."""
-        rows = unit_rows(self._rows(X))
-        return Eraser(self.mean_, self.right_, self.left_)(rows)
+    def _embed(self, rows: F64) -> F64:
+        """Return the unit rows after erasure (b, p), not normalised again."""
+        return Eraser(self.mean_, self.right_, self.left_)(unit_rows(rows))
 
-    def _class_scores(self, X: Any) -> F64:
-        """Return the class scores (n, c), which are linear in the erased rows."""
-        return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return the class scores (b, c), which are linear in the erased rows."""
+        return np.asarray(embedded @ self.coef_.T + self.intercept_)
 
 
 def erase(X: F64, s: Ints, weight: F64, shrinkage: float = 0.0) -> Eraser:

@@ -46,12 +46,12 @@ class MitigatedZeroShot(Baseline):
         """Name of the method."""
         return "EmbeddingMitigator"
 
-    def transform(self, X: Any) -> F64:
-        """Return the mitigated embeddings (n, p)."""
-        return np.asarray(self.mitigator_.transform(self._rows(X)))
+    def _embed(self, rows: F64) -> F64:
+        """Return the mitigated embeddings (b, p)."""
+        return np.asarray(self.mitigator_.fitted_.map.transform(rows, unit=self.mitigator_.unit))
 
-    def _class_scores(self, X: Any) -> F64:
-        return np.asarray(self.transform(X) @ self.text_.T)
+    def _class_scores(self, embedded: F64) -> F64:
+        return np.asarray(embedded @ self.text_.T)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the mitigator; class prompts are not part of it."""

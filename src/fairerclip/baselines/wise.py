@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -73,9 +73,9 @@ class WiSE(L2Probe):
         )
         self.scales_ = np.array([zero_scale, learned_scale])
 
-    def _class_scores(self, X: Any) -> F64:
-        """Return the interpolated class scores (n, c)."""
-        return np.asarray(unit_rows(self._rows(X)) @ self.coef_.T + self.intercept_)
+    def _class_scores(self, embedded: F64) -> F64:
+        """Return the interpolated class scores (b, c)."""
+        return np.asarray(unit_rows(embedded) @ self.coef_.T + self.intercept_)
 
 
 def _rescaled(coef: F64, intercept: F64, X: F64, weight: F64) -> tuple[tuple[F64, F64], float]:

@@ -26,6 +26,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wr
 Embeddings = Annotated[
     Path,
     typer.Argument(
+        parser=options.store_path,
         metavar="EMB",
         help="Image embeddings: any store (.npy, .npz, .safetensors, parquet, a folder that embed or clip-retrieval "
         "wrote), or a task file.",

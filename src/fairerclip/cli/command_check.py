@@ -12,6 +12,7 @@ from fairerclip.cli import options
 Checked = Annotated[
     Path,
     typer.Argument(
+        parser=options.store_path,
         metavar="STORE|TASK",
         help="Embeddings (store, clip-retrieval folder, parquet, .npy …), or a task (file, folder, simulated:NAME).",
     ),

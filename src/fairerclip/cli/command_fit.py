@@ -36,8 +36,9 @@ NO_STORE = StoreOptions()
 class Read:
     """Sentences and warnings on the rows that were read."""
 
-    notes: Sequence[str]
-    warnings: Sequence[str]
+    notes: Sequence[str] | None = None
+    """Sentences on the rows of a store; None for a task."""
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,6 @@ def fit(
     store: StoreOptions = NO_STORE,
 ) -> None:
     """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
-    from fairerclip.cli import show
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import fit_key
 
@@ -105,34 +105,53 @@ def fit(
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
     store.check(task, key)
-    with show.warnings_as_lines() as warned:
-        experiment, notes = _experiment(task, store, sensitive, classes)
+    experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)
     if key == EMBEDDING:
-        _fit_embedding(experiment, given, output, Read(notes, warned), overwrite=overwrite, json=json)
-        return
-    if key == OWN:
-        _check_cluster(given, experiment)
-    with show.warnings_as_lines() as further, experiment_on(cluster, experiment) as placed:
-        trained = train(key, placed, given)
-        result = _result(placed, trained, output)
-    trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
-    if json:
-        about = {} if store.labels_from is None else {"notes": notes}
-        show.print_json({**_plain(result), **about, "warnings": [*warned, *further]})
-        return
-    for note in notes:
-        show.say(note)
-    _print(result, trained)
+        _fit_embedding(experiment, given, output, read, overwrite=overwrite, json=json)
+    else:
+        _fit_classifier(key, experiment, given, output, read, overwrite=overwrite, json=json)
 
 
 def _experiment(
     task: Path, store: StoreOptions, sensitive: str | None, classes: str | None
-) -> tuple[Experiment, list[str]]:
-    """Return the experiment on a task, or on a store and its table of labels, and sentences on the rows."""
+) -> tuple[Experiment, Read]:
+    """Return the experiment on a task, or on a store and its table of labels, and what there is to say of the rows."""
+    from fairerclip.cli import show
+
     if store.labels_from is None:
-        return options.load_experiment(task, sensitive, classes), []
-    return store.experiment(task, sensitive, classes)
+        return options.load_experiment(task, sensitive, classes), Read()
+    with show.warnings_as_lines() as warned:
+        experiment, notes = store.experiment(task, sensitive, classes)
+    return experiment, Read(notes, warned)
+
+
+def _fit_classifier(
+    key: str,
+    experiment: Experiment,
+    given: FitOptions,
+    output: Path,
+    read: Read,
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    """Train a classifier, save it and print its figures."""
+    from fairerclip.cli import show
+
+    if key == OWN:
+        _check_cluster(given, experiment)
+    with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
+        trained = train(key, placed, given)
+        result = _result(placed, trained, output)
+    trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
+    if json:
+        about = {} if read.notes is None else {"notes": read.notes}
+        show.print_json({**_plain(result), **about, "warnings": [*read.warnings, *warned]})
+        return
+    for note in read.notes or ():
+        show.say(note)
+    _print(result, trained)
 
 
 def archive_of(key: str) -> Archive:
@@ -174,10 +193,10 @@ def _fit_embedding(
     trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         values = result.as_dict()
-        values["notes"] = [*read.notes, *values["notes"]]
+        values["notes"] = [*(read.notes or ()), *values["notes"]]
         show.print_json({**values, "model": str(output), "warnings": [*read.warnings, *warned]})
         return
-    for note in read.notes:
+    for note in read.notes or ():
         show.say(note)
     title = f"{experiment.task.name}, {result.split} split"
     if result.rankings:

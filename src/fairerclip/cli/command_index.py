@@ -12,6 +12,7 @@ from fairerclip.cli import options
 Embeddings = Annotated[
     Path,
     typer.Argument(
+        parser=options.store_path,
         metavar="STORE",
         help="Image embeddings before mitigation: any store (.npy, .npz, .safetensors, parquet, a folder that embed or "
         "clip-retrieval wrote), or a task file.",

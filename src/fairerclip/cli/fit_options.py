@@ -80,6 +80,7 @@ Strength = Annotated[
 Collection = Annotated[
     Path | None,
     typer.Option(
+        parser=options.store_path,
         metavar="STORE",
         help="With --method embedding: collection to fit on, which will be searched; it needs no labels. Sensitive "
         "values are read from the prompts and the labelled rows of the task. Default: the training split.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairerclip._util.checks import check_range
-from fairerclip._util.files import check_name
+from fairerclip._util.files import check_name, is_url, local_output
 
 if TYPE_CHECKING:
     from fairerclip.encoders.choice import ModelChoice
@@ -31,8 +31,21 @@ def output_path(text: str | Path) -> Path:
     """Return a path to write to; raise before any work if it cannot be the name of a file."""
     if not str(text):  # Path("") would mean the current folder
         raise typer.BadParameter("expected the name of a file or folder; got ''")
-    check_name(Path(text))
-    return Path(text)
+    path = local_output(text)
+    check_name(path)
+    return path
+
+
+def store_path(text: str | Path) -> Any:
+    """Return the place of a store: a path, or what a URL such as ``s3://bucket/folder`` leads to.
+
+    Arguments of type Path would lose one of the slashes.
+    """
+    if not is_url(str(text)):
+        return Path(text)
+    from fairerclip.data.io.remote_path import as_location
+
+    return as_location(text)
 
 
 def as_text(path: Path) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip.data.io.npz import npz_members
+from fairerclip.data.io.remote_path import Location
 from fairerclip.data.io.tensors import open_tensors
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
@@ -19,9 +20,9 @@ IMAGE_KEYS = {"image_train", "image_val", "image_test"}
 
 
 @reading(StoreError)
-def read_embeddings(path: Path, split: str = "test") -> tuple[Any, NDArray[Any] | None]:
+def read_embeddings(path: Location, split: str = "test") -> tuple[Any, NDArray[Any] | None]:
     """Return image embeddings (n, p) and their ids; embeddings of a store are read block by block when used."""
-    if is_task(path):
+    if isinstance(path, Path) and is_task(path):
         rows = load_task(path).split(split)
         return rows.X, rows.ids
     store: EmbeddingStore = open_store(path)

@@ -132,34 +132,21 @@ def label_store(
     ----------
     store : EmbeddingStore, str or Path
         Embeddings with ids, or their path.
-    table : path-like
-        ``.csv``, ``.tsv`` or ``.parquet`` with a header.
-    id_column : str or None
-        Column of ids; not needed with ``by_position``.
-    target : str or None
-        Column of the classes.
-    sensitive : sequence of str
-        Columns of the sensitive attributes.
+    table, id_column
+        As in `read_labels`.
+    target, sensitive : str or None, sequence of str
+        Column of the classes, and columns of the sensitive attributes.
     split_column : str or None
         Column with train, val and test, or their other names; None puts all rows into train.
-    match : "exact", "basename" or "stem"
-        Part of the ids that is compared, as in `join`.
-    by_position : bool
-        Take row k of the table for row k of the store, with a `PositionJoinWarning`.
+    match, by_position
+        As in `build_task`.
     progress : callable, optional
         Called with the number of rows of the table that have been read, and None.
 
     Returns
     -------
     LabelledStore
-        Rows that the table does not have belong to no split.
-
-    Raises
-    ------
-    JoinError
-        The table cannot be read or has no such column, an id is given twice, or none matches.
-    LabelError
-        A column has one value only, or too many, or the split column other values than splits.
+        Rows that the table does not have belong to no split. Errors are those of `read_labels` and `join`.
 
     Examples
     --------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lin
 from fairerclip.data.io.npy import map_npy
 from fairerclip.data.io.npz import Member, npz_members
 from fairerclip.data.io.parquet import ParquetRows, id_batches, id_column, natural, open_parquet, read_ids
+from fairerclip.data.io.remote_path import Location, RemoteNpyRows, RemotePath
 from fairerclip.data.io.strict_json import read_versioned_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
 from fairerclip.data.provenance import Provenance
-from fairerclip.data.stores import StorePart, array_part
+from fairerclip.data.store_parts import StorePart, array_part, matrix_part
 from fairerclip.errors import StoreError, TaskFileError
 
 Array = NDArray[Any]
@@ -49,26 +51,31 @@ class Ask:
     incomplete: bool = False
 
 
-def find_parts(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+def find_parts(path: Location, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     """Return the parts of the store at a path, and its provenance if the layout records it."""
     if path.is_file():
         return [file_part(path, ask)], None
     if not path.is_dir():
         raise StoreError(f"{path}: expected a file or folder of embeddings, found nothing at this path")
     if (path / MANIFEST).is_file():
+        if isinstance(path, RemotePath):
+            raise StoreError(
+                f"{path}: expected .npy, .parquet or a folder of clip-retrieval in object storage, found a store that "
+                "fairerclip embed wrote: copy it to a local disk"
+            )
         return _own(path, ask)
     if is_clip_retrieval(path):
         return _clip_retrieval(path, ask), None
     return _shards(path, ask), None
 
 
-def is_clip_retrieval(path: Path) -> bool:
+def is_clip_retrieval(path: Location) -> bool:
     """Return whether a folder has the layout of clip-retrieval's inference."""
     folders = any((path / name).is_dir() for name in CLIP_RETRIEVAL.values())
     return folders and not (path / MANIFEST).is_file()
 
 
-def file_part(file: Path, ask: Ask) -> StorePart:
+def file_part(file: Location, ask: Ask) -> StorePart:
     """Return the part that a file holds; its ending gives the format."""
     kinds: dict[str, Callable[[Path, Ask], StorePart]] = {
         ".npy": _npy,
@@ -77,10 +84,27 @@ def file_part(file: Path, ask: Ask) -> StorePart:
         ".parquet": _parquet,
     }
     ending = file.suffix.lower()
+    if isinstance(file, RemotePath):
+        return _remote_part(file, ask)
     if ending not in kinds:
         raise StoreError(f"{file}: expected {', '.join(ENDINGS)} or a folder; got {ending or 'no ending'}")
     with _store_errors():
         return kinds[ending](file, ask)
+
+
+def _remote_part(file: RemotePath, ask: Ask) -> StorePart:
+    """Return the part that a file in object storage holds."""
+    ending = file.suffix.lower()
+    with _store_errors():
+        if ending == ".npy":
+            rows = RemoteNpyRows(file)
+            return matrix_part(str(file), rows, rows.header.shape, rows.header.dtype)
+        if ending == ".parquet":
+            return _parquet(file, ask)
+    raise StoreError(
+        f"{file}: expected .npy, .parquet or a folder of these in object storage; got {ending or 'no ending'}: copy it "
+        "to a local disk"
+    )
 
 
 @contextmanager
@@ -158,7 +182,7 @@ def _safetensors(file: Path, ask: Ask) -> StorePart:
     return array_part(f"{file}: {tensor.name}", lambda: array, tensor.shape, dtype, ids)
 
 
-def _parquet(file: Path, ask: Ask) -> StorePart:
+def _parquet(file: Location, ask: Ask) -> StorePart:
     rows = ParquetRows(file, ask.key)
     column = rows.ids(ask.id_column)
     part = StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name)
@@ -167,12 +191,12 @@ def _parquet(file: Path, ask: Ask) -> StorePart:
     return part
 
 
-def _set_ids(part: StorePart, file: Path, column: str) -> None:
+def _set_ids(part: StorePart, file: Location, column: str) -> None:
     """Let a column of a parquet file be the ids of a part."""
     part.ids, part.id_blocks = lambda: read_ids(file, column), lambda: id_batches(file, column)
 
 
-def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
+def _clip_retrieval(path: Location, ask: Ask) -> list[StorePart]:
     stem = CLIP_RETRIEVAL[ask.modality]
     files = partition_files(path / stem, stem, ".npy")
     if not files:
@@ -194,14 +218,15 @@ def _clip_retrieval(path: Path, ask: Ask) -> list[StorePart]:
     return parts
 
 
-def partition_files(folder: Path, stem: str, ending: str) -> dict[int, Path]:
+def partition_files(folder: Location, stem: str, ending: str) -> dict[int, Any]:
     """Return the files of a folder of clip-retrieval by partition number, in the order of the numbers.
 
     Names sort differently with and without zero padding.
     """
-    found: dict[int, Path] = {}
+    found: dict[int, Any] = {}  # paths of the kind of the folder
     if folder.is_dir():
-        for file in sorted(folder.iterdir()):
+        members: Iterable[Any] = folder.iterdir()
+        for file in sorted(members, key=attrgetter("name")):
             match = re.fullmatch(rf"{stem}_([0-9]+){re.escape(ending)}", file.name)
             if match and (number := int(match[1])) in found:
                 raise StoreError(
@@ -212,7 +237,7 @@ def partition_files(folder: Path, stem: str, ending: str) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _set_metadata_ids(part: StorePart, file: Path, ask: Ask, beside: Path) -> None:
+def _set_metadata_ids(part: StorePart, file: Location, ask: Ask, beside: Location) -> None:
     opened = open_parquet(file)
     if opened.metadata.num_rows != part.shape[0]:
         raise StoreError(
@@ -227,7 +252,7 @@ def _set_metadata_ids(part: StorePart, file: Path, ask: Ask, beside: Path) -> No
         _set_ids(part, file, column)
 
 
-def _shards(path: Path, ask: Ask) -> list[StorePart]:
+def _shards(path: Location, ask: Ask) -> list[StorePart]:
     files = [
         f
         for f in path.iterdir()
@@ -237,7 +262,7 @@ def _shards(path: Path, ask: Ask) -> list[StorePart]:
     kinds = {f.suffix.lower() for f in files}
     if not files:
         raise StoreError(f"{path}: expected a folder of embeddings ({', '.join(ENDINGS)}), found none in it")
-    beside: dict[str, Path] = {}
+    beside: dict[str, Location] = {}
     if len(kinds) == 2 and ".parquet" in kinds:  # DataComp, and npy + parquet of embedding-reader
         beside = {f.stem: f for f in files if f.suffix.lower() == ".parquet"}
         files = [f for f in files if f.suffix.lower() != ".parquet"]

@@ -97,14 +97,10 @@ def sum_rows(
     columns : sequence of arrays of shape (n, …)
         Columns of which each block gets its rows.
     threads : int, optional
-        Most threads, each with an accumulator of its own. Default: as many as BLAS may use.
+        Most threads, each with an accumulator of its own. Default: as many as BLAS may use. Sums depend on the number
+        of threads in the last digits.
     progress : callable, optional
         Called with the number of rows done and of all rows.
-
-    Returns
-    -------
-    accumulator
-        With all rows. Its sums depend on the number of threads in the last digits, and on nothing else.
 
     Examples
     --------
@@ -128,18 +124,7 @@ def sum_rows(
     work: _Pass[Sum] = _Pass(X, start, columns, progress)
     if len(lanes) == 1:
         return work.lane(lanes[0], reports=True)
-    with single_blas(), ThreadPoolExecutor(len(lanes) - 1) as pool:
-        others = [pool.submit(work.lane, lane, reports=False) for lane in lanes[1:]]
-        try:
-            # This thread takes a lane, too: it hears of interrupts at once, and reports the progress.
-            total = work.lane(lanes[0], reports=True)
-            while others:
-                total.merge(others.pop(0).result())
-                work.report()
-        except BaseException:
-            work.stopped = True
-            raise
-    return total
+    return work.in_threads(lanes)
 
 
 class _Pass(Generic[Sum]):
@@ -163,6 +148,21 @@ class _Pass(Generic[Sum]):
                 self._done += block.stop - block.start
             if reports:
                 self.report()
+        return total
+
+    def in_threads(self, lanes: Sequence[Sequence[slice]]) -> Sum:
+        """Return the sum of all lanes, each in a thread of its own."""
+        with single_blas(), ThreadPoolExecutor(len(lanes) - 1) as pool:
+            others = [pool.submit(self.lane, lane, reports=False) for lane in lanes[1:]]
+            try:
+                # This thread takes a lane, too: it hears of interrupts at once, and reports the progress.
+                total = self.lane(lanes[0], reports=True)
+                while others:
+                    total.merge(others.pop(0).result())
+                    self.report()
+            except BaseException:
+                self.stopped = True
+                raise
         return total
 
     def report(self) -> None:

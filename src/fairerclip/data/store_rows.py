@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
-from fairerclip.data.stores import EmbeddingStore, StoredRows, StorePart, part_ids
+from fairerclip.data.store_parts import StoredRows, StorePart
+from fairerclip.data.stores import EmbeddingStore, part_ids
 from fairerclip.data.task_parts import Split
 from fairerclip.errors import ShapeError, StoreError
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
+from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.store_origin import Origin
+from fairerclip.data.store_parts import StorePart, array_part
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
 if TYPE_CHECKING:
@@ -30,50 +32,6 @@ Floats = NDArray[np.float32]
 UNIT_TOLERANCE = 1e-3
 """Distance from unit length up to which a row is taken for a unit row that was rounded; float16 rounding changes
 lengths by up to 1e-4."""
-
-
-class StoredRows(Protocol):
-    """Source from which the rows of a part are read."""
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-
-
-class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids.
-
-    ``id_blocks`` yields the ids block by block, where the file can be read so; otherwise None.
-    """
-
-    def __init__(
-        self,
-        where: str,
-        source: StoredRows,
-        shape: tuple[int, int],
-        dtype: str,
-        ids: Callable[[], Array] | None = None,
-        id_blocks: Callable[[], Iterator[Array]] | None = None,
-    ) -> None:
-        self.where, self.source, self.shape, self.dtype = where, source, shape, dtype
-        self.ids, self.id_blocks = ids, id_blocks
-
-
-class ArrayRows:
-    """Rows of an array or memory map, which is opened when rows are read."""
-
-    def __init__(self, array: Callable[[], Array]) -> None:
-        self._array = array
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return rows start to stop (m, p), as on disk."""
-        return self._array()[start:stop]
-
-    def take(self, rows: Ints) -> Array:
-        """Return rows (m, p) by sorted row numbers, as on disk."""
-        return self._array()[rows]
 
 
 class EmbeddingStore:
@@ -302,26 +260,9 @@ def unit_again(rows: Floats) -> Floats:
     return rows
 
 
-def array_part(
-    where: str,
-    array: Callable[[], Array],
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any] | str,
-    ids: Callable[[], Array] | None = None,
-) -> StorePart:
-    """Return a part over one matrix; raise if it is not a matrix of floats."""
-    bfloat = isinstance(dtype, str) and dtype == "bfloat16"
-    if len(shape) != 2 or 0 in shape[1:] or not (bfloat or np.dtype(dtype).kind == "f"):
-        raise StoreError(
-            f"{where}: expected a matrix (rows, width) of floats; got {dtype} of shape {tuple(shape)}"
-        )
-    name = "bfloat16" if bfloat else np.dtype(dtype).newbyteorder("=").name
-    return StorePart(where, ArrayRows(array), (int(shape[0]), int(shape[1])), name, ids)
-
-
 @reading(StoreError)
 def open_store(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | RemotePath,
     *,
     modality: str = "image",
     key: str | None = None,
@@ -336,7 +277,8 @@ def open_store(
     ----------
     path : path-like
         ``.npy``, ``.npz``, ``.safetensors`` or ``.parquet``; a folder that clip-retrieval or ``fairerclip embed``
-        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp).
+        wrote; a folder of shards of one kind, also beside parquet files of the same names (DataComp). A text such as
+        ``"s3://bucket/folder"`` is a URL that fsspec opens: of ``.npy``, ``.parquet`` and folders of these.
     modality : "image" or "text"
         Embeddings to open in a folder that holds both.
     key : str or None
@@ -375,14 +317,17 @@ def open_store(
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
     # The column is that of the file of ids where there is one.
     of_store = None if isinstance(ids, str | os.PathLike) else id_column
-    parts, own = _found(Path(path), layouts.Ask(modality, key, of_store, incomplete))
-    store = EmbeddingStore(parts, path=str(path), provenance=provenance or own)
+    location = as_location(path)
+    parts, own = _found(location, layouts.Ask(modality, key, of_store, incomplete))
+    store = EmbeddingStore(parts, path=str(location), provenance=provenance or own)
     asked = {"modality": modality, "key": key, "id_column": of_store, "incomplete": incomplete}
-    store.origin = Origin(os.path.abspath(path), asked)
+    store.origin = Origin(
+        str(location) if isinstance(location, RemotePath) else os.path.abspath(location), asked
+    )
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
 
 
-def _found(path: Path, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
+def _found(path: Path | RemotePath, ask: Ask) -> tuple[list[StorePart], Provenance | None]:
     from fairerclip.data.layouts import find_parts
 
     try:

@@ -102,8 +102,9 @@ def weigh_classes(
                 "class_weight='group' needs a categorical sensitive attribute: give sensitive_features or "
                 "sensitive_text, or use class_weight='balanced'"
             )
-        cells = np.unique(np.column_stack([y, groups]), axis=0, return_inverse=True)[1]
-        return balancing_weights(np.asarray(cells, dtype=np.int64).reshape(-1), sample_weight)
+        lowest = int(groups.min(initial=0))
+        cells = y * (int(groups.max(initial=0)) - lowest + 1) + (groups - lowest)
+        return balancing_weights(np.asarray(cells, dtype=np.int64), sample_weight)
     raise ParameterError(
         "class_weight must be None, 'balanced', 'group' or a mapping {class: weight}; got "
         f"{class_weight!r:.200}"

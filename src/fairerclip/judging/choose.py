@@ -17,6 +17,7 @@ from fairerclip.errors import ParameterError
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_margins, judge_scores
 from fairerclip.judging.offsets import boundaries, learn_offsets
+from fairerclip.judging.verdicts import Verdicts, right_share
 
 DOUBT = 1.5
 """Standard deviations of the posterior of a gain that are subtracted from its mean."""
@@ -51,9 +52,15 @@ class Choice:
 
 
 def choose(
-    scores: Floats, evidence: Evidence, objective: Objective, reference: int, *, learns_offsets: bool = True
+    scores: Floats,
+    evidence: Evidence,
+    objective: Objective,
+    reference: int,
+    verdicts: Verdicts | None = None,
+    *,
+    learns_offsets: bool = True,
 ) -> Choice:
-    """Choose among models with scores (g, n, c) on labelled rows.
+    """Choose among models with scores (g, n, c) on labelled rows, with their ``verdicts`` if these are known already.
 
     Models that miss the accuracy floor of the objective are left out; if all miss it, the most accurate one is taken.
     With fewer than `LEAST_ROWS` rows the reference is kept.
@@ -64,8 +71,10 @@ def choose(
         return _chosen(reference, np.zeros(scores.shape[2]), own, own, True)
     if objective.compares_groups:
         return _smallest_difference(scores, evidence, objective, reference, learns_offsets=learns_offsets)
-    margins = evidence.margins(scores)
-    draws, right = judge_margins(evidence, objective, margins), _right(margins)
+    verdicts = Verdicts.of(evidence, objective, scores) if verdicts is None else verdicts
+    draws, right = verdicts.draws, verdicts.right
+    if draws is None:
+        raise AssertionError("a named objective has draws")
     allowed = objective.is_met(right)
     none = np.zeros(scores.shape[2])
     if not allowed.any():
@@ -82,7 +91,7 @@ def choose(
     def judge(moved: F64, tried: F64) -> F64:
         margins = evidence.margins(moved + tried[:, None, :]).astype(np.float32)
         found = lower_gain(judge_margins(evidence, objective, margins), draws[reference])
-        return np.asarray(np.where(objective.is_met(_right(margins)), found, -np.inf))
+        return np.asarray(np.where(objective.is_met(right_share(margins)), found, -np.inf))
 
     most = LINE_CANDIDATES if scores.shape[2] == 2 else max(2, OFFSET_BUDGET // scores.shape[2])
     places = np.unique([reference, *np.argsort(-lower, kind="stable")[:most].tolist()])
@@ -113,7 +122,7 @@ def _smallest_difference(
             steps = -boundaries(own[:, 1] - own[:, 0])
             tried = np.concatenate([tried, steps[:, None] * np.array([-0.5, 0.5])])
         margins = evidence.margins(own[None] + tried[:, None, :])
-        right = _right(margins)
+        right = right_share(margins)
         values = objective.difference_values(evidence.rates(margins), right)
         allowed = objective.is_met(right)
         if allowed.any():
@@ -158,8 +167,3 @@ def first_best(values: F64) -> int:
     """Return the index of the first of the largest values, up to rounding."""
     values = np.asarray(values)
     return int(np.flatnonzero(values >= values.max() - EQUAL)[0])
-
-
-def _right(margins: Floats) -> F64:
-    """Return the share of right predictions (g,) from margins (g, n)."""
-    return np.asarray((margins > 0).mean(axis=1))

@@ -154,11 +154,16 @@ class Evidence:
         return self.y[:, None].reshape((1,) * (axes - 2) + (-1, 1))
 
     def hits(self, scores: Floats) -> tuple[F64, F64]:
-        """Return expected numbers of right rows and of rows, both (c, v), for scores (n, c)."""
-        right = np.zeros_like(self.counts)
-        correct = np.asarray(scores).argmax(axis=1) == self.y
-        np.add.at(right, self.y[correct], self.groups[correct])
-        return right, self.counts
+        """Return expected numbers of right rows (…, c, v) and of rows (c, v) for scores (…, n, c)."""
+        scores = np.asarray(scores)
+        # Of equal scores the first wins.
+        predicted = scores[..., 1] > scores[..., 0] if self.n_classes == 2 else scores.argmax(axis=-1)
+        right = predicted == self.y  # (…, n)
+        out = np.zeros((*right.shape[:-1], *self.counts.shape))
+        for y in range(self.n_classes):
+            rows = np.flatnonzero(self.y == y)
+            out[..., y, :] = right[..., rows].astype(np.float64) @ self.groups[rows]
+        return out, self.counts
 
     def rates(self, margins: Floats) -> F64:
         """Return the expected accuracy of each cell (b, c, v) for margins (b, n), shrunk as in `accuracies`.
@@ -177,7 +182,8 @@ class Evidence:
     def accuracies(self, margins: Floats) -> F64:
         """Draw the accuracy of each cell from its posterior: (g, c, v, draws) for the margins (g, n) of g models.
 
-        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products.
+        NaN for a cell without rows. O(g·n·v·draws) time, in matrix products. These are in double precision, so that the
+        result does not depend on how many models are judged at once.
         """
         weights, prior = self._draws
         out = np.full((len(margins), *self.counts.shape, DRAWS), np.nan, dtype=np.float32)
@@ -185,9 +191,9 @@ class Evidence:
         average = right.mean(axis=1, dtype=np.float64)[:, None]
         for y, v in zip(*np.nonzero(self.present), strict=True):
             rows = np.flatnonzero((self.y == y) & (self.groups[:, v] > 0))
-            W = weights[rows] * self.groups[rows, v][:, None].astype(np.float32)
-            total = W.sum(axis=0, dtype=np.float64) + prior[y, v]
-            out[:, y, v] = (right[:, rows] @ W + average * prior[y, v]) / total
+            W = weights[rows] * self.groups[rows, v][:, None]  # (rows, draws) float64
+            total = W.sum(axis=0) + prior[y, v]
+            out[:, y, v] = (right[:, rows].astype(np.float64) @ W + average * prior[y, v]) / total
         return out
 
     def _right(self, margins: Floats) -> Floats:

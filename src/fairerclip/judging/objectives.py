@@ -92,14 +92,19 @@ class Objective:
         average accuracy.
         """
         hits, counts = evidence.hits(scores)
+        return float(self.figures(hits[None], counts)[0])
+
+    def figures(self, hits: F64, counts: F64) -> F64:
+        """Return what `figure` does (g,), from numbers of right rows (g, c, v) and of rows (c, v)."""
         if self.name == "average":
-            return float(hits.sum() / counts.sum())
+            return np.asarray(hits.sum(axis=(1, 2)) / counts.sum())
         if self.name == "worst_class":
-            hits, counts = hits.sum(axis=1, keepdims=True), counts.sum(axis=1, keepdims=True)
-        accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=counts >= PRESENT)
+            hits, counts = hits.sum(axis=2, keepdims=True), counts.sum(axis=1, keepdims=True)
+        accuracy = np.full(hits.shape, np.nan)
+        np.divide(hits, counts, out=accuracy, where=counts >= PRESENT)
         if self.compares_groups:
-            return -float(self._difference(accuracy[None])[0])
-        return float(np.nanmin(accuracy))
+            return -self._difference(accuracy)
+        return np.asarray(np.nanmin(accuracy, axis=(1, 2)))
 
     def is_defined(self, present: NDArray[np.bool_]) -> bool:
         """Return whether the cells with rows (c, v) determine the objective: a difference needs two of one class."""

@@ -8,6 +8,7 @@ its cell has in that fit. docs/math.md#folds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ from fairerclip.model.prepare import Prepared
 from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
-from fairerclip.solver.problem import choose_solver
-from fairerclip.solver.rows import cache_budget
+from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.solver_choice import solver_for
 
 
 class FoldSplit(NamedTuple):
@@ -80,6 +81,14 @@ def _crossed(part: Ints, values: NDArray[Any]) -> Ints:
     return np.unique(combined, return_inverse=True)[1].reshape(-1)
 
 
+def _first_rows(part: Ints, places: Ints | None) -> Ints:
+    """Return one row of each part that occurs at some places, by its number among these places."""
+    own = part if places is None else part[places]
+    first = np.full(int(part.max()) + 1, -1, dtype=np.int64)
+    first[own[::-1]] = np.arange(len(own))[::-1]
+    return first[first >= 0]
+
+
 class FoldedFits:
     """Fits on parts of the rows, for any row weights and γ, from one pass over the rows.
 
@@ -94,12 +103,24 @@ class FoldedFits:
     budget : int or None
         Bytes that the table of moments may take; None for `cache_budget`. If it needs more, each fit makes a pass of
         its own over the rows.
+    variants : sequence of FitData
+        The same rows, labels and features with other zero-shot scores: `variant` returns their fits, from the same
+        pass.
     """
 
     def __init__(
-        self, data: FitData, splits: Sequence[FoldSplit], *, by_group: bool = True, budget: int | None = None
+        self,
+        data: FitData,
+        splits: Sequence[FoldSplit],
+        *,
+        by_group: bool = True,
+        budget: int | None = None,
+        variants: Sequence[FitData] = (),
     ) -> None:
         self.data, self.splits = data, splits
+        self._designs = [own.design() for own in (data, *variants)]
+        self._variants, self._number = (data, *variants), 0
+        self._scored: tuple[Ints, FeatureRows] | None = None
         # Rows that the same splits fit on, in the same cell, have the same factor in every fit: they are one part.
         self._part = data.y
         if by_group and data.groups is not None:
@@ -107,63 +128,97 @@ class FoldedFits:
         if data.guessed is not None:
             self._part = _crossed(self._part, data.guessed)
         inside = [np.isin(data.chosen, split.fitted_on) for split in splits]
-        self._places = [np.flatnonzero(kept) for kept in inside]
         for kept in inside:
             self._part = _crossed(self._part, kept)
+        # Rows of each fit, the last of which is on all rows; of each part one row, which tells its factor.
+        self._places = [*(np.flatnonzero(kept) for kept in inside), None]
+        self._first_rows = [_first_rows(self._part, kept) for kept in self._places]
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
-        solver = choose_solver(data.params["solver"], data.rows.n_rows, D, data.rows.dtype.itemsize)
+        solver = solver_for(data.params["solver"], data.rows, data.X.shape[1], fits=len(splits))
         fits = n_parts * D * D * 8 <= (cache_budget(data.how.memory_budget) if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None
-        self._table = self._sum(n_parts) if fits and fixed and solver == "cholesky" else None
+        self.is_direct = solver == "cholesky"
+        self._table = self._sum(n_parts) if fits and fixed and self.is_direct else None
 
     @property
     def shares_moments(self) -> bool:
         """Whether one pass over the rows serves all fits."""
         return self._table is not None
 
+    def variant(self, number: int) -> FoldedFits:
+        """Return the fits with the zero-shot scores of a variant, from 1 on; 0 are these fits themselves."""
+        other = copy(self)
+        other.data, other._number = self._variants[number], number
+        return other
+
     def _sum(self, n_parts: int) -> MomentTable:
-        design, weight = self.data.design(), self.data.weight[self.data.chosen]
+        design, weight = self._designs[0], self.data.weight[self.data.chosen]
+        if len(self._designs) > 1:
+            scores = [own.scores for own in self._designs if own.scores is not None]
+            design = replace(design, scores=np.concatenate(scores, axis=1))
         D = self.data.rows.n_features
         start = partial(MomentTable, n_parts, D, design.n_columns)
         columns, purpose = [design, weight, self._part], digest("table", self._part)
         return self.data.rows.sum_saved(start, columns, self.data.how, purpose, values=n_parts * D * D)
 
     def prepare(
-        self, class_weight: Any, gammas: Sequence[float], guess_weight: float = 1.0
+        self,
+        class_weight: Any,
+        gammas: Sequence[float],
+        guess_weight: float = 1.0,
+        *,
+        all_rows: bool = False,
     ) -> Iterator[tuple[int, Prepared]]:
-        """Yield for each γ the fit on the rows of each split, with the number of the split."""
-        places: list[Ints | None] = list(self._places)
-        moments = self._moments(class_weight, guess_weight, places)
+        """Yield for each γ the fit on the rows of each split, with the number of the split.
+
+        With ``all_rows`` the fit on all rows follows those of the splits, with the number of splits as its number.
+        """
+        numbers = list(range(len(self.splits) + all_rows))
+        moments = self._moments(class_weight, guess_weight, numbers)
         for turn, gamma in enumerate(gammas, 1):
-            for number, (kept, found) in enumerate(zip(places, moments, strict=True)):
+            for number, found in zip(numbers, moments, strict=True):
                 if found is not None and found.covariance is not None and turn < len(gammas):
                     # The factor overwrites its covariance, and the next γ needs it again.
                     found = replace(found, covariance=found.covariance.copy())
                 prepared = self.data.prepare(
-                    class_weight, gamma, guess_weight=guess_weight, places=kept, moments=found
+                    class_weight,
+                    gamma,
+                    guess_weight=guess_weight,
+                    places=self._places[number],
+                    moments=found,
                 )
                 yield number, prepared
 
     def prepare_all(self, class_weight: Any, gamma: float, guess_weight: float = 1.0) -> Prepared:
         """Return the fit on all rows."""
-        moments = self._moments(class_weight, guess_weight, [None])[0]
+        moments = self._moments(class_weight, guess_weight, [len(self.splits)])[0]
         return self.data.prepare(class_weight, gamma, guess_weight=guess_weight, moments=moments)
 
     def _moments(
-        self, class_weight: Any, guess_weight: float, places: Sequence[Ints | None]
+        self, class_weight: Any, guess_weight: float, numbers: Sequence[int]
     ) -> list[MomentResult | None]:
-        """Return the moments of each set of rows with the weights of a fit on it; None where each makes a pass."""
+        """Return the moments of numbered sets of rows with the weights of a fit on each; None if each makes a pass."""
         if self._table is None:
-            return [None] * len(places)
+            return [None] * len(numbers)
         base = self.data.weight[self.data.chosen]
-        factors = np.zeros((len(places), int(self._part.max()) + 1))
-        for number, kept in enumerate(places):
-            at = np.arange(len(base)) if kept is None else kept
+        factors = np.zeros((len(numbers), int(self._part.max()) + 1))
+        for row, number in zip(factors, numbers, strict=True):
+            places, first = self._places[number], self._first_rows[number]
+            at: Any = slice(None) if places is None else places
             # All rows of a part have the same factor: one of them tells it.
-            part, first = np.unique(self._part[at], return_index=True)
-            factors[number, part] = self.data.weigh(class_weight, at, guess_weight)[first] / base[at[first]]
-        return [*self._table.combine(factors)]
+            weight = self.data.weigh(class_weight, at, guess_weight)[first]
+            row[self._part[at][first]] = weight / base[at][first]
+        return [self._of_variant(found) for found in self._table.combine(factors)]
+
+    def _of_variant(self, found: MomentResult) -> MomentResult:
+        """Return moments with the columns of one set of zero-shot scores."""
+        if len(self._designs) == 1:
+            return found
+        c, K = self._designs[0].n_classes, self._designs[0].n_columns
+        labels = np.arange(K - c)
+        own = np.concatenate([labels, K - c + c * self._number + np.arange(c)])
+        return replace(found, cross=found.cross[:, own])
 
     def scores(
         self, number: int, prepared: Prepared, settings: Sequence[Setting], *, refine: bool
@@ -171,8 +226,22 @@ class FoldedFits:
         """Return the scores (m, c) of the rows that a split scores, at each setting; None without a solution."""
         rows = self.splits[number].scored
         return settings_scores(
-            prepared, settings, lambda mean, basis: self.data.project(rows, mean, basis), refine=refine
+            prepared, settings, lambda mean, basis: self._project(rows, mean, basis), refine=refine
         )
+
+    def _project(self, rows: Ints, mean: F64, basis: F64) -> F64:
+        """Return (Φ − mean) @ basis (m, q) of rows of X that are scored."""
+        if self.data.rows.kept:
+            return self.data.project(rows, mean, basis)
+        # The features of all rows are not kept. Those of the scored rows are few, and every fit needs them.
+        if self._scored is None:
+            every = np.sort(np.concatenate([split.scored for split in self.splits]))
+            features = FeatureRows(
+                self.data.rows.features, self.data.X, rows=every, dtype=self.data.params["dtype"]
+            )
+            self._scored = (every, features)
+        every, features = self._scored
+        return features.project_some(np.searchsorted(every, rows), mean, basis)
 
 
 def settings_scores(

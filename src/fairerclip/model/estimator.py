@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
-from fairerclip.model.fit_inputs import read_inputs
+from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
+from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
+from fairerclip.solver.decision import Adjustment
 
 
 class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
@@ -95,7 +97,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         share of that number, or a share in (0, 1] of the rows of each class, by class or in the order of
         ``classes_``. Row weights are computed for the rows that are kept.
     solver : {"auto", "cholesky", "cg"}
-        How to solve with the regularised covariance.
+        How to solve with the regularised covariance: by a Cholesky factor, or by conjugate gradients, which never form
+        it; "auto" takes what is estimated to cost less (docs/math.md#cg).
     max_iter : int
         Largest number of rounds of Algorithm 1.
     refine : bool
@@ -260,18 +263,13 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         sensitive_text : mapping from value to prompts, or prompts (v, p), optional
             Prompts of the sensitive values; without a mapping the values must be 0 … v−1 or unknown. For several
             attributes a mapping from name to any of these.
-        sample_weight : array of shape (n,), optional
-            Row weights.
-        classes : list, optional
-            Class labels in the order of ``text``, where y does not contain all of them.
+        sample_weight, classes : array of shape (n,) and list, optional
+            Row weights; class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
-        progress : callable, optional
-            Called with the numbers of rows done and of all rows in each pass over the features.
-        checkpoint : path, optional
-            File ``.safetensors`` that sums over the rows are saved to every half minute. An interrupted fit that is
-            called again with the same arguments and a seed goes on from it, to the same result; then it is removed.
-            Sums of ``solver="cholesky"`` alone are saved.
+        progress, checkpoint : callable and path, optional
+            Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
+            (docs/scale.md). A seeded fit that was interrupted and is called again goes on from it.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -287,15 +285,29 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             progress=progress,
             checkpoint=checkpoint,
         )
+        return self._learn(inputs)
+
+    def _learn(self, inputs: FitInputs) -> FairerCLIP:
+        """Choose what is "auto", solve, and keep the solution."""
         self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
-        self._solve(prepared, inputs.seen, adjustment, chosen.parameters)
-        self.diagnostics_["automatic"] = chosen.record
+        return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
+
+    def _complete(
+        self,
+        prepared: Prepared,
+        inputs: FitInputs,
+        adjustment: Adjustment,
+        params: Mapping[str, Any],
+        record: dict[str, Any] | None = None,
+    ) -> FairerCLIP:
+        """Solve the factored problem of a fit with parameters of which none is "auto"."""
+        self._solve(prepared, inputs.seen, adjustment, params)
+        self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
-        if inputs.data.how.checkpoint is not None:
-            inputs.data.how.checkpoint.remove()
+        inputs.data.how.finish()
         return self
 
     def path(
@@ -326,10 +338,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         prepared, setting = self.state.prepared, self.state.setting
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
-        points = solve_path(
+        points, scores = solve_path(
             prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
         )
-        return TauPath(self, points, refined)
+        return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new factorisation.

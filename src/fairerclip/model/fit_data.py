@@ -27,8 +27,9 @@ from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
 from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
 from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
-from fairerclip.solver.problem import Problem, Prompts, choose_solver
+from fairerclip.solver.problem import Problem, Prompts
 from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
+from fairerclip.solver.solver_choice import solver_for
 from fairerclip.solver.terms import Attribute, LabelDesign
 
 FEATURE_FIT_ROWS = 20_000
@@ -238,7 +239,7 @@ class FitData:
             codes,
             gamma=float(gamma),  # NumPy before 2 cannot add a whole number beyond 64 bits to an array
             gamma_text=float(params["gamma_text"]),
-            solver=choose_solver(params["solver"], rows.n_rows, rows.n_features, rows.dtype.itemsize),
+            solver=solver_for(params["solver"], rows, self.X.shape[1], gamma=float(gamma)),
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,

@@ -18,11 +18,12 @@ from fairerclip.data.embedding_rows import (
     RowSummary,
     check_rows,
     compare_rows,
+    fill_checked,
+    summarise_rows,
     unit_rows,
     unit_view,
     working_dtype,
 )
-from fairerclip.data.row_pass import BLOCK_ROWS, is_remote, map_rows
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
@@ -77,16 +78,21 @@ class Ranking(NamedTuple):
     scores: F64
 
 
-class _EncodedRows:
-    """Function of blocks of rows (b, p): their places (b, r) in the learned space."""
+@dataclass(frozen=True, eq=False)
+class RowEncoder:
+    """Function of blocks of rows, as the model sees them: (b, p) → Φ(X) @ components − offset (b, r).
 
-    def __init__(self, features: FeatureMap, encoders: Encoders, dtype: Any) -> None:
-        self._features, self._dtype = features, dtype
-        self._components, self._offset = encoders.components.astype(dtype), encoders.offset
+    The features of a block are all that a thread needs in memory.
+    """
 
-    def __call__(self, rows: Any) -> tuple[Floats]:
-        Phi = self._features.transform(np.asarray(rows, dtype=self._dtype))
-        return (np.asarray(Phi @ self._components - self._offset, dtype=self._dtype),)
+    features: FeatureMap
+    components: Floats
+    offset: F64
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Map a block."""
+        Phi = self.features.transform(rows.astype(self.components.dtype, copy=False))
+        return np.asarray(Phi @ self.components - self.offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,17 +152,10 @@ class FittedModel:
         return unit_view(X) if self.normalize else X
 
     def transform(self, X: Any) -> Floats:
-        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks."""
-        X = self.embeddings(X)
-        dtype = working_dtype(X.dtype)
-        encode = _EncodedRows(self.features, self.encoders, dtype)
-        if is_remote(X):
-            return np.asarray(map_rows(X, encode)[0])
-        out = np.empty((X.shape[0], self.n_components), dtype=dtype)
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            (out[block],) = encode(X[block])
-        return out
+        """Map rows X (n, p) to the learned space (n, r); O(n·p·D) time, in blocks that are checked on the way."""
+        out = np.empty((int(X.shape[0]), self.n_components), dtype=working_dtype(X.dtype))
+        encode = RowEncoder(self.features, self.encoders.components.astype(out.dtype), self.encoders.offset)
+        return fill_checked(X, "X", encode, out, unit=self.normalize, depth=5)
 
     def scores(self, Z: Floats) -> F64:
         """Return class scores (n, c) of rows that `transform` gave (n, r)."""
@@ -233,5 +232,5 @@ class FittedModel:
                 "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "
                 "save it again to compare"
             )
-        check_rows(X, "X", zero_is_error=False)
-        return compare_rows(self.rows, RowSummary.of(X), normalize=self.normalize)
+        found = summarise_rows(X, "X", zero_is_error=False)
+        return compare_rows(self.rows, found, normalize=self.normalize)

@@ -45,7 +45,7 @@ ONLY_FIT: Mapping[str, tuple[Any, str]] = {
 
 
 @dataclass(eq=False)
-class Sample:
+class KeptSample:
     """Rows drawn evenly from all rows so far: those with the smallest of random keys."""
 
     keys: F64
@@ -55,12 +55,12 @@ class Sample:
     weight: F64
     part: Ints
 
-    def joined(self, other: Sample) -> Sample:
+    def joined(self, other: KeptSample) -> KeptSample:
         """Return the sample of the rows of both."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.sort(np.argsort(keys, kind="stable")[:SAMPLE_ROWS])
         both = self.labels.joined(other.labels)
-        return Sample(
+        return KeptSample(
             keys[kept],
             np.concatenate([self.X, other.X])[kept],
             both[kept],
@@ -171,7 +171,7 @@ class BatchSums:
         columns = len(self.classes) * (1 + self._maps.width) + len(self.classes)
         self._table = MomentTable(n_parts, D, columns)
         self._label_moments: list[LabelMoments | None] = [None] * n_parts
-        self._sample: Sample | None = None
+        self._sample: KeptSample | None = None
         self._begun = True
 
     @property
@@ -191,7 +191,9 @@ class BatchSums:
         kept = np.sort(np.argsort(keys, kind="stable")[:SAMPLE_ROWS])
         kept = kept[np.isfinite(keys[kept])]
         dtype = np.dtype(self._params["dtype"])
-        drawn = Sample(keys[kept], np.asarray(X[kept], dtype=dtype), labels[kept], weight[kept], part[kept])
+        drawn = KeptSample(
+            keys[kept], np.asarray(X[kept], dtype=dtype), labels[kept], weight[kept], part[kept]
+        )
         self._sample = drawn if self._sample is None else self._sample.joined(drawn)
 
     def _factors(self, guess_weight: float) -> F64:

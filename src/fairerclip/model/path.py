@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.types import F64, Ints
+from fairerclip._util.types import F64
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.errors import (
     LabelError,
@@ -21,10 +22,20 @@ from fairerclip.errors import (
 )
 from fairerclip.inputs.encode import encode
 from fairerclip.inputs.sensitive_columns import encode_groups
-from fairerclip.metrics import cell_accuracies, shrunken_worst_group
+from fairerclip.metrics import shrunken_worst_group
 from fairerclip.model.parameters import CRITERIA, check_strength
-from fairerclip.solver.alternation import Encoders, Setting
+from fairerclip.model.path_scores import (
+    CellHits,
+    CheckedOnRead,
+    PathScores,
+    ScoredBlock,
+    SharedPoints,
+    code_type,
+    predicted_codes,
+)
+from fairerclip.solver.alternation import Encoders, Round, Setting
 from fairerclip.solver.decision import Adjustment
+from fairerclip.solver.grid import solve_grid
 from fairerclip.solver.sides import term_weight
 
 if TYPE_CHECKING:
@@ -42,14 +53,24 @@ CHOOSE = {"worst_group": 1, "shrunken_worst_group": 1, "average": 1, "gap": -1, 
 """Criteria of `TauPath.best`: 1 if larger is better, -1 if smaller is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathPoint:
     """One point of the grid: a solution, or the reason why there is none."""
 
     setting: Setting
-    encoders: Encoders | None
     n_iter: int
+    """Rounds of Algorithm 1; 0 without a solution."""
     failure: str | None
+    _solve: Callable[[Setting], Round] | None = field(repr=False)
+
+    @cached_property
+    def encoders(self) -> Encoders | None:
+        """Encoders of the point, computed when they are asked for; None without a solution."""
+        return None if self._solve is None else self._solve(self.setting).encoders()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled path holds its encoders, and not the training rows that they would be solved from.
+        return {**self.__dict__, "encoders": self.encoders, "_solve": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,26 +149,56 @@ def solve_path(
     refine: bool,
     adjustment: Adjustment,
     progress: Callable[[int, int], None] | None = None,
-) -> list[PathPoint]:
-    """Solve every point of a grid on one factorisation; docs/math.md#path.
+) -> tuple[list[PathPoint], PathScores]:
+    """Solve every point of a grid on one factorisation, and return the points and their scores; docs/math.md#path.
 
     Every point starts from the labels that the fit started from, known and guessed, so that its parameters fit it
     again, and gets the same ``adjustment`` of its class scores. With labels fixed a point is a few k×k eigenproblems
-    and no pass over the data. A point where the text side collapses or the penalty outweighs the target everywhere is
-    kept with its reason.
+    and no pass over the data; where one round is the fixed point, all points are solved at once. A point where the text
+    side collapses or the penalty outweighs the target everywhere is kept with its reason.
     """
-    points = []
-    for done, setting in enumerate(grid, 1):
-        try:
-            result = prepared.solve(setting, refine=refine)
-            points.append(
-                PathPoint(setting, result.last.adjusted(adjustment).encoders(), len(result.history), None)
-            )
-        except (NoSolutionError, TextCollapseError) as error:
-            points.append(PathPoint(setting, None, 0, str(error)))
+    sides = prepared.problem.sides(prepared.y)
+    fixed = not (refine and prepared.free.any())
+
+    def solve(setting: Setting) -> Round:
+        return prepared.solve(setting, refine=refine).last.adjusted(adjustment)
+
+    points: dict[int, PathPoint] = {}
+    maps: dict[int, tuple[F64, F64]] = {}
+    alone: list[tuple[int, Encoders]] = []
+    # Weights of single classes move the scores by an offset that depends on the training rows of each point.
+    if fixed and prepared.class_factors is None:
+        together = solve_grid(sides, grid)
+        shifts = adjustment.sensitive_shifts
+        shifted = 0.0 if shifts is None else sides.image.explained() @ shifts.T  # (q, c)
+        constants = together.constants + adjustment.offsets
+        for place, weights, constant in zip(
+            together.places.tolist(), together.weights, constants, strict=True
+        ):
+            points[place], maps[place] = PathPoint(grid[place], 1, None, solve), (weights - shifted, constant)
+    for place, setting in enumerate(grid):
+        if place not in points:
+            # Points without a solution, too, to say why.
+            points[place], last = _solve_point(prepared, setting, refine, adjustment)
+            if last is not None and last.sides is sides:
+                maps[place] = last.score_map()
+            elif last is not None:
+                alone.append((place, last.encoders()))
         if progress is not None:
-            progress(done, len(grid))
-    return points
+            progress(place + 1, len(grid))
+    return [points[place] for place in range(len(grid))], PathScores(SharedPoints.of(sides, maps), alone)
+
+
+def _solve_point(
+    prepared: Prepared, setting: Setting, refine: bool, adjustment: Adjustment
+) -> tuple[PathPoint, Round | None]:
+    """Solve one point by Algorithm 1, and return it with its last round; None without a solution."""
+    try:
+        result = prepared.solve(setting, refine=refine)
+    except (NoSolutionError, TextCollapseError) as error:
+        return PathPoint(setting, 0, str(error), None), None
+    last = result.last.adjusted(adjustment)
+    return PathPoint(setting, len(result.history), None, lambda _: last), last
 
 
 class TauPath:
@@ -169,8 +220,10 @@ class TauPath:
     True
     """
 
-    def __init__(self, model: FairerCLIP, points: Sequence[PathPoint], refine: bool) -> None:
-        self._model = model
+    def __init__(
+        self, model: FairerCLIP, points: Sequence[PathPoint], scores: PathScores, refine: bool
+    ) -> None:
+        self._model, self._path_scores = model, scores
         self.points = tuple(points)
         self.refine = refine
         self.table: list[dict[str, Any]] | None = None
@@ -190,61 +243,63 @@ class TauPath:
         )
 
     def scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
-        """Yield for each block of rows the class scores (b, c) of every solved point, by its number. O(n·D·g·r)."""
-        return self._scores(self._model.embeddings(X))
+        """Yield for each block of rows the class scores (b, c) of every solved point, by its number. O(n·D·p)."""
+        found: dict[int, F64] = {}
+        rows = slice(0, 0)
+        for block in self._blocks(self._model._validated(X)):
+            if block.rows != rows and found:
+                yield rows, found
+                found = {}
+            rows = block.rows
+            found.update(zip(block.points.tolist(), block.scores, strict=True))
+        if found:
+            yield rows, found
 
-    def _scores(self, X: Any) -> Iterator[tuple[slice, dict[int, F64]]]:
-        solved = [(g, p.encoders) for g, p in enumerate(self.points) if p.encoders is not None]
-        if not solved:
-            return
-        U = np.concatenate([e.components for _, e in solved], axis=1)  # (D, Σr)
-        offset = np.concatenate([e.offset for _, e in solved])
-        stops = np.cumsum([e.components.shape[1] for _, e in solved])[:-1]
-        for start in range(0, X.shape[0], BLOCK_ROWS):
-            Phi = self._model.features_.transform(np.asarray(X[start : start + BLOCK_ROWS]))
-            parts = np.split(Phi @ U.astype(Phi.dtype) - offset, stops, axis=1)
-            found = {g: e.decision.scores(Z) for (g, e), Z in zip(solved, parts, strict=True)}
-            yield slice(start, start + len(Phi)), found
+    def _blocks(self, X: Any, kept: NDArray[np.bool_] | None = None) -> Iterator[ScoredBlock]:
+        """Yield scores of rows X, which are read and checked once; ``kept`` leaves rows out."""
+        rows = CheckedOnRead(X, normalize=self._model.fitted_.normalize)
+        return self._path_scores.blocks(self._model.features_, rows, BLOCK_ROWS, kept)
 
-    def predict_codes(self, X: Any) -> Ints:
-        """Predict class codes at every point (g, n); -1 where a point has no solution."""
-        X = self._model.embeddings(X)
-        codes = np.full((len(self.points), X.shape[0]), -1, dtype=np.int64)
-        for block, found in self._scores(X):
-            for g, scores in found.items():
-                codes[g, block] = scores.argmax(axis=1)
+    def predict_codes(self, X: Any) -> NDArray[np.integer]:
+        """Predict class codes at every point (g, n); -1 where a point has no solution.
+
+        The codes of all points are of the smallest integer type that holds them.
+        """
+        X = self._model._validated(X)
+        codes = np.full((len(self.points), X.shape[0]), -1, dtype=code_type(len(self._model.classes_)))
+        for block in self._blocks(X):
+            codes[block.points, block.rows] = predicted_codes(block.scores)
         return codes
 
     def evaluate(self, X: Any, y: Any, sensitive_features: Any) -> list[dict[str, Any]]:
         """Compute average, worst group, gap and EOD of every point on labelled rows: the trade-off table.
 
         ``sensitive_features`` as `FairerCLIP.fit` takes it; several attributes are crossed, a quantity must
-        be binned first. Rows whose label is missing are left out.
+        be binned first. Rows whose label is missing are left out. Rows are read once, in blocks, and their scores are
+        counted at once: the memory does not grow with the number of rows.
         """
         missing = self._model.missing_label_
         encoded = encode(y, missing_label=missing, classes=self._model.classes_)
         groups = encode_groups(sensitive_features, missing)
-        predicted = self.predict_codes(X)
-        sizes = [predicted.shape[1], len(encoded.codes), len(groups.codes)]
+        X = self._model._validated(X)
+        sizes = [X.shape[0], len(encoded.codes), len(groups.codes)]
         if len(set(sizes)) > 1:
             raise ShapeError(f"X, y and sensitive_features must have as many rows each; got {sizes}")
         known = ~encoded.missing & ~groups.missing
         if not known.any():
             raise LabelError("no row has both a target and a sensitive label: nothing to evaluate on")
-        predicted = predicted[:, known]
-        hits, counts = cell_accuracies(
-            encoded.codes[known],
-            np.maximum(predicted, 0),  # a point without solution gets no figures below
-            groups.codes[known],
-            n_classes=len(encoded.classes),
-            n_sensitive=len(groups.classes),
-        )
-        self.cells = PathCells(hits, counts, encoded.classes, groups.classes)
-        self.table = [
-            _row(point, hits[g], counts, encoded.classes, groups.classes)
-            for g, point in enumerate(self.points)
-        ]
+        hits = CellHits(len(self.points), len(encoded.classes), len(groups.classes))
+        hits.count_rows(encoded.codes[known], groups.codes[known])
+        for block in self._blocks(X, known):
+            own = np.flatnonzero(known[block.rows]) + block.rows.start
+            hits.add(block, encoded.codes[own], groups.codes[own])
+        self.cells = PathCells(hits.hits, hits.counts, encoded.classes, groups.classes)
+        self.table = _table(self.points, self.cells)
         return self.table
+
+    def front(self, x: str = "average", y: str = "worst_group") -> list[int]:
+        """Return the points of the latest `evaluate` that no other point beats in both figures, by rising ``x``."""
+        return front(self._evaluated(), x, y)
 
     def best(self, by: str = "worst_group") -> FairerCLIP:
         """Return the fitted model at the best point of the latest `evaluate`; ties go to the better average.
@@ -257,9 +312,7 @@ class TauPath:
     def best_index(self, by: str = "worst_group") -> int:
         """Return the index of the point that `best` takes."""
         check_by(by)
-        if self.table is None:
-            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
-        table = self.table
+        table = self._evaluated()
         if all(row["failure"] is not None for row in table):
             raise NoSolutionError(f"no point of the path has a solution: {self.points[0].failure}")
         solved = [g for g, row in enumerate(table) if row[by] is not None]
@@ -267,53 +320,49 @@ class TauPath:
             raise LabelError(f"{by} is not defined on these rows: no class has two groups to compare")
         return max(solved, key=lambda g: (CHOOSE[by] * table[g][by], table[g]["average"], -table[g]["tau"]))
 
+    def _evaluated(self) -> list[dict[str, Any]]:
+        if self.table is None:
+            raise StateError("nothing to choose by yet: call evaluate(X_val, y_val, s_val) first")
+        return self.table
 
-def _row(
-    point: PathPoint,
-    hits: NDArray[Any],
-    counts: NDArray[Any],
-    classes: NDArray[Any],
-    groups: NDArray[Any],
-) -> dict[str, Any]:
-    setting = point.setting
-    row: dict[str, Any] = {
-        "tau": setting.tau,
-        "tau_z": setting.tau_z,
-        "criterion": setting.criterion,
-        "zero_shot": setting.zero_shot,
-        "failure": point.failure,
-    }
-    names = (
-        "average",
-        "worst_group",
-        "worst_group_name",
-        "worst_group_n",
-        "gap",
-        "eod",
-        "shrunken_worst_group",
-    )
-    if point.encoders is None:
-        return {**row, **dict.fromkeys(names)}
-    seen = counts > 0
-    accuracy = np.divide(hits, counts, out=np.full(counts.shape, np.nan), where=seen)
-    average = float(hits.sum() / counts.sum())
-    k, s = np.unravel_index(int(np.nanargmin(accuracy)), accuracy.shape)
-    worst = float(accuracy[k, s])
+
+def _table(points: Sequence[PathPoint], cells: PathCells) -> list[dict[str, Any]]:
+    """Return one row per point: its setting and its figures, None where it has no solution."""
+    hits, counts = cells.hits, cells.counts
+    accuracy = np.full(hits.shape, np.nan)
+    np.divide(hits, counts, out=accuracy, where=counts > 0)
+    flat = accuracy.reshape(len(hits), -1)
+    average = hits.sum(axis=(1, 2)) / counts.sum()
+    place = np.nanargmin(flat, axis=1)  # of the first worst group, in the order of classes and groups
+    worst = flat[np.arange(len(flat)), place]
     # As `group_report` has it: of two classes the second is the positive one; None where no two groups
     # of it can be compared.
-    compared = accuracy[-1:] if len(classes) == 2 else accuracy
-    compared = compared[np.isfinite(compared).sum(axis=1) > 1]
-    spread = np.nanmax(compared, axis=1) - np.nanmin(compared, axis=1)
-    values = (
-        average,
-        worst,
-        f"{classes[k]}, {groups[s]}",
-        int(counts[k, s]),
-        average - worst,
-        float(spread.max()) if len(spread) else None,
-        float(shrunken_worst_group(hits, counts, prior=PRIOR)),
-    )
-    return {**row, **dict(zip(names, values, strict=True))}
+    compared = accuracy[:, -1:] if len(cells.classes) == 2 else accuracy
+    compared = compared[:, ((counts > 0)[-compared.shape[1] :]).sum(axis=1) > 1]
+    eod: list[float | None] = [None] * len(hits)
+    if compared.shape[1]:
+        eod = (np.nanmax(compared, axis=2) - np.nanmin(compared, axis=2)).max(axis=1).tolist()
+    names = [f"{y}, {s}" for y in cells.classes for s in cells.groups]
+    figures = {
+        "average": average.tolist(),
+        "worst_group": worst.tolist(),
+        "worst_group_name": [names[k] for k in place.tolist()],
+        "worst_group_n": counts.ravel()[place].tolist(),
+        "gap": (average - worst).tolist(),
+        "eod": eod,
+        "shrunken_worst_group": shrunken_worst_group(hits, counts, prior=PRIOR).tolist(),
+    }
+    return [
+        {
+            "tau": point.setting.tau,
+            "tau_z": point.setting.tau_z,
+            "criterion": point.setting.criterion,
+            "zero_shot": point.setting.zero_shot,
+            "failure": point.failure,
+            **{name: None if point.failure else values[g] for name, values in figures.items()},
+        }
+        for g, point in enumerate(points)
+    ]
 
 
 def front(table: Sequence[Mapping[str, Any]], x: str = "average", y: str = "worst_group") -> list[int]:

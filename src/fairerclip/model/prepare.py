@@ -258,6 +258,8 @@ def diagnostics(prepared: Prepared, result: Alternation) -> dict[str, Any]:
         "condition": problem.factor.condition if math.isfinite(problem.factor.condition) else None,
         "solver": problem.solver,
         "solver_steps": problem.factor.steps,
+        "solver_tolerance": problem.factor.tolerance,
+        "solver_residual": problem.factor.relative_residual,
         "rows": problem.n_rows,
         "rank": {"image": last.image.n_positive, "text": last.text.n_positive},
         "dropped_terms": {"image": list(last.image.dropped), "text": list(last.text.dropped)},

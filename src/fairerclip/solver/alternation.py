@@ -177,6 +177,12 @@ class Round:
             eigenvalues=self.image.eigenvalues,
         )
 
+    def score_map(self) -> tuple[F64, F64]:
+        """Return weights (q, c) and constants (c,) of the class scores of rows in the reduced basis."""
+        shifts, W = self.sensitive_shifts, self.image.coefficients @ self.decision.weights.T
+        W = W if shifts is None else W - self.sides.image.explained() @ shifts.T
+        return W, self.decision.constants
+
     def predict(self) -> Ints:
         """Return the class codes (n,) of the training rows."""
         return np.asarray(self.training_scores().argmax(axis=1), dtype=np.int64)

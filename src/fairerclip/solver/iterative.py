@@ -2,62 +2,72 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
-from fairerclip._util.types import F64, Floats
-from fairerclip.errors import NotDefiniteError
-from fairerclip.solver.lowrank import RANK_TOLERANCE, CholeskyFactor, Reduced
+from fairerclip._util.types import F64
+from fairerclip.errors import ToleranceError
+from fairerclip.solver.covariance_product import covariance_product
+from fairerclip.solver.lowrank import RANK_TOLERANCE, Reduced
+from fairerclip.solver.preconditioner import SampledPreconditioner, sampled_rows
 from fairerclip.solver.rows import FeatureRows
 
-SAMPLED_ROWS_PER_FEATURE = 2
-"""Sampled rows of the preconditioner per feature; 2 give about ten iterations at γ ≈ 3e-5."""
+TOLERANCES = {"float32": 3e-6, "float64": 1e-12}
+"""Relative residual of each column, by precision of the features, which have no digits for a smaller one."""
 MAX_STEPS = 200
-CHECK_EVERY = 10
-"""Steps after which the residual is computed from its definition, because its updates collect rounding errors."""
+SLOW = 0.5
+"""A true residual that falls by less than this factor between two checks shows that rounding errors have taken over."""
+QR_ROWS = 4096
+"""Rows of one QR decomposition."""
+REUSED_SPREAD = 1e-3
+"""Projected rows follow by a change of basis if singular values are no smaller than this share of the largest."""
 
 
-class CovarianceProduct:
-    """Accumulator of a pass: Φᵀ W Z (D, k) and the sum of W Z (k,), with Z = Φ V − mean·V.
+@dataclass(frozen=True)
+class Solved:
+    """Columns X (D, k) and C X (D, k), as multiplied in a pass over the rows."""
 
-    Parameters
-    ----------
-    V : array of shape (D, k)
-        Columns to multiply with, in the precision of the features.
-    mean_V : array of shape (k,)
-        Product of the mean with V.
-    """
+    X: F64
+    CX: F64
 
-    def __init__(self, V: Floats, mean_V: F64) -> None:
-        self._V, self._mean_V = V, mean_V
-        self.product, self.total = np.zeros(V.shape), np.zeros(V.shape[1])
 
-    def __getstate__(self) -> dict[str, Any]:
-        # What is merged are the sums; the columns are those of all parts.
-        return {**self.__dict__, "_V": self._V[:, :0], "_mean_V": self._mean_V[:0]}
+@dataclass(frozen=True)
+class FirstReduction:
+    """First result of `ConjugateGradientFactor.reduce`, which a path over τ asks for again and again."""
 
-    def add(self, Phi: Floats, weight: F64) -> None:
-        """Add rows: features Phi (b, D) and weight (b,). O(b·D·k) time."""
-        wZ = weight[:, None] * (Phi @ self._V - self._mean_V)  # (b, k)
-        self.product += Phi.T @ wZ.astype(Phi.dtype)
-        self.total += wZ.sum(axis=0)
-
-    def merge(self, other: CovarianceProduct) -> None:
-        """Add the sums of other rows."""
-        self.product += other.product
-        self.total += other.total
+    cross: F64
+    reduced: Reduced
+    steps: int
+    residual: float | None
 
 
 class ConjugateGradientFactor:
     """Solve linear systems with C = Φ_cᵀWΦ_c + γI by passes over the rows.
 
-    Preconditioned by the Cholesky factor of the same matrix on 2D sampled rows. Each step is one
-    pass, O(n·D·K); a reduction to 1e-6 takes about ten. Differs from ``scipy.sparse.linalg.cg`` in
-    that (1) all right-hand sides share each pass and (2) the true residual is recomputed every ten
-    steps. See docs/math.md#cg.
+    Preconditioned by a Cholesky factor of the same matrix on sampled rows. Each step is one pass, O(n·D·K).
+    Differs from ``scipy.sparse.linalg.cg`` in that (1) all right-hand sides share each pass, (2) a solution is
+    returned only if its residual, computed anew from its definition, is within the tolerance, and (3) each solve
+    starts from the best combination of the first solutions: of the first ones, and not of the latest, because then the
+    result does not depend on what was solved in between. See docs/math.md#cg.
+
+    Parameters
+    ----------
+    rows : FeatureRows
+        Features of n rows.
+    weight : array of shape (n,)
+        Non-negative row weights.
+    mean : array of shape (D,)
+        Weighted mean of the features.
+    gamma : float
+        Ridge.
+    random_state : RandomState
+        Draws the rows of the preconditioner.
+    tolerance : float or None
+        Relative residual of each right-hand side; None for one that the precision of the features allows.
+    start : array of shape (D, k) or None
+        Solutions of a similar problem, such as that of another bandwidth, to start from.
     """
 
     def __init__(
@@ -69,73 +79,162 @@ class ConjugateGradientFactor:
         random_state: np.random.RandomState,
         *,
         tolerance: float | None = None,
+        start: F64 | None = None,
     ) -> None:
         self._rows, self._mean, self._gamma = rows, mean, gamma
         self._weight = weight / weight.sum()
-        # float32 features do not have the digits for a smaller residual.
-        self._tolerance = tolerance or (1e-6 if rows.dtype == np.float32 else 1e-12)
-        self._preconditioner = self._sampled(random_state)
+        self.tolerance: float = tolerance or TOLERANCES[rows.dtype.name]
+        sample, complete = sampled_rows(rows, self._weight, mean, random_state)
+        self._preconditioner = SampledPreconditioner(sample, gamma, complete=complete)
+        self._near = None if start is None else Solved(start, self.apply(start))
+        self._solved_once = False
+        self._first: FirstReduction | None = None
         self.steps = 0
+        self.relative_residual: float | None = None
+
+    def at(self, gamma: float) -> ConjugateGradientFactor:
+        """Return the factor of another γ, which shares the sampled rows and starts from solutions of this one."""
+        other = object.__new__(ConjugateGradientFactor)
+        other.__dict__.update(self.__dict__)
+        other._gamma = gamma
+        other._preconditioner = self._preconditioner.at(gamma)
+        if self._near is not None:
+            X, CX = self._near.X, self._near.CX
+            other._near = Solved(X, CX + (gamma - self._gamma) * X)
+        other._first, other._solved_once = None, False
+        other.steps, other.relative_residual = 0, None
+        return other
 
     @property
     def condition(self) -> float:
-        """Estimated condition number of C on the sampled rows, since C of all rows is never formed."""
+        """Bound of the condition number of C, from the sampled rows, since C of all rows is never formed."""
         return self._preconditioner.condition
 
-    def _sampled(self, random_state: np.random.RandomState) -> CholeskyFactor:
-        positive = np.flatnonzero(self._weight > 0)
-        size = min(len(positive), SAMPLED_ROWS_PER_FEATURE * self._rows.n_features)
-        chosen = np.sort(random_state.choice(positive, size=size, replace=False))
-        Phi = self._rows.take(chosen) - self._mean.astype(self._rows.dtype)
-        w = self._weight[chosen] / self._weight[chosen].sum()
-        Phi *= np.sqrt(w)[:, None].astype(Phi.dtype)
-        return CholeskyFactor((Phi.T @ Phi).astype(np.float64), self._gamma)
+    @property
+    def solution(self) -> F64 | None:
+        """X (D, K) of the first solve, to start a similar problem from."""
+        return None if self._near is None else self._near.X
 
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), in one pass over the rows."""
-        start = partial(CovarianceProduct, V.astype(self._rows.dtype), self._mean @ V)
-        found = self._rows.sum(start, [self._weight])
-        return self._gamma * V + found.product - np.outer(self._mean, found.total)
+        return self._product(V)[0]
 
-    def solve(self, M: F64) -> F64:
-        """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once."""
-        scale = np.linalg.norm(M, axis=0)
-        wanted = self._tolerance * np.where(scale > 0, scale, 1.0)
-        X = np.zeros_like(M)
-        residual = M.copy()
-        Y = self._preconditioner.solve(residual)
-        direction = Y.copy()
-        rho = np.einsum("ij,ij->j", residual, Y)
-        for step in range(1, MAX_STEPS + 1):
+    def _product(self, V: F64, *, precise: bool = False, projects: bool = False) -> tuple[F64, F64 | None]:
+        dtype = np.float64 if precise else None
+        product, projected = covariance_product(
+            self._rows, self._weight, self._mean, V, dtype=dtype, projects=projects
+        )
+        return product + self._gamma * V, projected
+
+    def solve(self, M: F64, start: F64 | None = None) -> F64:
+        """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once.
+
+        Parameters
+        ----------
+        M : array of shape (D, K)
+            Right-hand sides.
+        start : array of shape (D, k) or None
+            Columns to start from, with any k, at the price of one pass; None for the solutions of the first solve.
+        """
+        return self._solve(M, start)[0]
+
+    def _solve(self, M: F64, start: F64 | None = None, *, projects: bool = False) -> tuple[F64, F64 | None]:
+        """Return C⁻¹ M (D, K) and, if wanted, the projected rows Φ_c C⁻¹ M (n, K)."""
+        size = np.linalg.norm(M, axis=0)
+        unit = M / np.where(size > 0, size, 1.0)
+        near = self._near if start is None else Solved(start, self.apply(start))
+        X, CX = _best_combination(near, unit)
+        self.steps = 0
+        worst, precise = np.inf, False
+        while True:
+            X = X + self._descend(unit - CX)
+            X[:, size == 0] = 0.0
+            CX, projected = self._product(X, precise=precise, projects=projects)
+            before, worst = worst, float(np.linalg.norm(unit - CX, axis=0).max(initial=0.0))
+            if worst <= self.tolerance:
+                break
+            if self.steps >= MAX_STEPS or (precise and not worst <= SLOW * before):
+                raise ToleranceError(
+                    f"conjugate gradients did not converge in {self.steps} steps (relative residual {worst:.1e}, "
+                    f"wanted {self.tolerance:.0e}); raise gamma or use solver='cholesky'"
+                )
+            # Single precision does not suffice where γ is small: residuals are computed in double from here on.
+            precise = True
+        if not self._solved_once:
+            self._near, self._solved_once = Solved(X, CX), True
+        self.relative_residual = worst
+        if projected is not None:
+            projected *= size
+        return X * size, projected
+
+    def _descend(self, R: F64) -> F64:
+        """Return Y (D, K) with C Y ≈ R by conjugate gradients, as far as updated residuals tell."""
+        # Columns of labels are collinear: one-hot classes have a constant sum. Only independent ones need products.
+        U, S, Vt = linalg.svd(R, full_matrices=False, check_finite=False)
+        keep = S > 0.1 * self.tolerance
+        R, Vt = U[:, keep] * S[keep], Vt[keep]
+        X, direction, rho = np.zeros_like(R), np.zeros_like(R), np.ones(R.shape[1])
+        previous = R
+        wanted = 0.5 * self.tolerance
+        while self.steps < MAX_STEPS and np.linalg.norm(R @ Vt, axis=0).max(initial=0.0) > wanted:
+            Y = self._preconditioner.solve(R)
+            # The form of Polak and Ribière, which allows for rounding errors of the preconditioner.
+            turn = np.einsum("ij,ij->j", R - previous, Y)
+            direction = Y + np.divide(turn, rho, out=np.zeros_like(rho), where=rho > 0) * direction
+            rho = np.einsum("ij,ij->j", R, Y)
             CD = self.apply(direction)
             curvature = np.einsum("ij,ij->j", direction, CD)
             alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
             X += alpha * direction
-            residual = M - self.apply(X) if step % CHECK_EVERY == 0 else residual - alpha * CD
-            self.steps = step
-            if np.all(np.linalg.norm(residual, axis=0) <= wanted):
-                return X
-            Y = self._preconditioner.solve(residual)
-            rho_next = np.einsum("ij,ij->j", residual, Y)
-            direction = Y + np.divide(rho_next, rho, out=np.zeros_like(rho), where=rho > 0) * direction
-            rho = rho_next
-        worst = float(np.max(np.linalg.norm(residual, axis=0) / np.where(scale > 0, scale, 1.0)))
-        raise NotDefiniteError(
-            f"conjugate gradients did not converge in {MAX_STEPS} steps (relative residual {worst:.1e}, "
-            f"wanted {self._tolerance:.0e}); raise gamma or use solver='cholesky'"
-        )
+            previous, R = R, R - alpha * CD
+            self.steps += 1
+        return np.asarray(X @ Vt)
 
     def reduce(self, cross: F64) -> Reduced:
         """Return the same E and R as the Cholesky factor, from an SVD of A C⁻¹cross with AᵀA = C.
 
-        A = [√W Φ_c; √γ I] and G = C⁻¹cross. A G has n + D rows, so its SVD is taken through a QR, which does
-        not square the condition number; docs/math.md#cg.
+        A = [√W Φ_c; √γ I] and G = C⁻¹cross. A G has n + D rows, so its SVD is taken through a QR of blocks, which
+        does not square the condition number; docs/math.md#cg.
         """
-        G = self.solve(cross)  # (D, K)
-        rows = self._rows.project(self._mean, G) * np.sqrt(self._weight)[:, None]
-        triangle = np.linalg.qr(np.concatenate([rows, np.sqrt(self._gamma) * G]), mode="r")
+        if self._first is not None and np.array_equal(cross, self._first.cross):
+            self.steps, self.relative_residual = self._first.steps, self._first.residual
+            return self._first.reduced
+        G, projected = self._solve(cross, projects=True)  # (D, K)
+        if projected is None:
+            raise AssertionError("the rows were to be projected")
+        triangle = _triangle(np.sqrt(self._gamma) * G, projected, self._weight)
         _, S, Vt = linalg.svd(triangle, full_matrices=False)
         # G is accurate only to the tolerance of the iteration; directions below it are noise.
-        keep = S > max(RANK_TOLERANCE, 10 * self._tolerance) * S[0] if S[0] > 0 else S > 0
-        basis = G @ (Vt[keep].T / S[keep])
-        return Reduced(basis=basis, coordinates=basis.T @ cross)
+        keep = S > max(RANK_TOLERANCE, 10 * self.tolerance) * S[0] if S[0] > 0 else S > 0
+        turn = Vt[keep].T / S[keep]
+        basis = G @ turn
+        reusable = bool(keep.any()) and S[keep][-1] > REUSED_SPREAD * S[0]
+        reduced = Reduced(basis, basis.T @ cross, projected @ turn if reusable else None)
+        if self._first is None:
+            self._first = FirstReduction(cross, reduced, self.steps, self.relative_residual)
+        return reduced
+
+
+def _triangle(G: F64, projected: F64, weight: F64) -> F64:
+    """Return the triangular factor of [√γ G; √W Φ_c G], block by block."""
+    R = np.linalg.qr(G, mode="r")
+    for start in range(0, len(projected), QR_ROWS):
+        part = slice(start, start + QR_ROWS)
+        R = np.linalg.qr(np.concatenate([R, np.sqrt(weight[part])[:, None] * projected[part]]), mode="r")
+    return np.asarray(R)
+
+
+def _best_combination(near: Solved | None, M: F64) -> tuple[F64, F64]:
+    """Return the X (D, K) in the span of solved columns that is nearest to C⁻¹M in the norm of C, and C X; no pass."""
+    zero = np.zeros_like(M)
+    if near is None or len(near.X) != len(M):
+        return zero, zero
+    length = np.sqrt(np.einsum("ij,ij->j", near.X, near.CX).clip(0.0))
+    X, CX = (columns[:, length > 0] / length[length > 0] for columns in (near.X, near.CX))
+    values, vectors = np.linalg.eigh((X.T @ CX + CX.T @ X) / 2)
+    kept = values > 1e-6 * values.max(initial=0.0)  # C X has the digits of the features
+    turn = vectors[:, kept] / np.sqrt(values[kept])
+    coefficients = turn @ (turn.T @ (X.T @ M))
+    X, CX = X @ coefficients, CX @ coefficients
+    better = np.linalg.norm(M - CX, axis=0) < np.linalg.norm(M, axis=0)
+    return np.where(better, X, zero), np.where(better, CX, zero)

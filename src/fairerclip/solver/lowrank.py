@@ -26,6 +26,8 @@ class Reduced:
     """E (D, q) with EᵀCE = I."""
     coordinates: F64
     """R (q, K) = Eᵀ cross; every M_j = cross @ A_j has coordinates R @ A_j."""
+    projected: F64 | None = None
+    """(n, q) = Φ_c E of the training rows, if the reduction computed it on its way."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,13 @@ class Factor(Protocol):
 
     steps: int
     """Iterations of the latest solve; 0 for a direct solver."""
+    relative_residual: float | None
+    """Largest relative residual of a column of the latest solve, from its definition; None for a direct solver."""
+
+    @property
+    def tolerance(self) -> float | None:
+        """Relative residual that a solution may have; None for a direct solver."""
+        ...
 
     @property
     def condition(self) -> float:
@@ -67,6 +76,8 @@ class CholeskyFactor:
     """
 
     steps = 0
+    tolerance: float | None = None
+    relative_residual: float | None = None
 
     def __init__(self, covariance: F64, gamma: float) -> None:
         # LAPACK reads and writes one triangle only. The other keeps C, so that `apply` can compute
@@ -94,8 +105,7 @@ class CholeskyFactor:
         reciprocal, _ = lapack.dpocon(self._factor, norm, uplo="L")
         if not reciprocal > 0:
             return math.inf
-        condition = 1 / float(reciprocal)
-        return round(condition, 2 - math.floor(math.log10(condition)))
+        return to_digits(1 / float(reciprocal), 3)
 
     def reduce(self, cross: F64) -> Reduced:
         """Return E = L⁻ᵀQ and R = S Vᵀ from the SVD L⁻¹ cross = Q S Vᵀ. O(D²K) time.
@@ -117,6 +127,15 @@ class CholeskyFactor:
         """Return C V (D, k), from the triangle that still holds C."""
         upper: F64 = blas.dsymm(1.0, self._factor, np.asfortranarray(V), lower=0)
         return np.asarray(upper + (self._diagonal - self._factor.diagonal())[:, None] * V)
+
+
+def to_digits(condition: float, digits: int) -> float:
+    """Return a positive number with so many digits; infinity stays what it is."""
+    return (
+        round(condition, digits - 1 - math.floor(math.log10(condition)))
+        if math.isfinite(condition)
+        else math.inf
+    )
 
 
 def solve_reduced(T: F64, r: int) -> Solution:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SUMS = ("weight", "square", "first", "cross", "label_sum")
 TABLE_SUMS = ("weight", "first", "second", "cross", "label_sum")
 """Sums that are saved besides the point that they are taken about."""
+PENDING_ROWS = 1024
+"""Rows of a part that are gathered before their products are added: for a few rows, adding D×D sums would take longer
+than the products themselves."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,7 @@ class MomentTable:
 
     Sums of rows are additive, and rows of one part have a common factor in every set of weights by class or group. So
     the moments of any union of parts, under any such weights, follow without another pass; docs/math.md#folds.
-    Memory is D² + D·K float64 for each part.
+    Memory is D² + D·K float64 for each part, and `PENDING_ROWS` rows of features.
 
     Parameters
     ----------
@@ -223,6 +226,7 @@ class MomentTable:
         self._second = np.zeros((n_parts, n_features, n_features))
         self._cross = np.zeros((n_parts, n_features, n_labels))
         self._label_sum = np.zeros((n_parts, n_labels))
+        self._pending: dict[int, list[tuple[Floats, F64, F64]]] = {}
 
     def update(self, Phi: Floats, J: Floats, weight: Floats, part: Ints) -> MomentTable:
         """Add rows: features Phi (b, D), label columns J (b, K), weight (b,) and numbers of their parts (b,)."""
@@ -238,14 +242,16 @@ class MomentTable:
             rows = np.flatnonzero(part == number)
             offset = Phi[rows]  # (rows, D), a copy
             offset -= shift
-            sums = offset.T @ np.column_stack([w[rows], wJ[rows]]).astype(Phi.dtype)  # (D, 1 + K)
-            self._weight[number] += float(w[rows].sum())
-            self._first[number] += sums[:, 0]
-            self._cross[number] += sums[:, 1:]
-            self._label_sum[number] += wJ[rows].sum(axis=0)
-            offset *= np.sqrt(w[rows])[:, None].astype(Phi.dtype)
-            self._second[number] += offset.T @ offset
+            pending = self._pending.setdefault(number, [])
+            pending.append((offset, w[rows], wJ[rows]))
+            if sum(len(kept) for _, kept, _ in pending) >= PENDING_ROWS:
+                self._add(number)
         return self
+
+    def _settle(self) -> None:
+        """Add all pending rows to the sums."""
+        for number in [*self._pending]:
+            self._add(number)
 
     def add(self, Phi: Floats, labels: LabelDesign, weight: Floats, part: Ints) -> None:
         """Add rows with label columns that are made here, some rows at a time."""
@@ -254,6 +260,7 @@ class MomentTable:
 
     def merge(self, other: MomentTable) -> MomentTable:
         """Add the sums of another table of the same parts, as if its rows had been added here."""
+        other._settle()
         if other._shift is None:
             return self
         if self._shift is None:
@@ -271,6 +278,7 @@ class MomentTable:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums as arrays, for `restore`."""
+        self._settle()
         arrays = {name: getattr(self, f"_{name}") for name in TABLE_SUMS}
         return arrays if self._shift is None else {**arrays, "shift": self._shift}
 
@@ -285,13 +293,27 @@ class MomentTable:
     @property
     def weight(self) -> F64:
         """(parts,) total weight of each part."""
+        self._settle()
         return self._weight
+
+    def _add(self, number: int) -> None:
+        """Add the pending rows of a part to its sums."""
+        columns = list(zip(*self._pending.pop(number), strict=True))
+        offset, w, wJ = (c[0] if len(c) == 1 else np.concatenate(c) for c in columns)
+        sums = offset.T @ np.column_stack([w, wJ]).astype(offset.dtype)  # (D, 1 + K)
+        self._weight[number] += float(w.sum())
+        self._first[number] += sums[:, 0]
+        self._cross[number] += sums[:, 1:]
+        self._label_sum[number] += wJ.sum(axis=0)
+        offset *= np.sqrt(w)[:, None].astype(offset.dtype)
+        self._second[number] += offset.T @ offset
 
     def combine(self, factors: ArrayLike) -> list[MomentResult]:
         """Return the moments of all parts, each part multiplied by a factor, for each row of factors (m, parts).
 
         O(m·parts·D²) time, in one matrix product.
         """
+        self._settle()
         factors = np.asarray(factors, dtype=np.float64)
         totals = factors @ self._weight
         if self._shift is None or not np.all(totals > 0):

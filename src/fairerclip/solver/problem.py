@@ -6,7 +6,7 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,10 @@ from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
+from fairerclip.solver.label_change import changed_moments
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
 from fairerclip.solver.moments import MomentResult, Moments
-from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions, cache_budget
+from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
 from fairerclip.solver.sides import Side
 from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments
 
@@ -26,16 +27,8 @@ if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 
-CG_MIN_FEATURES, CG_MIN_ROWS_PER_FEATURE = 6000, 10
-"""``solver="auto"`` uses conjugate gradients from this size on, if the features fit in memory."""
-
-
-def choose_solver(solver: str, n_rows: int, n_features: int, itemsize: int) -> str:
-    """Resolve ``"auto"``: "cg" if n and D are large and Φ fits in memory, else "cholesky"."""
-    if solver != "auto":
-        return solver
-    large = n_features >= CG_MIN_FEATURES and n_rows >= CG_MIN_ROWS_PER_FEATURE * n_features
-    return "cg" if large and n_rows * n_features * itemsize <= cache_budget() else "cholesky"
+CHANGED_SHARE = 0.25
+"""Largest share of changed labels for which sums over the changed rows take the place of a pass over all rows."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,10 @@ class Sides:
     @cached_property
     def image_rows(self) -> F64:
         """(n, q) training rows in the reduced basis: Z = image_rows @ coefficients."""
-        return self.rows.project(self.image.mean, self.image.reduced.basis)
+        reduced = self.image.reduced
+        if reduced.projected is not None:
+            return reduced.projected
+        return self.rows.project(self.image.mean, reduced.basis)
 
     @cached_property
     def text_rows(self) -> F64:
@@ -146,25 +142,39 @@ class Problem:
         moments = self._pass(y, covariance=solver == "cholesky") if moments is None else moments
         self.factor: Factor
         if moments.covariance is not None:
+            self.solver = "cholesky"  # whatever the choice would have been: the sum is there
             self.factor = CholeskyFactor(moments.covariance, gamma)
         else:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
         self._latest = self._sides(y, moments)
+        # The first labels, and not the latest, so that a result does not depend on the labels in between.
+        self._first = self._design(y.copy()), replace(moments, covariance=None)
 
     @cached_property
     def n_present(self) -> int:
         """Number of classes that have rows."""
         if self._table is not None:
             return int(np.count_nonzero(self._table.class_share))
-        return len(np.unique(self._latest.y))
+        return int(
+            np.count_nonzero(np.bincount(self._latest.y))
+        )  # without sorting, because every fit of a search asks
 
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
             if self._table is not None:
                 raise StateError("other labels need all rows, and only their sums were kept: use fit")
-            self._latest = self._sides(y, self._pass(y, covariance=False))
+            self._latest = self._sides(y, self._moments(y))
         return self._latest
+
+    def _moments(self, y: Ints) -> MomentResult:
+        design, known = self._first
+        changed = np.count_nonzero(y != design.y)
+        if self.solver == "cg" and changed <= CHANGED_SHARE * len(y):
+            return (
+                changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
+            )
+        return self._pass(y, covariance=False)
 
     def _design(self, y: Ints) -> LabelDesign:
         return LabelDesign(y, self.prompts.n_classes, self.attributes, self._scores)

@@ -69,6 +69,11 @@ class PassOptions:
     checkpoint: RowCheckpoint | None = None
     """File for sums in between."""
 
+    def finish(self) -> None:
+        """Remove the file of sums: the fit is done."""
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
+
 
 DEFAULT_PASSES = PassOptions()
 
@@ -185,8 +190,14 @@ class FeatureRows:
         )
 
     def take(self, rows: Ints) -> Floats:
-        """Return Φ (m, D) of the given training rows."""
-        return self.raw(rows if self._rows is None else self._rows[rows])
+        """Return Φ (m, D) of the given training rows, from kept blocks if all are there."""
+        if len(self._cache) < len(self.kept_blocks):
+            return self.raw(rows if self._rows is None else self._rows[rows])
+        out = np.empty((len(rows), self.n_features), dtype=self.dtype)
+        for block in self.kept_blocks:
+            inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
+            out[inside] = self[block][rows[inside] - block.start]
+        return out
 
     def raw(self, rows: Ints) -> Floats:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""

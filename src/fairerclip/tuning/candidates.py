@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Floats
 from fairerclip.errors import NoSolutionError, ParameterError, TextCollapseError
-from fairerclip.judging.choose import Choice, first_best, lower_gain
+from fairerclip.judging.choose import first_best, lower_gain
 from fairerclip.judging.evidence import Evidence
-from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.judging.objectives import Objective
 from fairerclip.model.automatic import AUTOMATIC
 from fairerclip.model.cross_validation import FoldedFits, FoldSplit, settings_scores
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.parameters import CRITERIA, FREE, check_parameters
 from fairerclip.model.path import path_grid
+from fairerclip.model.prepare import Prepared
+from fairerclip.solver.rows import FeatureRows
+from fairerclip.tuning.pool import F32, Candidate, Pool, verdicts_of
 
-F32 = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 
 TAUS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
@@ -59,44 +60,6 @@ SHARED = (*FREE, "gamma", "guess_weight", "class_offsets")
 """Parameters in which fits may differ that share their features."""
 WEIGHTS = ("balanced", "group")
 """Row weights that do not change the features either; weights of single classes do."""
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """One model of a search: parameters that fit it, and its scores (n, c) on the judged rows."""
-
-    parameters: Mapping[str, Any]
-    fit: int
-    """Number of its costly fit; candidates of one fit differ in free parameters."""
-    scores: F32 = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The candidates of a search, and the course of the search."""
-
-    candidates: list[Candidate]
-    given: int | None
-    """Index of the candidate with the given parameters; None if they have no solution."""
-    grid: Mapping[str, Sequence[Any]]
-    fits: int
-    planned: int
-    seconds: float
-    failures: list[str]
-
-    @property
-    def scores(self) -> F32:
-        """(g, n, c) scores of all candidates."""
-        return np.array([candidate.scores for candidate in self.candidates])
-
-    @property
-    def reference(self) -> int:
-        """Index of the candidate that others are compared with: the given one, or the first one without it."""
-        return 0 if self.given is None else self.given
-
-    def named(self, choice: Choice) -> Choice:
-        """Return a choice that is called given only if the given parameters have a solution."""
-        return choice if self.given is not None else replace(choice, is_reference=False)
 
 
 def search_space(
@@ -169,8 +132,10 @@ class CandidateFits:
         splits: Sequence[FoldSplit],
         held: Floats | None,
     ) -> None:
-        self.params, self._read, self._splits, self._held = params, read, splits, held
+        self.params, self._read, self._splits, self._held_rows = params, read, splits, held
+        self._planned: list[Mapping[str, Any]] = []
         self._data: dict[str, FoldedFits] = {}
+        self._held: dict[str, FeatureRows] = {}
         # Judged rows are in the order of their row numbers.
         scored = np.concatenate([split.scored for split in splits]) if splits else np.zeros(0, dtype=np.int64)
         self._order = np.argsort(scored, kind="stable")
@@ -185,19 +150,13 @@ class CandidateFits:
         guess_weight, refine = params["guess_weight"], params["refine"]
         parts: list[list[F64 | None]] = []
         points: list[dict[str, Any]] = []
-        for place, prepared in fits.prepare(class_weight, [gamma], guess_weight):
+        held = self._held_features(params, fits)
+        for place, prepared in fits.prepare(class_weight, [gamma], guess_weight, all_rows=held is not None):
             settings, points = _points(prepared.setting(params), planned.grid, fits.data)
-            parts.append(fits.scores(place, prepared, settings, refine=refine))
-        if self._held is not None:
-            prepared, held = fits.prepare_all(class_weight, gamma, guess_weight), self._held
-            settings, points = _points(prepared.setting(params), planned.grid, fits.data)
-            scored = settings_scores(
-                prepared,
-                settings,
-                lambda mean, basis: fits.data.project_new(held, mean, basis),
-                refine=refine,
-            )
-            parts.append(scored)
+            if held is not None and place == len(self._splits):
+                parts.append(settings_scores(prepared, settings, held.project, refine=refine))
+            else:
+                parts.append(fits.scores(place, prepared, settings, refine=refine))
         out = []
         for point, found in zip(points, zip(*parts, strict=True), strict=True):
             solved = [part for part in found if part is not None]
@@ -216,16 +175,55 @@ class CandidateFits:
         rest = parts[len(self._splits) :]
         return np.concatenate([trained[self._order][:n], *rest]).astype(np.float32)
 
+    def plan(self, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """Tell which fits will come, so that those with the same features share one pass over the rows."""
+        self._planned = [{**self.params, **own} for own in parameters]
+
+    def prepared(self, parameters: Mapping[str, Any]) -> Prepared | None:
+        """Return the fit of a candidate on all rows, from features that are in memory; None if there are none.
+
+        Its sums are taken anew, in the order of a fit without a search: it is that fit to the last digit.
+        """
+        params = {**self.params, **parameters}
+        fits = self._data.get(_features_key(params))
+        # Conjugate gradients draw rows at random, and have drawn some for the candidates already.
+        if fits is None or not fits.is_direct or not _is_shared(params["class_weight"]):
+            return None
+        data = fits.data
+        del fits
+        self._data, self._held = {}, {}  # the search is over: its tables of moments may be most of the memory
+        return data.prepare(
+            params["class_weight"], float(params["gamma"]), guess_weight=params["guess_weight"]
+        )
+
     def _fits(self, params: Mapping[str, Any]) -> FoldedFits:
         """Return the fits with these features, from an earlier setting if there was one."""
         key, own = _features_key(params), _features_key(self.params)
         if key not in self._data:
             # Two tables of moments at most: that of the given features, which most fits have, and the latest.
             self._data = {name: fits for name, fits in self._data.items() if name == own}
-            data = self._read(self.params if key == own else params)
-            self._check_drawn(data)
-            self._data[key] = FoldedFits(data, self._splits)
+            kept = _features_key(self.params, any_prompts=True)
+            self._held = {name: rows for name, rows in self._held.items() if name == kept}
+            # Other prompts change the zero-shot scores alone: their fits are summed in the same pass.
+            others = {_features_key(p): p for p in self._planned if _is_variant(p, params)}
+            others = {name: p for name, p in others.items() if name != key and own not in (key, name)}
+            data = [
+                self._read(self.params if name == own else p) for name, p in {key: params, **others}.items()
+            ]
+            self._check_drawn(data[0])
+            fits = FoldedFits(data[0], self._splits, variants=data[1:])
+            self._data |= {name: fits.variant(number) for number, name in enumerate([key, *others])}
         return self._data[key]
+
+    def _held_features(self, params: Mapping[str, Any], fits: FoldedFits) -> FeatureRows | None:
+        """Return the features of the validation rows, which every fit with these features needs; None without them."""
+        if self._held_rows is None:
+            return None
+        key = _features_key(params, any_prompts=True)
+        if key not in self._held:
+            features, dtype = fits.data.rows.features, fits.data.params["dtype"]
+            self._held[key] = FeatureRows(features, self._held_rows, dtype=dtype)
+        return self._held[key]
 
     def _check_drawn(self, data: FitData) -> None:
         """Raise if sub-sampling has left a split without any row of a class."""
@@ -236,11 +234,18 @@ class CandidateFits:
                 raise NoSolutionError(f"a fold has no row of class {label!r} to fit on after sub-sampling")
 
 
-def _features_key(params: Mapping[str, Any]) -> str:
-    own = {name: value for name, value in params.items() if name not in SHARED}
+def _features_key(params: Mapping[str, Any], *, any_prompts: bool = False) -> str:
+    """Return what fits with the same features have in common; ``any_prompts`` ignores the zero-shot scores."""
+    left_out = (*SHARED, "orthogonal") if any_prompts else SHARED
+    own = {name: value for name, value in params.items() if name not in left_out}
     if _is_shared(params["class_weight"]):
         del own["class_weight"]
     return repr(sorted((name, repr(value)) for name, value in own.items()))
+
+
+def _is_variant(params: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two fits have the same features, and may differ in the prompts of the zero-shot scores."""
+    return _features_key(params, any_prompts=True) == _features_key(other, any_prompts=True)
 
 
 def _is_shared(class_weight: Any) -> bool:
@@ -286,6 +291,7 @@ def gather(
     best γ of the default grid is at its edge, further values are tried.
     """
     plan, grid = _plan(fits.params, search, has_text=has_text, has_sensitive_text=has_sensitive_text)
+    fits.plan([planned.parameters for planned in plan])
     n_fixed = sum(any(planned.parameters is fixed for fixed in FIXED) for planned in plan)
     candidates: list[Candidate] = []
     failures: list[str] = []
@@ -306,6 +312,7 @@ def gather(
             if planned.parameters is AS_GIVEN:
                 given = len(candidates)
             candidates += scored
+            verdicts_of(scored, evidence, objective)  # while the scores are in the cache of the processor
         number += 1
         if progress is not None:
             progress(number, len(plan))
@@ -329,7 +336,9 @@ def _wider(
     """Return a fit with the next γ beyond the edge of the grid if the best candidate has the γ at the edge."""
     if objective is None:
         return []
-    draws = judge_scores(evidence, objective, np.array([c.scores for c in candidates]))
+    draws = verdicts_of(candidates, evidence, objective).draws
+    if draws is None:
+        raise AssertionError("a named objective has draws")
     best = candidates[first_best(lower_gain(draws, draws[given]))].parameters
     if "class_weight" not in best or "gamma" not in best or "kernel" in best:
         return []
@@ -380,20 +389,3 @@ def _check_fits(params: Mapping[str, Any], fits: Sequence[Mapping[str, Any]]) ->
 
 def _with_zero(taus: Sequence[float]) -> list[float]:
     return [0.0, *(tau for tau in taus if tau != 0)]
-
-
-def neighbours(pool: Pool, best: Candidate) -> list[Candidate]:
-    """Return the candidates of the same fit that are one grid step away in one free parameter."""
-    if "tau" not in best.parameters:
-        return []
-    out = []
-    for candidate in pool.candidates:
-        if candidate.fit != best.fit or candidate is best:
-            continue
-        steps = int(candidate.parameters["criterion"] != best.parameters["criterion"])
-        for name in ("tau", "zero_shot"):
-            order = sorted({c.parameters[name] for c in pool.candidates if c.fit == best.fit})
-            steps += abs(order.index(candidate.parameters[name]) - order.index(best.parameters[name]))
-        if steps == 1:
-            out.append(candidate)
-    return out

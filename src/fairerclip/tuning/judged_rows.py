@@ -317,11 +317,8 @@ def _on_axis(
 ) -> F64:
     """Return the probability of each of the ``values`` of one attribute for training rows."""
     own = [] if column.categories is None else column.categories.tolist()
-    P = np.zeros((len(rows), len(values)))
-    if set(own) <= set(values):
-        one = replace(sensitive, attributes=[column])
-        P[:, [values.index(value) for value in own]] = group_probabilities(X, rows, one)
     guess = sensitive.guesses.get(column.name)
+    read: F64 | None = None
     # A value that no held row has could not be calibrated.
     seen = known is not None and len(np.unique(known)) == len(values) == len(own)
     if guess is not None and held is not None and known is not None and seen:
@@ -329,5 +326,10 @@ def _on_axis(
         read = calibrated_probabilities(
             prompt_cosines(X, prompts, rows), prompt_cosines(held, prompts), known
         )
-        P = np.where(guess.rows[rows][:, None], read, P)
-    return P
+        if guess.rows[rows].all():
+            return read
+    P = np.zeros((len(rows), len(values)))
+    if set(own) <= set(values):
+        one = replace(sensitive, attributes=[column])
+        P[:, [values.index(value) for value in own]] = group_probabilities(X, rows, one)
+    return P if read is None or guess is None else np.where(guess.rows[rows][:, None], read, P)

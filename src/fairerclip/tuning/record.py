@@ -16,11 +16,11 @@ from fairerclip.errors import AccuracyFloorWarning
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.judging.choose import Choice, lower_gain
 from fairerclip.judging.evidence import Evidence
-from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.judging.objectives import Objective
 from fairerclip.metrics import group_report
-from fairerclip.tuning.candidates import Candidate, Pool, neighbours
 from fairerclip.tuning.found_rows import FoundRows
 from fairerclip.tuning.judged_rows import JudgedRows
+from fairerclip.tuning.pool import Candidate, Pool, neighbours
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -138,25 +138,24 @@ def candidate_table(
     ``lower_gain`` is its gain over the given parameters after doubt is subtracted. All are None for an objective that
     is a function.
     """
-    draws = None if objective is None else judge_scores(evidence, objective, pool.scores)
+    verdicts, counts, there = pool.verdicts(evidence, objective), evidence.counts, evidence.present
+    draws, hits = verdicts.draws, verdicts.hits
+    figures = None if objective is None else objective.figures(hits, counts)
     lower = None if draws is None else lower_gain(draws, draws[pool.reference])
     varied = dict.fromkeys(
         [*VARIED, *(name for candidate in pool.candidates for name in candidate.parameters)]
     )
     table = []
     for g, candidate in enumerate(pool.candidates):
-        scores = candidate.scores.astype(np.float64)
-        hits, counts = evidence.hits(scores)
-        accuracy = hits[evidence.present] / counts[evidence.present]
         table.append(
             {
                 "fit": candidate.fit,
                 **_varied(candidate, params, varied),
-                "score": None if objective is None else objective.figure(evidence, scores),
+                "score": None if figures is None else float(figures[g]),
                 "value": None if draws is None else float(draws[g].mean()),
                 "lower_gain": None if lower is None else float(lower[g]),
-                "average": float(hits.sum() / counts.sum()),
-                "worst_group": float(accuracy.min()),
+                "average": float(hits[g].sum() / counts.sum()),
+                "worst_group": float((hits[g][there] / counts[there]).min()),
             }
         )
     return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,21 +11,22 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 
 from fairerclip._util.types import F64
-from fairerclip.errors import FairerClipWarning, LabelError, ParameterError
+from fairerclip.errors import LabelError, ParameterError
 from fairerclip.judging.choose import Choice, choose, choose_by_scorer
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import AUTOMATIC, start_values
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fit_data import FitData
-from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.model.fitted import FittedModel
 from fairerclip.model.parameters import check_parameters, warn_of_idle
-from fairerclip.model.prepare import draw_seed
-from fairerclip.tuning.candidates import CandidateFits, Pool, gather, search_space
+from fairerclip.model.prepare import Prepared, draw_seed
+from fairerclip.tuning.candidates import CandidateFits, gather, search_space
 from fairerclip.tuning.found_rows import FoundRows, check_groups, find_rows
 from fairerclip.tuning.judged_rows import check_columns, label_column, shape_of, split_validation
+from fairerclip.tuning.pool import Pool
 from fairerclip.tuning.ranking import RANKING, tune_ranking
+from fairerclip.tuning.read_once import ReadOnce
 from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor, with_floor
 
 Progress = Callable[[int, int], None]
@@ -259,7 +259,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         own_fits = {"fits": fits} if self.search_space is not None and "fits" in self.search_space else {}
         params = base.get_params(deep=False)
         rows = self._validated(X, reset=True)
-        data = _read_quietly(params, rows, y, given)
+        read = ReadOnce(params, rows, y, given)
+        data = read.inputs.data
         params = start_values(params, data.known_share)
         missing = params["missing_label"] if given["missing_label"] is None else given["missing_label"]
         found = find_rows(
@@ -271,11 +272,12 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         )
         found.judged.check_defined(goal)
 
-        def read(other: Mapping[str, Any]) -> FitData:
-            return data if other is params else _read_quietly(other, rows, y, given)
+        def data_of(other: Mapping[str, Any]) -> FitData:
+            return data if other is params else read.data(other)
 
+        candidates = CandidateFits(params, data_of, found.splits, found.held)
         pool = gather(
-            *(CandidateFits(params, read, found.splits, found.held), found.judged.evidence, goal),
+            *(candidates, found.judged.evidence, goal),
             search={**grid, **own_fits},
             has_text=given["text"] is not None,
             has_sensitive_text=given["sensitive_text"] is not None,
@@ -285,12 +287,14 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         chosen, goal = self._choose(pool, found, goal)
         best = pool.candidates[chosen.candidate]
         used = {name: params[name] for name in AUTOMATIC}
-        # Fitted anew on all rows: nothing of the search is left in the model.
-        model = (
-            clone(base).set_params(**{**used, **best.parameters, "class_offsets": None}).fit(X, y, **given)
-        )
-        if np.any(chosen.offsets):
-            model = model.at(offsets=chosen.offsets)
+        model = clone(base).set_params(**{**used, **best.parameters, "class_offsets": None})
+        shared = read.is_shared({**params, **best.parameters})
+        prepared = candidates.prepared(best.parameters) if shared else None
+        if prepared is None:
+            model.fit(X, y, **given)
+            model = model.at(offsets=chosen.offsets) if np.any(chosen.offsets) else model
+        else:
+            model = _fit_again(model, X, prepared, read, chosen.offsets)
         record = self._take(model, pool, chosen, found, goal)
         self.results_ = candidate_table(pool, found.judged.evidence, goal, params)
         warn_of_floor(record, given=self.accuracy_floor is not None)
@@ -318,7 +322,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         judged = found.judged
         if goal is not None:
             goal = with_floor(goal, pool, judged, found.prompts)
-            return pool.named(choose(pool.scores, judged.evidence, goal, pool.reference)), goal
+            verdicts = pool.verdicts(judged.evidence, goal)
+            return pool.named(choose(pool.scores, judged.evidence, goal, pool.reference, verdicts)), goal
 
         def score(scores: F64) -> float:
             value = self.objective(judged.y, judged.classes[scores.argmax(axis=1)], judged.groups)
@@ -343,11 +348,15 @@ def _checked(X: Any, y: Any, validation: Any) -> tuple[NDArray[Any] | None, Any]
     return None if y is None else label_column(y), validation
 
 
-def _read_quietly(params: Mapping[str, Any], X: Any, y: Any, given: Mapping[str, Any]) -> FitData:
-    """Read the rows of a fit without its warnings, which the fit of the chosen model gives once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FairerClipWarning)
-        return read_inputs(params, X, y, **given).data
+def _fit_again(model: FairerCLIP, X: Any, prepared: Prepared, read: ReadOnce, offsets: F64) -> FairerCLIP:
+    """Fit the chosen model on all rows, which are not read again; of the search, the offsets alone are left in it."""
+    model._validated(X, reset=True)
+    params = start_values(model.get_params(deep=False), read.inputs.data.known_share)
+    model._complete(prepared, read.inputs, prepared.adjustment(offsets), params)
+    if np.any(offsets):  # as `FairerCLIP.at` leaves it
+        model.set_params(**model.used_parameters(), random_state=model.seed_)
+    read.repeat_warnings(depth=4)  # the line that called `FairerCLIPSearch.fit`
+    return model
 
 
 def _refuse(objective: str, **options: Any) -> None:

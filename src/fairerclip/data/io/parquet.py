@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.extras import require
 from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_array
+from fairerclip.data.io.remote_path import Location
 from fairerclip.errors import FairerClipError, StoreError
 
 Array = NDArray[Any]
@@ -38,20 +39,32 @@ ID_NAMES = ("id", "image_path", "path", "key", "uid")
 
 
 @contextmanager
-def _damage(file: Path, error: type[FairerClipError]) -> Iterator[None]:
+def _damage(file: Location, error: type[FairerClipError]) -> Iterator[None]:
     pa = require("pyarrow", "parquet", "reading parquet")
     try:
         yield
     except FairerClipError:
         raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as problem:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+        MemoryError,
+        *_of_storage(file),
+    ) as problem:
         raise error(
             f"{file}: expected a readable parquet file, got {type(problem).__name__}: {problem}"
         ) from problem
 
 
+def _of_storage(file: Location) -> tuple[type[Exception], ...]:
+    """Return the exceptions that only reading this file can raise: file systems of fsspec have their own."""
+    return () if isinstance(file, Path) else (Exception,)
+
+
 def open_parquet(
-    file: Path, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
+    file: Location, error: type[FairerClipError] = StoreError, *, dictionaries: Sequence[str] = ()
 ) -> Any:
     """Return a ``pyarrow.parquet.ParquetFile`` with a checked footer.
 
@@ -63,8 +76,8 @@ def open_parquet(
     with _damage(file, error):
         # memory_map without pre_buffer: a row group is read page by page and not kept in memory as a whole.
         opened = pq.ParquetFile(
-            file,
-            memory_map=True,
+            file if isinstance(file, Path) else file.open(),
+            memory_map=isinstance(file, Path),
             pre_buffer=False,
             read_dictionary=list(dictionaries),
             thrift_string_size_limit=MAX_FOOTER_BYTES,
@@ -74,7 +87,7 @@ def open_parquet(
         return opened
 
 
-def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
+def _check_size(file: Location, footer: Any, error: type[FairerClipError]) -> None:
     """Raise if row groups decompress to far more than the size of the file: a page is decompressed as a whole.
 
     The entries of single columns in the footer are not read: pyarrow aborts the process if they are damaged.
@@ -94,7 +107,7 @@ def _check_size(file: Path, footer: Any, error: type[FairerClipError]) -> None:
         )
 
 
-def unpacked_limit(file: Path) -> int:
+def unpacked_limit(file: Location) -> int:
     """Return the most bytes that a file may decompress to."""
     return FREE_BYTES + RATIO * file.stat().st_size
 
@@ -113,7 +126,7 @@ def is_text_or_integer(kind: Any) -> bool:
 
 
 def text_batches(
-    file: Path, columns: Sequence[str], error: type[FairerClipError]
+    file: Location, columns: Sequence[str], error: type[FairerClipError]
 ) -> Iterator[list[list[str | None]]]:
     """Yield columns as text, block by block; null is None. Raise unless they hold text, integers or booleans."""
     opened = open_parquet(file, error)
@@ -171,7 +184,7 @@ def _longest(column: Any) -> int:
     return int(pc.max(pc.binary_length(column)).as_py() or 0)
 
 
-def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
+def check_once(file: Location, opened: Any, columns: Sequence[str], error: type[FairerClipError]) -> None:
     """Raise if one of these columns is absent or occurs twice."""
     names = opened.schema_arrow.names
     for name in columns:
@@ -181,7 +194,7 @@ def check_once(file: Path, opened: Any, columns: Sequence[str], error: type[Fair
             )
 
 
-def read_ids(file: Path, column: str) -> Array:
+def read_ids(file: Location, column: str) -> Array:
     """Read one column as ids (n,) of str; raise `StoreError` if one is null."""
     ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
     for values in _id_texts(file, column):
@@ -189,13 +202,13 @@ def read_ids(file: Path, column: str) -> Array:
     return ids.array()
 
 
-def id_batches(file: Path, column: str) -> Iterator[Array]:
+def id_batches(file: Location, column: str) -> Iterator[Array]:
     """Yield one column as ids (b,) of str, block by block; raise `StoreError` as `read_ids` does."""
     for values in _id_texts(file, column):
         yield text_array(values, str(file), "an id", StoreError)
 
 
-def _id_texts(file: Path, column: str) -> Iterator[list[str]]:
+def _id_texts(file: Location, column: str) -> Iterator[list[str]]:
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
@@ -206,7 +219,7 @@ def _id_texts(file: Path, column: str) -> Iterator[list[str]]:
         row += len(values)
 
 
-def id_column(file: Path, opened: Any, given: str | None) -> str | None:
+def id_column(file: Location, opened: Any, given: str | None) -> str | None:
     """Return the name of the id column: the given one, which must exist, or the first of `ID_NAMES`, or None."""
     names = opened.schema_arrow.names
     if given is not None:
@@ -216,7 +229,7 @@ def id_column(file: Path, opened: Any, given: str | None) -> str | None:
     return next((name for name in ID_NAMES if name in names), None)
 
 
-def matrix_column(file: Path, opened: Any, key: str | None) -> str:
+def matrix_column(file: Location, opened: Any, key: str | None) -> str:
     """Return the name of the column of embeddings: ``key``, or ``embedding``, or the only list of floats."""
     pa = require("pyarrow", "parquet", "reading parquet")
     schema = opened.schema_arrow
@@ -243,13 +256,13 @@ class ParquetRows:
 
     Parameters
     ----------
-    file : pathlib.Path
+    file : pathlib.Path or RemotePath
         A parquet file.
     key : str or None
         Column of embeddings.
     """
 
-    def __init__(self, file: Path, key: str | None) -> None:
+    def __init__(self, file: Location, key: str | None) -> None:
         self.file = file
         self._opened = open_parquet(file)
         self._column = matrix_column(file, self._opened, key)

@@ -1,0 +1,176 @@
+"""Thousands of points are scored together, from rows that are read once, as they would be one by one."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import fairerclip.model.path
+import fairerclip.model.path_scores
+import fairerclip.solver.grid
+from fairerclip.errors import NonFiniteError, ZeroRowWarning
+from paper import PAPER
+from sample_rows import Embeddings
+from small_models import small
+
+
+def one_by_one(path, X):
+    """Codes of every point from its own encoders, and -1 without a solution."""
+    codes = np.full((len(path), len(X)), -1)
+    for g, point in enumerate(path):
+        if point.encoders is not None:
+            model = path.model(g)
+            codes[g] = np.searchsorted(model.classes_, model.predict(X))
+    return codes
+
+
+def counted(codes, y, s, n_classes, n_groups):
+    """Correct rows of every point and cell, in plain loops."""
+    hits = np.zeros((len(codes), n_classes, n_groups), dtype=int)
+    for row, y_row, s_row in zip(codes.T, y, s, strict=True):
+        hits[row == y_row, y_row, s_row] += 1
+    return hits
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(2, 4), st.integers(2, 3), st.integers(0, 10**6), st.booleans(), st.integers(1, 60))
+def test_a_table_of_many_points_equals_the_slow_loop(n_classes, n_groups, seed, text, at_once):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(60, 160))
+    e = Embeddings(n_classes=n_classes, n_sensitive=n_groups, n=n, seed=seed, correlation=0.5)
+    own = {} if text else {"class_offsets": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cells may be empty
+        model = small(dtype="float64", **own).fit(
+            e.X, e.y, sensitive_features=e.s, **({"text": e.text} if text else {})
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fairerclip.solver.grid, "VALUES_AT_ONCE", at_once)
+            patch.setattr(fairerclip.model.path_scores, "SCORES_AT_ONCE", at_once)
+            patch.setattr(fairerclip.model.path, "BLOCK_ROWS", 1 + at_once)
+            path = model.path(
+                *(rng.uniform(0, 0.99, 3), [0.0, 0.6]),
+                criterion=["marginal", "conditional"],
+                zero_shots=[0.0, 0.4, 1.0],
+            )
+            known = rng.uniform(size=n) < 0.8
+            y = np.where(known, e.y.astype(object), None)
+            table = path.evaluate(e.X, y, e.s)
+            codes = path.predict_codes(e.X)
+        slow = one_by_one(path, e.X)
+    assert_array_equal(codes, slow)
+    assert codes.dtype == np.int8
+    groups = np.unique(e.s[known], return_inverse=True)[1]
+    n_seen = path.cells.hits.shape[2]
+    expected = counted(
+        slow[:, known], e.y[known], e.s[known] if n_seen == n_groups else groups, n_classes, n_seen
+    )
+    assert_array_equal(path.cells.hits, expected)
+    assert [row["average"] for row in table] == pytest.approx((slow == e.y)[:, known].mean(axis=1))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        PAPER,
+        {"decision": "prompts"},
+        {"alignment": "rbf"},
+        {"n_components": 1},
+        {"class_weight": {0: 1.0, 1: 3.0, 2: 1.5}},
+        {"tau_text": None, "tau_z_text": None},
+    ],
+    ids=["paper", "prompts", "rbf", "components", "class weights", "same strengths"],
+)
+def test_points_that_are_solved_one_by_one_are_scored_together(parameters):
+    e = Embeddings(n_classes=3, n=200, correlation=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+        model = model.at(offsets=[0.01, 0.0, -0.01], sensitive_shifts=[[0.1, 0], [0, 0.2], [0, 0]])
+        path = model.path([0.0, 0.5, 0.97], [0.0, 0.6])
+        assert_array_equal(path.predict_codes(e.X), one_by_one(path, e.X))
+        for _, found in path.scores(e.X):
+            for g, scores in found.items():
+                # Scores of one point may differ by a constant: encoders move the origin.
+                expected = path.model(g).scores(e.X)
+                error = (scores - expected) - (scores - expected).mean(axis=1, keepdims=True)
+                assert_allclose(error, 0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_points_without_a_solution_among_others_say_why():
+    e = Embeddings(n=200)
+    model = small(tau=0.1, tau_z=0.0, zero_shot=0.0).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
+    path = model.path([0.0, 0.9, 0.3, 0.95], [0.0, 0.2])  # S is Y: nothing survives a strong penalty
+    failed = [point.failure is not None for point in path]
+    assert failed == [False, True, False, True] * 2
+    table = path.evaluate(e.X, e.y, e.s)
+    for g, (point, row) in enumerate(zip(path, table, strict=True)):
+        assert (point.encoders is None) == (row["average"] is None) == failed[g]
+        assert point.n_iter == (0 if failed[g] else 1)
+        assert row["failure"] is None or "Lower tau" in row["failure"]
+    assert_array_equal(path.predict_codes(e.X), one_by_one(path, e.X))
+
+
+class Counting:
+    """Rows that count how often each of them is read."""
+
+    def __init__(self, X):
+        self._X, self.shape, self.dtype, self.ndim = X, X.shape, X.dtype, 2
+        self.reads = np.zeros(len(X), dtype=int)
+
+    def __getitem__(self, rows):
+        self.reads[rows] += 1
+        return self._X[rows]
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    monkeypatch.setattr("fairerclip.FairerCLIP._validated", lambda self, X, reset=False: X)
+    monkeypatch.setattr(fairerclip.model.path, "BLOCK_ROWS", 64)
+
+
+def test_rows_are_read_once_however_many_points_there_are(counting):
+    e = Embeddings(n=300)
+    path = (
+        small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path(np.linspace(0, 0.9, 30), [0.0, 0.7])
+    )
+    X = Counting(e.X)
+    path.evaluate(X, e.y, e.s)
+    assert_array_equal(X.reads, 1)
+    path.predict_codes(X)
+    assert_array_equal(X.reads, 2)
+
+
+def test_no_array_has_a_score_of_every_row_and_point(counting, monkeypatch):
+    e = Embeddings(n=300)
+    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path(np.linspace(0, 0.9, 30))
+    monkeypatch.setattr(fairerclip.model.path_scores, "SCORES_AT_ONCE", 1000)
+    sizes = [block.scores.size for block in path._blocks(e.X)]
+    assert max(sizes) <= 1000
+    assert sum(sizes) == 30 * 300 * 2
+
+
+def test_rows_are_checked_while_they_are_read(counting):
+    e = Embeddings(n=300)
+    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path([0.0, 0.5])
+    X = e.X.copy()
+    X[[250, 290]] = 0
+    with pytest.warns(ZeroRowWarning, match=r"X is zero in 2 rows \(first: 250, 290\) of 300") as told:
+        path.evaluate(X, e.y, e.s)
+    assert len(told) == 1
+    X[280, 1] = np.inf
+    with pytest.raises(NonFiniteError, match="row 280 of 300"):
+        path.predict_codes(X)
+
+
+def test_a_pickled_path_evaluates_without_the_training_rows():
+    e = Embeddings(n=200)
+    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path([0.0, 0.5])
+    back = pickle.loads(pickle.dumps(path))  # noqa: S301
+    assert back.evaluate(e.X, e.y, e.s) == path.evaluate(e.X, e.y, e.s)
+    assert_array_equal(back.points[1].encoders.components, path.points[1].encoders.components)
+    assert back._model._state is None
