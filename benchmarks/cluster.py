@@ -15,11 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from cluster_model import Machine, Shape, estimate, printed
 from distributed import Client, LocalCluster
 
 from fairerclip import FairerCLIP, distribute
+from fairerclip.data.cluster_client import REUSED_MEMORY
 from fairerclip.data.simulate import simulate
 from fairerclip.data.stores import open_store
 from fairerclip.model.automatic import LABELLED
@@ -89,8 +91,10 @@ def measure(
     """Return the shortest seconds of each way to fit, and the largest relative difference of scores between them."""
     seconds: dict[str, list[float]] = {}
     difference = 0.0
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": "1.4GB"}
+    settings = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "memory_limit": "1.4GB"}
+    environment = {f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in REUSED_MEMORY.items()}
     with (
+        dask.config.set(environment),  # as `--cluster local` does
         LocalCluster(n_workers=1, **settings) as one,
         LocalCluster(n_workers=2, **settings) as two,
         Client(one, set_as_default=False) as alone,

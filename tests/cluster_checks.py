@@ -273,7 +273,7 @@ def the_number_of_workers_does_not_change_the_result(client, task, file):
     both = FairerCLIP(**FIXED).fit(parts, **given(task)).scores(task.test.X[:50])
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
         ) as other,
         distributed.Client(other, set_as_default=False) as alone,
     ):
@@ -288,7 +288,11 @@ def run(only: str | None = None) -> dict[str, str | None]:
     with (
         tempfile.TemporaryDirectory() as folder,
         distributed.LocalCluster(
-            n_workers=3, threads_per_worker=1, dashboard_address=None, memory_limit="1GB", host="127.0.0.1"
+            n_workers=3,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            memory_limit="1GB",
+            host="127.0.0.1",
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -52,7 +52,7 @@ def cluster_client(where: str) -> Iterator[Any]:
                     n_workers=_processors(),
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     silence_logs=logging.ERROR,
                 )
             )

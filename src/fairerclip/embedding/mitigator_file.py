@@ -75,7 +75,7 @@ ARRAYS = (
     "collection_covariance",
     "shares",
 )
-PARAMETERS_ADDED: Mapping[str, Any] = {"memory_budget": None}
+PARAMETERS_ADDED: Mapping[str, Any] = {}
 """Parameters that the first files did not have, with the values that they worked with."""
 ATTRIBUTE_KEYS = {"name", "values", "prompts", "reads", "record"}
 MAX_ATTRIBUTES = 16
