@@ -37,7 +37,7 @@ from fairerclip.data import layouts
 from fairerclip.data.cluster_rows import run_calls
 from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
 from fairerclip.data.io.remote_path import as_location
-from fairerclip.data.store_origin import Origin
+from fairerclip.data.store_origin import StoreOrigin
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
 from fairerclip.embedding.mitigator import EmbeddingMitigator
@@ -134,8 +134,7 @@ def mitigate_store(
     progress : callable, optional
         Called after each block with the numbers of rows done, and of all rows.
     client : distributed.Client, optional
-        Client of a Dask cluster: each partition of a folder of clip-retrieval is written by the worker that reads it.
-        All workers must see both folders.
+        Client of a Dask cluster whose workers see both folders, of clip-retrieval: each partition is one task.
 
     Returns
     -------
@@ -150,11 +149,7 @@ def mitigate_store(
     check_widths(fitted, store)
     chosen = fitted.unit if unit is None else unit
     partitioned = not path.suffix and isinstance(source, Path) and layouts.is_clip_retrieval(source)
-    if client is not None and not partitioned:
-        raise ParameterError(
-            "a cluster writes partitions: the source must be a folder of clip-retrieval, and the output a folder; got "
-            f"{source} and {path}"
-        )
+    _check_cluster_layout(client, partitioned, source, path)
     run = _Copy(fitted, store, chosen, progress, client)
     warn_of_collection(fitted, store)
     began = time.perf_counter()
@@ -165,6 +160,15 @@ def mitigate_store(
     else:
         written = _write_store(run, path, source)
     return MitigationReport(str(path), len(store), written, chosen, time.perf_counter() - began)
+
+
+def _check_cluster_layout(client: Any, partitioned: bool, source: Any, path: Path) -> None:
+    """Raise if a cluster should write something else than partitions."""
+    if client is not None and not partitioned:
+        raise ParameterError(
+            "a cluster writes partitions: the source must be a folder of clip-retrieval, and the output a folder; got "
+            f"{source} and {path}"
+        )
 
 
 def _check_output(path: Path, overwrite: bool) -> None:
@@ -275,7 +279,7 @@ def _write_all(run: _Copy, left: list[_Partition], done: int) -> None:
 
 
 def _write_on_worker(
-    model: EmbeddingMitigator, origin: Origin | None, unit: bool, partition: _Partition
+    model: EmbeddingMitigator, origin: StoreOrigin | None, unit: bool, partition: _Partition
 ) -> None:
     if origin is None:
         raise AssertionError("a folder of partitions was opened by its path")

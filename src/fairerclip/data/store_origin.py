@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fairerclip._util.types import Ints
 
 
-class Origin(NamedTuple):
+class StoreOrigin(NamedTuple):
     """Path and options with which `open_store` opens the same rows in another process, and which of them are chosen."""
 
     path: str
