@@ -193,7 +193,8 @@ def test_a_store_by_url_is_checked_fitted_and_mitigated(storage, tmp_path, run):
     fairer.save(tmp_path / "model")
     code, out, _ = run("check", url, "--json")
     assert (code, json.loads(out)["path"]) == (0, url)
-    assert run("apply", tmp_path / "model", url, "-o", tmp_path / "folder")[0] == 0
+    code, _, error = run("apply", tmp_path / "model", url, "-o", tmp_path / "folder")
+    assert (code, error) == (0, "")
     copied = open_store(tmp_path / "folder")
     assert copied.ids.tolist() == store.ids.tolist()
     assert_array_equal(copied.raw(slice(None)), np.load(tmp_path / "out.npy"))

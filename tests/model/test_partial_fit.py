@@ -135,6 +135,21 @@ def test_classes_may_come_one_after_the_other(embeddings):
     assert_allclose(model.scores(e.X), whole.scores(e.X), rtol=1e-6, atol=1e-8)
 
 
+def test_without_prompts_class_means_of_the_first_rows_take_their_place(embeddings):
+    e = embeddings()
+    model = in_batches(FairerCLIP(**FIXED), e.X, e.y, e.s)
+    whole = FairerCLIP(**FIXED).fit(e.X, e.y, sensitive_features=e.s)
+    # With one prompt per class and all labels known, prompts do not change the predictions.
+    assert_array_equal(model.predict(e.X), whole.predict(e.X))
+    assert model.zero_shot_ == 0.0
+    with pytest.raises(LabelError, match="have neither labelled rows nor prompts"):
+        FairerCLIP(**FIXED).partial_fit(
+            e.X, np.where(e.y == 1, None, 0), classes=[0, 1], sensitive_features=e.s
+        )
+    some = np.where(np.arange(len(e.y)) % 3 == 0, None, e.y)
+    assert np.mean(in_batches(FairerCLIP(**FIXED), e.X, some, e.s).predict(e.X) == e.y) > 0.8
+
+
 def test_the_sample_is_bounded_and_drawn_from_all_batches(embeddings, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE_ROWS", 50)
     e = embeddings()
@@ -159,8 +174,6 @@ def test_bad_calls(embeddings):
     for name, value in (("refine", True), ("alignment", "rbf"), ("subsample", "balanced")):
         with pytest.raises(ParameterError, match=f"partial_fit needs {name}=.*use fit on all rows"):
             begun(**{name: value})
-    with pytest.raises(ParameterError, match="partial_fit needs text="):
-        FairerCLIP(**FIXED).partial_fit(e.X, e.y, sensitive_features=e.s)
     with pytest.raises(ParameterError, match="first call of partial_fit only"):
         begun().partial_fit(e.X, e.y, sensitive_features=e.s, text=e.text)
     with pytest.raises(LabelError, match=r"values \[7\] that the first rows did not have"):

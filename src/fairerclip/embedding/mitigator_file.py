@@ -75,8 +75,6 @@ ARRAYS = (
     "collection_covariance",
     "shares",
 )
-PARAMETERS_ADDED: Mapping[str, Any] = {}
-"""Parameters that the first files did not have, with the values that they worked with."""
 ATTRIBUTE_KEYS = {"name", "values", "prompts", "reads", "record"}
 MAX_ATTRIBUTES = 16
 M = TypeVar("M", bound="EmbeddingMitigator")
@@ -176,7 +174,7 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
         raise ModelFileError(f"{path / ARCHIVE.tensors} lacks {missing}")
     rest = {name: array for name, array in tensors.items() if name not in ARRAYS}
     attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(listed)]
-    model = ARCHIVE.make(path, cls, {**PARAMETERS_ADDED, **manifest["parameters"]})
+    model = ARCHIVE.make(path, cls, manifest["parameters"])
     model._check_parameters()
     crossed = model.sensitive_terms == "intersection"
     features = _features(manifest["features"], scale, attributes, rest, p, crossed=crossed)

@@ -304,7 +304,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         record: dict[str, Any] | None = None,
     ) -> FairerCLIP:
         """Solve the factored problem of a fit with parameters of which none is "auto"."""
-        self._solve(prepared, inputs.seen, adjustment, params)
+        self._solve(prepared, inputs.seen, adjustment, params, depth=5)
         self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
         inputs.data.how.finish()

@@ -45,8 +45,12 @@ class KeptFit:
         seen: RowSummary | None,
         adjustment: Adjustment,
         params: Mapping[str, Any],
+        depth: int = 3,
     ) -> Self:
-        """Solve a problem with parameters of which none is "auto", and take over the solution."""
+        """Solve a problem with parameters of which none is "auto", and take over the solution.
+
+        ``depth`` is the stack level of warnings.
+        """
         state, result = solve(prepared, params, adjustment)
         fitted, notes = state.model(seen, normalize=self.normalize)
         # Only now that there is a solution: a fit that fails leaves the model as it was.
@@ -57,7 +61,7 @@ class KeptFit:
         values = prepared.sensitive.values
         self.pseudo_sensitive_ = next(iter(values.values())) if len(values) == 1 else values or None
         for kind, message in (*result.notes, *notes):
-            warnings.warn(message, kind, stacklevel=3)
+            warnings.warn(message, kind, stacklevel=depth)
         return self
 
     def _adjust(self, adjustment: Adjustment) -> Self:

@@ -19,9 +19,10 @@ from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ParameterError, StateError, VanishedLabelWarning
+from fairerclip.inputs.prompts import zero_shot
 from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
-from fairerclip.inputs.target import ResolvedTarget, resolve_target
+from fairerclip.inputs.target import Guess, ResolvedTarget, known_labels, resolve_target
 from fairerclip.inputs.weights import check_weights, class_factors
 from fairerclip.model.attribute_maps import AttributeMaps
 from fairerclip.model.automatic import start_values
@@ -86,10 +87,6 @@ class BatchSums:
         for name, (value, reason) in ONLY_FIT.items():
             if params[name] != value:
                 raise ParameterError(f"partial_fit needs {name}={value!r}: {reason}; use fit on all rows")
-        if text is None:
-            raise ParameterError(
-                "partial_fit needs text=: without prompts a fit uses class means of all rows, which are not there yet"
-            )
         self._params, self._text, self._sensitive_text, self._classes = params, text, sensitive_text, classes
         self.seed = draw_seed(params["random_state"])
         random_state = check_random_state(self.seed)
@@ -110,12 +107,7 @@ class BatchSums:
         with warnings.catch_warnings():
             # A batch need not have every class.
             warnings.simplefilter("ignore", VanishedLabelWarning)
-            target = resolve_target(
-                *(X, y, self._text, weight),
-                classes=self._classes,
-                missing_label=params["missing_label"],
-                learns=False,
-            )
+            target = self._target(X, y, weight)
             sensitive = resolve_sensitive(
                 *(X, sensitive_features, self._sensitive_text, target),
                 kind=params["sensitive_kind"],
@@ -146,6 +138,22 @@ class BatchSums:
         self.rows.append(seen)
         self.known += int((~guessed).sum())
 
+    def _target(self, X: Any, y: Any, weight: F64) -> ResolvedTarget:
+        """Complete the labels of some rows; without prompts, by the class means of the first rows."""
+        missing = self._params["missing_label"]
+        if self._text is not None or not self._begun:
+            return resolve_target(
+                X, y, self._text, weight, classes=self._classes, missing_label=missing, learns=False
+            )
+        encoded, _ = known_labels(y, None, X.shape, classes=self.classes.tolist(), missing_label=missing)
+        if not encoded.missing.any():
+            return ResolvedTarget(encoded.codes, self.classes, self._prompts, None, has_text=False)
+        predicted, margins = zero_shot(X, self._prompts, np.mean(np.concatenate(self._prompts), axis=0))
+        codes = np.where(encoded.missing, predicted, encoded.codes)
+        return ResolvedTarget(
+            codes, self.classes, self._prompts, Guess(encoded.missing, margins), has_text=False
+        )
+
     def _begin(self, X: Any, weight: F64, target: ResolvedTarget, sensitive: ResolvedSensitive) -> None:
         """Fix what later rows must share with these: features, classes and values."""
         params = self._params
@@ -168,11 +176,16 @@ class BatchSums:
                 f"sums of {n_parts} parts of the rows (class × group × known or guessed) with {D} features take "
                 f"{needed:,} bytes, more than {room:,}: lower n_features, raise memory_budget, or set class_weight=None"
             )
-        columns = len(self.classes) * (1 + self._maps.width) + len(self.classes)
+        columns = len(self.classes) * (1 + self._maps.width) + (len(self.classes) if target.has_text else 0)
         self._table = MomentTable(n_parts, D, columns)
         self._label_moments: list[LabelMoments | None] = [None] * n_parts
         self._sample: KeptSample | None = None
         self._begun = True
+
+    @property
+    def has_text(self) -> bool:
+        """Whether prompts were given."""
+        return self._text is not None
 
     @property
     def _n_groups(self) -> int:
@@ -253,7 +266,7 @@ class BatchSums:
             gamma=float(params["gamma"]),
             guess_weight=float(params["guess_weight"]),
             class_factors=class_factors(class_weight, self.classes) if mapped else None,
-            target=ResolvedTarget(sample.labels.y, self.classes, self._prompts, None),
+            target=ResolvedTarget(sample.labels.y, self.classes, self._prompts, None, has_text=self.has_text),
             sensitive=ResolvedSensitive([], {}, {}, self._sensitive_prompts),
         )
 
@@ -280,7 +293,8 @@ class BatchFit(KeptFit):
         The first call fixes the prompts, the classes, the values of the sensitive attributes, and the features, whose
         bandwidth it takes from its rows; so its rows should be like the others and have every sensitive value that has
         no prompt. Parameters that are "auto" keep the values that a fit starts from, and no offsets are learned,
-        because a choice by cross-validation needs all rows (docs/choosing.md#auto). Of the rows, sums and a sample of
+        because a choice by cross-validation needs all rows (docs/choosing.md#auto). Without ``text`` the class means of
+        the first rows, which must have every class, take the place of prompts. Of the rows, sums and a sample of
         20,000 are kept: O(parts·D²) memory, with a part for each class (each class × group with
         ``class_weight="group"``). Guessed labels are not kept, so ``pseudo_labels_`` is None.
         The model answers once two classes have rows.
@@ -308,6 +322,8 @@ class BatchFit(KeptFit):
         sums = BatchSums(params, text, sensitive_text, classes) if self._batches is None else self._batches
         sums.add(X, y, sensitive_features, sample_weight, progress)
         own = start_values(params, sums.known / sum(part.rows for part in sums.rows))
+        if not sums.has_text:
+            own["zero_shot"] = 0.0
         prepared = sums.prepare(own)
         self._batches = sums
         if prepared.n_present < 2:
