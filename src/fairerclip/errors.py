@@ -132,6 +132,10 @@ class LostWorkerError(FairerClipError, RuntimeError):
     """A worker process ended without a result."""
 
 
+class ClusterError(FairerClipError, RuntimeError):
+    """There is no cluster to send the work to, or it has no workers."""
+
+
 class WorkFailedError(FairerClipError, RuntimeError):
     """Every part of the work failed, or a part that was requested by name.
 

@@ -16,6 +16,7 @@ from fairerclip.data import EmbeddingStore, Split, Task
 from fairerclip.data.coded_labels import UNKNOWN as UNKNOWN
 from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.row_pass import is_remote
 from fairerclip.data.store_rows import rows_in_memory
 from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.inputs.prompts import zero_shot
@@ -393,6 +394,6 @@ class Experiment:
 
 
 def _named(split: Split, codes: NDArray[np.integer], names: Sequence[str]) -> NDArray[np.str_]:
-    if isinstance(split.X, EmbeddingStore):  # of rows that are on disk, the names would not fit in memory
+    if isinstance(split.X, EmbeddingStore) or is_remote(split.X):  # the names would not fit in memory
         return cast(NDArray[np.str_], CodedLabels(codes, tuple(names)))
     return np.asarray(np.array([*names, UNKNOWN])[codes])  # the code of an unknown label is -1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fairerclip.baselines.adapter import Adapter
+from fairerclip.data import cluster_rows
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.stores import open_store
 from fairerclip.encoders import load
@@ -29,6 +30,7 @@ NEEDS = {
     "open-clip": ("open_clip", lambda e, folder: load("ViT-B/32")),
     "transformers": ("transformers", lambda e, folder: load(f"transformers:{folder}")),
     "fairlearn": ("fairlearn", lambda e, folder: group_report(e.y, e.y, e.s).to_metric_frame()),
+    "dask": ("distributed", lambda e, folder: cluster_rows.dask()),
     "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
 }

@@ -8,8 +8,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,11 @@ from fairerclip.applying.mitigated_rows import (
 )
 from fairerclip.applying.mitigation_marker import MARKER, MitigationMarker
 from fairerclip.data import layouts
+from fairerclip.data.cluster_rows import run_calls
 from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
 from fairerclip.data.io.remote_path import as_location
-from fairerclip.data.stores import EmbeddingStore
+from fairerclip.data.store_origin import StoreOrigin
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import OutputExistsError, ParameterError, StoreError, TaskFileError
@@ -84,6 +87,7 @@ class _Copy:
     store: EmbeddingStore
     unit: bool
     progress: Progress | None
+    client: Any = None
 
     def blocks(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the number of the first row, and mapped rows (b, p), block by block."""
@@ -105,6 +109,7 @@ def mitigate_store(
     split: str = "test",
     overwrite: bool = False,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> MitigationReport:
     """Write the mitigated copy of a collection: the same rows in the same order, mapped by a fitted mitigator.
 
@@ -128,6 +133,8 @@ def mitigate_store(
         Replace a file. A folder is never replaced.
     progress : callable, optional
         Called after each block with the numbers of rows done, and of all rows.
+    client : distributed.Client, optional
+        Client of a Dask cluster whose workers see both folders, of clip-retrieval: each partition is one task.
 
     Returns
     -------
@@ -141,16 +148,27 @@ def mitigate_store(
     store = as_store(source, split)
     check_widths(fitted, store)
     chosen = fitted.unit if unit is None else unit
-    run = _Copy(fitted, store, chosen, progress)
+    partitioned = not path.suffix and isinstance(source, Path) and layouts.is_clip_retrieval(source)
+    _check_cluster_layout(client, partitioned, source, path)
+    run = _Copy(fitted, store, chosen, progress, client)
     warn_of_collection(fitted, store)
     began = time.perf_counter()
     if path.suffix:
         written = _write_file(run, path, overwrite)
-    elif isinstance(source, Path) and layouts.is_clip_retrieval(source):
+    elif partitioned:
         written = _write_partitions(run, source, path)
     else:
         written = _write_store(run, path, source)
     return MitigationReport(str(path), len(store), written, chosen, time.perf_counter() - began)
+
+
+def _check_cluster_layout(client: Any, partitioned: bool, source: Any, path: Path) -> None:
+    """Raise if a cluster should write something else than partitions."""
+    if client is not None and not partitioned:
+        raise ParameterError(
+            "a cluster writes partitions: the source must be a folder of clip-retrieval, and the output a folder; got "
+            f"{source} and {path}"
+        )
 
 
 def _check_output(path: Path, overwrite: bool) -> None:
@@ -224,19 +242,57 @@ def _write_partitions(run: _Copy, source: Path, path: Path) -> int:
     copied += layouts.partition_files(source / TEXTS, TEXTS, ".npy").values()
     with _resumable(path, marker):
         written = start = 0
+        left: list[_Partition] = []
         for name, (rows, dtype) in files.items():
-            target = path / IMAGES / name
-            if _is_written(target, (rows, run.store.shape[1]), dtype):
-                run.tell(start + rows)
-            else:
-                with atomic_file(target, overwrite=False) as handle:
-                    _write_rows(handle, run, start, (rows, run.store.shape[1]), np.dtype(dtype))
+            shape = (rows, run.store.shape[1])
+            if not _is_written(path / IMAGES / name, shape, dtype):
+                left.append(_Partition(path / IMAGES / name, start, shape, dtype))
                 written += rows
             start += rows
+        _write_all(run, left, len(run.store) - written)
         for file in copied:
             _copy(file, path / file.parent.name / file.name)
         replace(marker, complete=True).write(path)
     return written
+
+
+class _Partition(NamedTuple):
+    """File to write, its first row in the store, its shape and type."""
+
+    target: Path
+    start: int
+    shape: tuple[int, int]
+    dtype: str
+
+
+def _write_all(run: _Copy, left: list[_Partition], done: int) -> None:
+    """Write partitions one after another, or each on a worker of a cluster; ``done`` rows are written already."""
+    run.tell(done)
+    if run.client is None:
+        for partition in left:
+            _write_partition(run, partition)
+        return
+    work = [partial(_write_on_worker, run.model, run.store.origin, run.unit, partition) for partition in left]
+    for number in run_calls(run.client, work):
+        done += left[number].shape[0]
+        run.tell(done)
+
+
+def _write_on_worker(
+    model: EmbeddingMitigator, origin: StoreOrigin | None, unit: bool, partition: _Partition
+) -> None:
+    if origin is None:
+        raise AssertionError("a folder of partitions was opened by its path")
+    store = open_store(origin.path, **origin.options)
+    if (
+        not partition.target.exists()
+    ):  # a worker that died after it had written the file is followed by another one
+        _write_partition(_Copy(model, store, unit, None), partition)
+
+
+def _write_partition(run: _Copy, partition: _Partition) -> None:
+    with atomic_file(partition.target, overwrite=False) as handle:
+        _write_rows(handle, run, partition.start, partition.shape, np.dtype(partition.dtype))
 
 
 @contextmanager

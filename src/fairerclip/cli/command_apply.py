@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairerclip.cli import options
+from fairerclip.cli.cluster_options import Cluster
 
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel, TopRow
@@ -83,6 +84,7 @@ def apply(
     prompt: Prompt = None,
     unit: Unit = None,
     queries: QueryFile = None,
+    cluster: Cluster = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -93,6 +95,10 @@ def apply(
     from fairerclip.model.archive import load
 
     fitted = load(model)
+    if cluster is not None and (not isinstance(fitted, EmbeddingMitigator) or queries is not None):
+        raise ParameterError(
+            f"--cluster is for the mitigated embeddings of a mitigator without --queries; {model} is not used so"
+        )
     if not isinstance(fitted, EmbeddingMitigator):
         if unit is not None or queries is not None:
             raise ParameterError(f"--unit and --queries are for a mitigator; {model} holds a classifier")
@@ -104,7 +110,7 @@ def apply(
             f"{model} holds a mitigator, which has no prompts of its own; give the embeddings of queries with --queries"
         )
     else:
-        summary = _mitigated(fitted, embeddings, output, split, unit, overwrite)
+        summary = _mitigated(fitted, embeddings, output, split, unit, overwrite, cluster)
     if json:
         show.print_json(summary)
     else:
@@ -118,16 +124,29 @@ def _mitigated(
     split: str,
     unit: bool | None,
     overwrite: bool,
+    cluster: str | None,
 ) -> dict[str, Any]:
-    """Write the mitigated copy of a collection."""
+    """Write the mitigated copy of a collection, here or on a cluster."""
+    from contextlib import nullcontext
     from dataclasses import asdict
 
     from fairerclip.applying.mitigated_files import mitigate_store
     from fairerclip.cli import show
+    from fairerclip.data.cluster_client import cluster_client
 
-    with show.warnings_as_lines() as warned, show.progress("mitigating", rate=True) as advance:
+    opened = nullcontext() if cluster is None else cluster_client(cluster)
+    with (
+        show.warnings_as_lines() as warned,
+        show.progress("mitigating", rate=True) as advance,
+        opened as client,
+    ):
         report = mitigate_store(
-            fitted, embeddings, output, unit=unit, split=split, overwrite=overwrite, progress=advance
+            *(fitted, embeddings, output),
+            unit=unit,
+            split=split,
+            overwrite=overwrite,
+            progress=advance,
+            client=client,
         )
     return {**asdict(report), "rate": report.rate, "warnings": warned}
 

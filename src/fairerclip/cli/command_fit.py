@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairerclip.cli import fit_options, options
+from fairerclip.cli.cluster_options import Cluster, experiment_on
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
 from fairerclip.cli.store_options import StoreOptions, with_store_options
 
@@ -81,6 +82,7 @@ def fit(
     floor: fit_options.Floor = None,
     collection: fit_options.Collection = None,
     memory_budget: fit_options.MemoryBudget = None,
+    cluster: Cluster = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -98,6 +100,7 @@ def fit(
         floor=floor,
         collection=collection,
         memory_budget=memory_budget,
+        cluster=cluster,
     )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
@@ -136,9 +139,11 @@ def _fit_classifier(
     """Train a classifier, save it and print its figures."""
     from fairerclip.cli import show
 
-    with show.warnings_as_lines() as warned:
-        trained = train(key, experiment, given)
-        result = _result(experiment, trained, output)
+    if key == OWN:
+        _check_cluster(given, experiment)
+    with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
+        trained = train(key, placed, given)
+        result = _result(placed, trained, output)
     trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         about = {} if read.notes is None else {"notes": read.notes}
@@ -173,9 +178,10 @@ def _fit_embedding(
     if given.memory_budget is not None:
         named["memory_budget"] = given.memory_budget
     start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters}).set_params(**named)
-    with show.warnings_as_lines() as warned, show.progress("strengths") as progress:
+    on_cluster = experiment_on(given.cluster, experiment)
+    with show.warnings_as_lines() as warned, show.progress("strengths") as progress, on_cluster as placed:
         trained = fit_mitigator(
-            experiment,
+            placed,
             start,
             labels=given.labels,
             objective=given.search.objective,
@@ -183,7 +189,7 @@ def _fit_embedding(
             collection=None if given.collection is None else open_store(given.collection),
             progress=progress,
         )
-        result = mitigator_result(experiment, trained)
+        result = mitigator_result(placed, trained)
     trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
     if json:
         values = result.as_dict()
@@ -215,9 +221,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
 
     search = given.search
     class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
-    tune = _whether_to_tune(
-        search.tune, search.asked(), given.by_hand(), experiment, with_offsets=given.offsets is not None
-    )
+    tune = _whether_to_tune(given, experiment)
     goal = search.objective or experiment.default_objective()
     labels = options.default_labels(given.labels, experiment)
     model = options.build_model(
@@ -252,18 +256,23 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     return Trained(trained.model, trained.method.labels, values, [*sentences, last])
 
 
-def _whether_to_tune(
-    tune: bool | None,
-    search: Mapping[str, object],
-    by_hand: bool,
-    experiment: Experiment,
-    *,
-    with_offsets: bool,
-) -> bool:
+def _check_cluster(given: FitOptions, experiment: Experiment) -> None:
+    """Raise, before a cluster is started, if the model would be tuned: a search needs the rows here."""
+    from fairerclip.errors import ParameterError
+
+    if given.cluster is not None and _whether_to_tune(given, experiment):
+        raise ParameterError(
+            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
+            "cross-validation"
+        )
+
+
+def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
     """Return whether the model is tuned; raise if options of the search contradict --no-tune or --offsets."""
     from fairerclip.errors import ParameterError
 
-    asked = [name for name, value in search.items() if value is not None]
+    tune, with_offsets, by_hand = given.search.tune, given.offsets is not None, given.by_hand()
+    asked = [name for name, value in given.search.asked().items() if value is not None]
     if tune is False and asked:
         raise ParameterError(
             f"--no-tune turns off the search that {', '.join(asked)} is about: leave one of them out"

@@ -137,6 +137,7 @@ class FitOptions:
     floor: float | None = None
     collection: Path | None = None
     memory_budget: str | None = None
+    cluster: str | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
@@ -159,7 +160,7 @@ class FitOptions:
                     "--max-steps limits training by gradient; fairerclip has none: leave it out"
                 )
             return
-        _refuse({**own, "--memory-budget": self.memory_budget}, OWN, key)
+        _refuse({**own, "--memory-budget": self.memory_budget, "--cluster": self.cluster}, OWN, key)
 
     def _check_embedding(self, own: dict[str, object]) -> None:
         from fairerclip.errors import ParameterError

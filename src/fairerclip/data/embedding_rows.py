@@ -149,6 +149,8 @@ class UnitRows:
 class CheckedRows:
     """Accumulator of a pass that finds rows which are zero or not finite and, if wanted, summarises the others."""
 
+    per_row = True  # the summary needs the lengths of all rows
+
     def __init__(self, *, summary: bool) -> None:
         self.rows = 0
         self.bad: list[int] = []

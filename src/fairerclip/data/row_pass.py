@@ -15,10 +15,12 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from fairerclip._util.arrays import is_on_device, is_tensor, joined, to_numpy
+from fairerclip._util.types import Ints
 
 BLOCK_ROWS = 8192
 """Rows per block: large enough for BLAS to run at full speed, small enough for the memory of a laptop."""
@@ -33,7 +35,11 @@ Progress = Callable[[int, int], None]
 
 
 class RowSum(Protocol):
-    """Accumulator of a pass; instances are made, filled and merged in any process."""
+    """Accumulator of a pass; instances are made, filled and merged in any process.
+
+    A class whose size grows with the rows has an attribute ``per_row`` that is True: sums of remote rows are then
+    merged in this process, so that results per row are moved once.
+    """
 
     def add(self, rows: Any, *columns: Any) -> Any:
         """Add a block of rows (b, p), with the same rows of each column (b, …)."""
@@ -49,12 +55,23 @@ class RemoteRows(Protocol):
     """Rows that are elsewhere, such as on the workers of a cluster: passes go to them."""
 
     shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def parts_per_worker(self) -> int:
+        """Largest number of parts that share the memory of a worker."""
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        """Return rows (m, p) for a slice or their numbers; for samples, because they are moved here."""
 
     def sum_rows(self, start: Callable[[], Sum], columns: Sequence[Any], progress: Progress | None) -> Sum:
         """Do what the function `sum_rows` does, where the rows are."""
 
     def wrapped(self, view: Callable[[Any], Any]) -> RemoteRows:
-        """Return the rows of which each part is seen through ``view``, which makes rows of rows."""
+        """Return the rows of which each part is seen through ``view``, which makes rows of rows, also of none."""
+
+    def taken(self, rows: Ints) -> RemoteRows:
+        """Return some rows, by their numbers in rising order."""
 
 
 def is_remote(X: Any) -> bool:
@@ -243,6 +260,8 @@ def single_blas() -> Iterator[None]:
 
 class Collected:
     """Accumulator of results per row: arrays of consecutive rows, to be joined at the end."""
+
+    per_row = True
 
     def __init__(self, function: Callable[..., tuple[NDArray[Any], ...]]) -> None:
         self._function = function

@@ -143,7 +143,10 @@ def select_rows(store: EmbeddingStore, rows: Any) -> EmbeddingStore:
             held = store.held_ids
             parts.append(_some(part, own, None if held is None else held[start : start + part.shape[0]]))
         start += part.shape[0]
-    return EmbeddingStore(parts, path=store.path, provenance=store.provenance)
+    selected = EmbeddingStore(parts, path=store.path, provenance=store.provenance)
+    if store.origin is not None and store.origin.rows is None:
+        selected.origin = store.origin._replace(rows=numbers)
+    return selected
 
 
 def _some(part: StorePart, rows: Array, held: Array | None) -> StorePart:

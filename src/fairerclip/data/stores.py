@@ -19,6 +19,7 @@ from fairerclip._util.types import Ints
 from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
+from fairerclip.data.store_origin import StoreOrigin
 from fairerclip.data.store_parts import StorePart, array_part
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
@@ -83,6 +84,7 @@ class EmbeddingStore:
         self._starts = np.cumsum([0, *(part.shape[0] for part in parts)])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), parts[0].shape[1])
         self._ids: Array | None = None
+        self.origin: StoreOrigin | None = None
 
     @classmethod
     def from_array(
@@ -106,7 +108,7 @@ class EmbeddingStore:
                 f"({names.dtype})"
             )
         store = EmbeddingStore(self.parts, path=self.path, provenance=self.provenance)
-        store._ids = names
+        store._ids, store.origin = names, self.origin
         return store
 
     def __len__(self) -> int:
@@ -313,12 +315,20 @@ def open_store(
 
     if modality not in ("image", "text"):
         raise StoreError(f"modality must be 'image' or 'text', got {modality!r}")
-    # The column is that of the file of ids where there is one.
-    of_store = None if isinstance(ids, str | os.PathLike) else id_column
+    of_store = None if isinstance(ids, str | os.PathLike) else id_column  # or that of the file of ids
     location = as_location(path)
     parts, own = _found(location, layouts.Ask(modality, key, of_store, incomplete))
     store = EmbeddingStore(parts, path=str(location), provenance=provenance or own)
+    store.origin = _origin(location, modality, key, of_store, incomplete)
     return store if ids is None else store.with_ids(_row_ids(ids, id_column, len(store)))
+
+
+def _origin(
+    location: Path | RemotePath, modality: str, key: str | None, id_column: str | None, incomplete: bool
+) -> StoreOrigin:
+    path = str(location) if isinstance(location, RemotePath) else os.path.abspath(location)
+    options = {"modality": modality, "key": key, "id_column": id_column, "incomplete": incomplete}
+    return StoreOrigin(path, options)
 
 
 def _found(path: Path | RemotePath, ask: Ask) -> tuple[list[StorePart], Provenance | None]:

@@ -15,6 +15,7 @@ from fairerclip._util.arrays import is_on_device, to_numpy
 from fairerclip._util.checks import LARGEST, as_bytes, check_choice, check_interval
 from fairerclip._util.types import F64
 from fairerclip.data.device_rows import tensor_rows
+from fairerclip.data.distribution import on_cluster
 from fairerclip.data.embedding_rows import check_directions, check_rows, fill_checked, summarise_rows
 from fairerclip.data.row_pass import Progress, is_remote
 from fairerclip.data.stores import EmbeddingStore
@@ -379,6 +380,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return [float(self.strength[name]) for name in names]
 
     def _validated(self, X: Any, *, reset: bool = False) -> Any:
+        X = on_cluster(X)
         try:
             # Rows of a store are float32 already, and are never all in memory; tensors stay on their device.
             if is_on_device(X := tensor_rows(X)) or isinstance(X, EmbeddingStore) or is_remote(X):

@@ -19,6 +19,7 @@ from scipy.special import ndtr
 from fairerclip._util.arrays import beside, is_tensor, row_squares, to_numpy, wide
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS
+from fairerclip.data.row_pass import is_remote, map_rows
 
 DRAWS = 64
 """Draws of the posterior."""
@@ -39,18 +40,31 @@ def row_keys(X: Any, rows: Ints | None = None) -> F64:
     the numbers of the rows to read; None for all. Rows are read in blocks.
     """
     direction = np.random.default_rng(0).normal(size=int(X.shape[1]))
+    if is_remote(X):
+        (found,) = map_rows(X if rows is None else X.taken(rows), _Keys(direction))
+        return np.asarray(found)
     keys = np.empty(int(X.shape[0]) if rows is None else len(rows))
     for start in range(0, len(keys), READ_ROWS):
         block = slice(start, start + READ_ROWS)
-        read = wide(X[block] if rows is None else X[rows[block]])
+        (keys[block],) = _Keys(direction)(X[block] if rows is None else X[rows[block]])
+    return keys
+
+
+class _Keys:
+    """Function of blocks of rows: their keys."""
+
+    def __init__(self, direction: F64) -> None:
+        self._direction = direction
+
+    def __call__(self, rows: Any) -> tuple[F64]:
+        read = wide(rows)
         lengths = np.sqrt(to_numpy(row_squares(read)))
         # A matrix product would round equal rows differently, by their place in the block.
         if is_tensor(read):
-            found = to_numpy((read * beside(read, direction)).sum(axis=1))
+            found = to_numpy((read * beside(read, self._direction)).sum(axis=1))
         else:
-            found = np.einsum("ij,j->i", read, direction)
-        keys[block] = found / np.where(lengths > 0, lengths, 1.0)
-    return keys
+            found = np.einsum("ij,j->i", read, self._direction)
+        return (found / np.where(lengths > 0, lengths, 1.0),)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import READ_ROWS
+from fairerclip.data.row_pass import is_remote
 from fairerclip.inputs.prompts import prototypes, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
@@ -26,8 +27,8 @@ def prompt_cosines(X: Any, prompts: Sequence[Floats], rows: Ints | None = None) 
     Rows are read in blocks.
     """
     T = prototypes(prompts)
-    if rows is None:
-        return zero_shot_scores(X, T, centred=False).astype(np.float64)
+    if rows is None or is_remote(X):
+        return zero_shot_scores(X if rows is None else X.taken(rows), T, centred=False).astype(np.float64)
     blocks = [rows[start : start + READ_ROWS] for start in range(0, len(rows), READ_ROWS)]
     found = [zero_shot_scores(X[block], T, centred=False) for block in blocks]
     return np.concatenate(found).astype(np.float64)

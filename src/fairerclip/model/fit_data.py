@@ -29,7 +29,7 @@ from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
 from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts
-from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
+from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
 from fairerclip.solver.solver_choice import solver_for
 from fairerclip.solver.terms import Attribute, LabelDesign
 
@@ -109,7 +109,7 @@ class FitData:
                 *(features, X),
                 rows=None if everything else chosen,
                 dtype=params["dtype"],
-                budget=cache_budget(how.memory_budget, X),
+                budget=kept_bytes(how.memory_budget),
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
@@ -230,7 +230,7 @@ class FitData:
         weight = self.weigh(class_weight, at, guess_weight, codes)
         rows = self.rows
         if not everything:
-            budget = cache_budget(self.how.memory_budget, self.X)
+            budget = kept_bytes(self.how.memory_budget)
             rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
         problem = Problem(
             rows,

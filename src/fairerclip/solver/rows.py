@@ -12,6 +12,7 @@ import numpy as np
 
 from fairerclip._util.arrays import Placed, cast, empty, free_on_device, to_numpy
 from fairerclip._util.types import F64, Ints
+from fairerclip.data.cluster_tasks import worker_memory
 from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 
@@ -23,13 +24,19 @@ KEPT_SHARE = 0.25
 """Share of the free memory that kept features may take, and share of it for the sums of all threads."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
+SAMPLES, SAMPLE_ROWS = 8, 20_000
+"""Number of samples of remote rows that stay here, because folds of a cross-validation are projected again and again,
+and the most rows of one: more are projected where they are."""
 BLOCK_BYTES, SMALLEST_BLOCK = 30 << 20, 2048
 """Size of a block of features, and the least number of its rows: the C library reuses memory of up to 32 MB, and
 larger blocks would be slower."""
 
 
 def free_memory() -> int:
-    """Return the number of bytes of memory that are free on this machine now."""
+    """Return the number of bytes of memory that are free on this machine now, or that this worker of a cluster has."""
+    own = worker_memory()
+    if own is not None:
+        return own
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -44,6 +51,11 @@ def cache_budget(memory_budget: int | None = None, X: Any = None) -> int:
     if memory_budget is None:
         memory_budget = free_on_device(X)
     return int(KEPT_SHARE * (free_memory() if memory_budget is None else memory_budget))
+
+
+def kept_bytes(memory_budget: int | None) -> int | None:
+    """Return the bytes that kept features may take; None where the memory of the process that keeps them tells it."""
+    return None if memory_budget is None else cache_budget(memory_budget)
 
 
 def sum_threads(values: int, memory_budget: int | None = None) -> int:
@@ -90,7 +102,7 @@ class FeatureRows:
     block_rows : int or None
         Rows per block; None for blocks of about 30 MB.
     budget : int or None
-        Bytes that kept features may take; None for `cache_budget`.
+        Bytes that kept features may take, of remote rows on each worker; None for `cache_budget`.
     """
 
     def __init__(
@@ -110,17 +122,27 @@ class FeatureRows:
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
         self.shape = (self.n_rows, features.n_features)
         self.device = getattr(X, "device", None)
-        budget = cache_budget(X=X) if budget is None else budget
         self._remote: Any = None
+        self._samples: list[tuple[Ints, Any]] = []
         if is_remote(X):
-            part = partial(FeatureRows, features, dtype=dtype, block_rows=block_rows, budget=budget)
-            self._remote = (X if rows is None else X.taken(rows)).wrapped(part)
+            remote = X if rows is None else X.taken(rows)
+            part = partial(_remote_part, features, dtype, block_rows, budget, remote.parts_per_worker)
+            self._remote = remote.wrapped(part)
+        budget = cache_budget(X=X) if budget is None else budget
         self.kept = self.n_rows * features.n_features * self.dtype.itemsize <= budget
         if block_rows is None:
             fitting = BLOCK_BYTES // (features.n_features * self.dtype.itemsize)
             block_rows = min(BLOCK_ROWS, max(SMALLEST_BLOCK, fitting))
         self.kept_blocks = row_blocks(self.n_rows, block_rows)
         self._cache: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cache": {}}  # features are computed again where they are needed
+
+    def __sizeof__(self) -> int:
+        """Return the bytes that this will keep: Dask leaves large results on their worker."""
+        kept = self.n_rows * self.n_features * self.dtype.itemsize if self.kept else 0
+        return object.__sizeof__(self) + kept
 
     @property
     def n_features(self) -> int:
@@ -186,7 +208,18 @@ class FeatureRows:
 
     def raw(self, rows: Ints) -> Any:
         """Return Φ (m, D) of rows given by their number in X, training rows or not."""
-        return self.features.transform(cast(self._X[rows], self.dtype))
+        return self.features.transform(cast(self._fetched(rows), self.dtype))
+
+    def _fetched(self, rows: Ints) -> Any:
+        """Return rows of X by their numbers; of remote rows, the last few samples are not moved again."""
+        if self._remote is None:
+            return self._X[rows]
+        for numbers, found in self._samples:
+            if np.array_equal(numbers, rows):
+                return found
+        found = self._X[rows]
+        self._samples = [(rows, found), *self._samples][:SAMPLES]
+        return found
 
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
@@ -197,8 +230,12 @@ class FeatureRows:
     def project_some(self, places: Ints, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of some training rows, by their places in rising order."""
         project = Projection(mean, basis, self.dtype)
-        if self._remote is not None:
+        if self._remote is not None and len(places) <= SAMPLE_ROWS:
             return project(self.take(places))[0]
+        if self._remote is not None:
+            rows = places if self._rows is None else self._rows[places]
+            some = FeatureRows(self.features, self._X, rows=rows, dtype=self.dtype.name, budget=0)
+            return some.project(mean, basis)
         out = np.empty((len(places), basis.shape[1]))
         for block in self.kept_blocks:
             first, stop = np.searchsorted(places, [block.start, block.stop])
@@ -209,6 +246,14 @@ class FeatureRows:
             Phi = self[block][inside] if self.kept else self.take(places[first:stop])
             (out[first:stop],) = project(Phi)
         return out
+
+
+def _remote_part(
+    features: FeatureMap, dtype: str, block_rows: int | None, budget: int | None, sharing: int, X: Any
+) -> FeatureRows:
+    """Return the features of one of the parts that share the memory of a worker; called on the worker."""
+    share = (cache_budget() if budget is None else budget) // max(1, sharing)
+    return FeatureRows(features, X, dtype=dtype, block_rows=block_rows, budget=share)
 
 
 class Projection:

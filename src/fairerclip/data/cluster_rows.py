@@ -1,0 +1,273 @@
+"""`ClusterRows`: rows on the workers of a Dask cluster, to which passes are sent; only sums come back.
+
+Each part of the rows is one task of a pass, and the sums are merged pairwise in the order of the rows, on the workers.
+So the result depends on the parts, in the last digits, and neither on timing nor on workers that die.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.extras import require
+from fairerclip._util.types import Ints
+from fairerclip.data import cluster_tasks
+from fairerclip.data.row_pass import Progress, Sum
+from fairerclip.errors import ClusterError, LostWorkerError, ShapeError
+
+RETRIES = 1
+"""Further tries of a task that raised an error, such as one of a network drive; tasks of dead workers do not count."""
+SHARED_BYTES = 1 << 16
+"""Pickled size from which an object that all parts need is sent once, and then from worker to worker."""
+TICK, PATIENCE = 1.0, 60.0
+"""Seconds after which it is looked whether there are workers, and for how long there may be none."""
+LARGEST_GRAPH = {"distributed.admin.large-graph-warning-threshold": 1 << 60}
+"""Columns of labels are sent with the tasks, so that they are there if a worker dies: they are large on purpose."""
+
+
+def dask() -> Any:
+    """Return the module ``distributed``; raise with the extra to install if it is absent."""
+    return require("distributed", "dask", "a cluster")
+
+
+class ClusterRows:
+    """Rows (n, p) that are read by the workers of a cluster; `fairerclip.distribute` makes them.
+
+    They can be given as ``X`` to `FairerCLIP` and `EmbeddingMitigator`. An index returns rows here; use it for few.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+    parts : sequence of Future
+        Parts in the order of the rows: anything that returns rows for a slice.
+    sizes : sequence of int
+        Number of rows of each part.
+    width : int
+        Width p of the rows.
+    dtype : dtype
+        Type of the rows.
+    """
+
+    ndim = 2
+
+    def __init__(
+        self, client: Any, parts: Sequence[Any], sizes: Sequence[int], width: int, dtype: Any
+    ) -> None:
+        self._client, self._parts = client, list(parts)
+        self._starts = np.cumsum([0, *sizes])  # (parts + 1,)
+        self.shape = (int(self._starts[-1]), int(width))
+        self.dtype = np.dtype(dtype)
+        self._sent: dict[bytes, Any] = {}
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"ClusterRows(shape={self.shape}, parts={len(self._parts)}, workers={len(self._client.nthreads())})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        rows = self[:]
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
+    @property
+    def parts_per_worker(self) -> int:
+        """Largest number of parts that a worker has if they are spread evenly."""
+        return -(-len(self._parts) // max(1, len(self._client.nthreads())))
+
+    def sum_rows(
+        self, start: Callable[[], Sum], columns: Sequence[Any] = (), progress: Progress | None = None
+    ) -> Sum:
+        """Do what `fairerclip.data.row_pass.sum_rows` does, on the workers."""
+        with asking():
+            shared = self._shared(start)
+            leaves = [
+                self._submit(cluster_tasks.sum_part, part, shared, sent)
+                for part, sent in zip(self._parts, self._columns(columns), strict=True)
+            ]
+            # Results per row come here as they are; moved from worker to worker they would only cost time.
+            gathers = getattr(getattr(start, "func", start), "per_row", False)
+            sums = leaves if gathers else [self._tree(leaves)]
+            left = dict(zip(leaves, np.diff(self._starts).tolist(), strict=True))
+            if not gathers:
+                left.setdefault(sums[0], 0)
+                del leaves  # a part's sum is released when it is merged, if nothing here refers to it
+            try:
+                done = 0
+                for rows in _finished(self._client, left):
+                    done += rows
+                    if progress is not None:
+                        progress(done, len(self))
+                total: Sum = sums.pop(0).result()
+                while sums:
+                    total.merge(sums.pop(0).result())
+            except BaseException:
+                self._client.cancel([*sums, *left])
+                raise
+        return total
+
+    def wrapped(self, view: Callable[[Any], Any]) -> ClusterRows:
+        """Return the rows of which each part is seen through ``view``; what it keeps stays on the workers."""
+        with asking():
+            shared = self._shared(view)
+            parts = [self._submit(cluster_tasks.seen_through, shared, part) for part in self._parts]
+        probe = view(np.empty((0, self.shape[1]), dtype=self.dtype))
+        return self._like(parts, np.diff(self._starts).tolist(), probe.shape[1], probe.dtype)
+
+    def taken(self, rows: Ints) -> ClusterRows:
+        """Return some rows, by their numbers in rising order; parts without any of them are left out."""
+        edges = np.searchsorted(rows, self._starts)
+        parts, sizes = [], []
+        with asking():
+            for number, part in enumerate(self._parts):
+                inside = rows[edges[number] : edges[number + 1]] - self._starts[number]
+                if not len(inside):
+                    continue
+                if len(inside) < self._starts[number + 1] - self._starts[number]:
+                    part = self._submit(cluster_tasks.TakenRows, part, inside)
+                parts.append(part)
+                sizes.append(len(inside))
+        if not parts:
+            raise ShapeError("expected the numbers of some rows, got none")
+        return self._like(parts, sizes, self.shape[1], self.dtype)
+
+    def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+        """Return rows (m, p) for a slice or an array of row numbers; they come to this process."""
+        n = len(self)
+        numbers = np.arange(n)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        if numbers.dtype == np.bool_:
+            numbers = np.flatnonzero(numbers)
+        if numbers.ndim != 1 or np.any((numbers < -n) | (numbers >= n)):
+            raise ShapeError(f"expected row numbers (m,) from {-n} to {n - 1}, got {numbers!r}")
+        numbers = np.where(numbers < 0, numbers + n, numbers).astype(np.int64)
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
+        edges = np.searchsorted(ascending, self._starts)
+        with asking():
+            asked = [
+                self._submit(cluster_tasks.read_part, part, _compact(ascending[low:high] - begin))
+                for part, begin, low, high in zip(
+                    self._parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
+                )
+                if low < high
+            ]
+            for _ in _finished(self._client, dict.fromkeys(asked, 0)):
+                pass
+            pieces = self._client.gather(asked)
+        out = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
+        if pieces:
+            out[order] = np.concatenate(pieces)
+        return out
+
+    def _like(self, parts: Sequence[Any], sizes: Sequence[int], width: int, dtype: Any) -> ClusterRows:
+        return ClusterRows(self._client, parts, sizes, width, dtype)
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        # Not pure: Dask would hash all arguments to find a task that was submitted before.
+        return self._client.submit(function, *arguments, pure=False, retries=RETRIES)
+
+    def _shared(self, value: Any) -> Any:
+        """Return what all tasks need: a small object itself, a large one as the future of one task."""
+        large = len(pickle.dumps(value)) > SHARED_BYTES
+        return self._submit(cluster_tasks.same, value) if large else value
+
+    def _columns(self, columns: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield the rows of each column for every part; those that the last pass had, too, are not sent again."""
+        if not columns:
+            yield from ([] for _ in self._parts)
+            return
+        sent: dict[bytes, Any] = {}
+        for start, stop in zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True):
+            row: list[Any] = []
+            for column in columns:
+                rows = column[start:stop]
+                digest = hashlib.blake2b(pickle.dumps(rows)).digest()
+                if digest not in sent:
+                    known = self._sent.get(digest)
+                    sent[digest] = self._submit(cluster_tasks.same, rows) if known is None else known
+                row.append(sent[digest])
+            yield row
+        self._sent = sent
+
+    def _tree(self, sums: Sequence[Any]) -> Any:
+        """Return the future of the sum of all parts, merged pairwise in the order of the rows."""
+        while len(sums) > 1:
+            pairs = zip_longest(sums[::2], sums[1::2])
+            sums = [
+                first if second is None else self._submit(cluster_tasks.merged, first, second)
+                for first, second in pairs
+            ]
+        return sums[0]
+
+
+def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
+    """Yield the value of each future as it is done, and raise the error of one that failed.
+
+    The futures are taken out of ``left``.
+    """
+    distributed, alive = dask(), time.monotonic()
+    while left:
+        try:
+            with client.as_current():  # or the client that was made last would wait
+                finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            if client.nthreads():
+                alive = time.monotonic()
+            elif time.monotonic() - alive > PATIENCE:
+                raise LostWorkerError(
+                    f"the cluster has had no worker for {PATIENCE:.0f} seconds: start workers, and begin again"
+                ) from None
+            continue
+        for future in finished:
+            if future.status != "finished":
+                future.result()  # raises
+            yield left.pop(future)
+
+
+def run_calls(client: Any, calls: Sequence[Callable[[], Any]]) -> Iterator[int]:
+    """Run functions without arguments on the workers, one task each, and yield the number of each as it is done."""
+    with asking():
+        left = {client.submit(call, pure=False, retries=RETRIES): number for number, call in enumerate(calls)}
+        try:
+            yield from _finished(client, left)
+        except BaseException:
+            client.cancel([*left])
+            raise
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """Turn errors of the cluster into errors of the package."""
+    distributed = dask()
+    import dask as core
+
+    try:
+        with core.config.set(LARGEST_GRAPH):
+            yield
+    except distributed.KilledWorker as error:
+        raise LostWorkerError(
+            f"workers that had the same part of the rows died {error.allowed_failures + 1} times, as they do when "
+            "memory runs out: give them more memory, fewer threads each, smaller parts (rows_per_part=) or a "
+            "memory_budget"
+        ) from error
+    except distributed.CancelledError as error:
+        raise LostWorkerError(
+            "the cluster no longer has the rows, since it was restarted or the client was closed: call "
+            "fairerclip.distribute again"
+        ) from error
+    except distributed.comm.CommClosedError as error:
+        raise ClusterError(f"the connection to the cluster was lost: {error}; connect again") from error
+
+
+def _compact(numbers: Ints) -> slice | Ints:
+    """Return consecutive numbers as a slice, which is read in one piece."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers

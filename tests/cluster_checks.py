@@ -1,0 +1,322 @@
+"""Checks of rows on a cluster of worker processes; `tests/data/test_cluster_rows.py` runs them in another process.
+
+The processes of a cluster talk over sockets of this machine (127.0.0.1), and the process of the tests may open none.
+Prints the names of the checks with None, or how they failed, as JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import distributed
+import numpy as np
+import pytest
+
+from fairerclip import EmbeddingMitigator, FairerCLIP, distribute
+from fairerclip.data.cluster_rows import ClusterRows
+from fairerclip.data.row_pass import map_rows, sum_rows
+from fairerclip.data.simulate import simulate
+from fairerclip.data.store_rows import select_rows
+from fairerclip.data.stores import open_store
+from fairerclip.errors import ClusterError, LostWorkerError, NonFiniteError, ParameterError, ShapeError
+from fairerclip.model.automatic import LABELLED
+
+CASES = [({}, True), ({"solver": "cg"}, True), ({"refine": True}, False)]
+CHECKS: list[Callable[..., None]] = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+N, WIDTH = 900, 32
+FIXED = {**LABELLED, "n_features": 40, "random_state": 0}
+
+
+def given(task, *, labelled=True):
+    return {
+        "y": task.train.y[:N] if labelled else None,
+        "text": task.text_target,
+        "sensitive_text": task.sensitive_attribute().text,
+    }
+
+
+def assert_equal_scores(task, rows, local, parameters, *, labelled=True):
+    here = FairerCLIP(**parameters).fit(local, **given(task, labelled=labelled))
+    there = FairerCLIP(**parameters).fit(rows, **given(task, labelled=labelled))
+    expected, found = here.scores(local), there.scores(rows)
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    np.testing.assert_array_equal(there.predict(rows), here.predict(local))
+    np.testing.assert_allclose(there.transform(rows), here.transform(local), atol=1e-5)
+
+
+@check
+def fits_on_a_cluster_give_the_scores_of_fits_here(client, task, file):
+    rows = distribute(file, client, rows_per_part=300)
+    assert isinstance(rows, ClusterRows)
+    assert rows.shape == (N, WIDTH)
+    for parameters, labelled in CASES:
+        assert_equal_scores(task, rows, open_store(file), {**FIXED, **parameters}, labelled=labelled)
+
+
+@check
+def parameters_chosen_by_the_data_are_those_of_a_fit_here(client, task, file):
+    automatic = {"n_features": 40, "random_state": 0, "zero_shot": 0.5, "criterion": "marginal"}
+    rows = distribute(file, client, rows_per_part=400)
+    here = FairerCLIP(**automatic).fit(open_store(file), **given(task))
+    there = FairerCLIP(**automatic).fit(rows, **given(task))
+    assert there.used_parameters() == here.used_parameters()
+    np.testing.assert_allclose(there.offsets_, here.offsets_, atol=1e-6)
+
+
+@check
+def a_mitigator_is_fitted_and_applied_on_a_cluster(client, task, file):
+    rows, local = distribute(file, client, rows_per_part=300), open_store(file)
+    S = task.sensitive_attribute().text
+    here = EmbeddingMitigator(random_state=0).fit(local, sensitive_text=S)
+    there = EmbeddingMitigator(random_state=0).fit(rows, sensitive_text=S)
+    np.testing.assert_allclose(there.transform(rows), here.transform(local), atol=1e-6)
+
+
+@check
+def a_dask_array_is_taken_as_rows_on_the_active_cluster(client, task):
+    import dask.array as da
+
+    X = task.train.X[:N]
+    there = FairerCLIP(**FIXED).fit(da.from_array(X, chunks=(250, 20)), **given(task))
+    here = FairerCLIP(**FIXED).fit(X, **given(task))
+    found, expected = there.scores(da.from_array(X, chunks=(100, WIDTH))), here.scores(X)
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@check
+def rows_come_in_the_order_that_is_asked_for(client, file):
+    rows, local = distribute(file, client, rows_per_part=300), open_store(file)
+    numbers = np.array([899, 3, 3, -1, 450])
+    np.testing.assert_array_equal(rows[numbers], local[numbers])
+    np.testing.assert_array_equal(rows[150:450], local[150:450])
+    np.testing.assert_array_equal(rows.taken(np.array([5, 700]))[:], local[[5, 700]])
+    np.testing.assert_array_equal(np.asarray(rows), local[:])
+    assert rows[:0].shape == (0, WIDTH)
+    with pytest.raises(ShapeError, match="row numbers"):
+        rows[[900]]
+
+
+@check
+def chosen_rows_of_a_store_are_read_by_the_workers(client, file):
+    numbers = np.arange(1, N, 3)
+    rows = distribute(select_rows(open_store(file), numbers), client, rows_per_part=300)
+    np.testing.assert_array_equal(rows[:], open_store(file)[numbers])
+
+
+class Killing:
+    """Accumulator that ends its own worker in the first pass that reaches a row, once."""
+
+    def __init__(self, flag):
+        self.flag, self.total = flag, 0.0
+
+    def add(self, rows):
+        if not os.path.exists(self.flag):
+            open(self.flag, "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.total += float(rows.sum(dtype=np.float64))
+
+    def merge(self, other):
+        self.total += other.total
+
+
+@check
+def a_worker_that_is_killed_changes_nothing_but_the_time(client, file, tmp_path):
+    rows = distribute(file, client, rows_per_part=300)
+    before = set(client.nthreads())
+    found = sum_rows(rows, partial(Killing, str(tmp_path / "killed")))
+    (tmp_path / "again").touch()
+    assert found.total == pytest.approx(
+        sum_rows(open_store(file), partial(Killing, str(tmp_path / "again"))).total, rel=1e-6
+    )
+    assert set(client.nthreads()) != before
+
+
+@check
+def a_fit_goes_on_if_a_worker_with_kept_features_is_killed(client, task, file):
+    rows = distribute(file, client, rows_per_part=300)
+    expected = FairerCLIP(**FIXED, solver="cg").fit(open_store(file), **given(task)).scores(task.test.X[:50])
+    calls, workers = [], set(client.nthreads())
+
+    def progress(done, total):
+        calls.append(done)
+        if len(calls) == 2:  # in the middle of the first pass over the features
+            pid = next(iter(client.run(os.getpid).values()))
+            os.kill(pid, signal.SIGKILL)
+
+    found = (
+        FairerCLIP(**FIXED, solver="cg").fit(rows, **given(task), progress=progress).scores(task.test.X[:50])
+    )
+    assert len(calls) >= 3
+    assert set(client.nthreads()) != workers
+    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def always_killed(rows):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@check
+def a_part_that_kills_every_worker_is_an_error_that_says_what_to_do(client, file):
+    import dask
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        cluster_scheduler = distributed.default_client().cluster.scheduler
+        allowed, cluster_scheduler.allowed_failures = cluster_scheduler.allowed_failures, 0
+        try:
+            with pytest.raises(LostWorkerError, match="more memory"):
+                map_rows(distribute(file, client), always_killed)
+        finally:
+            cluster_scheduler.allowed_failures = allowed
+
+
+@check
+def a_row_that_is_not_finite_has_the_number_that_it_has_here(client, task, file, tmp_path):
+    X = np.load(file)
+    X[437, 5] = np.nan
+    np.save(tmp_path / "bad.npy", X)
+    messages = []
+    for rows in (
+        open_store(tmp_path / "bad.npy"),
+        distribute(tmp_path / "bad.npy", client, rows_per_part=300),
+    ):
+        with pytest.raises(NonFiniteError, match="row 437 of 900") as error:
+            FairerCLIP(**FIXED).fit(rows, **given(task))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+
+
+def slow_rows(rows):
+    time.sleep(0.3)
+    return (rows[:, :1],)
+
+
+@check
+def an_interrupt_ends_a_pass_and_the_cluster_stays_usable(client, file):
+    rows = distribute(file, client, rows_per_part=100)
+    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        map_rows(rows, slow_rows)
+    assert rows[:2].shape == (2, WIDTH)
+
+
+@check
+def progress_counts_the_rows_of_finished_parts(client, file):
+    seen = []
+    map_rows(distribute(file, client, rows_per_part=300), first_column, progress=lambda *c: seen.append(c))
+    assert seen[-1] == (N, N)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+@check
+def columns_that_the_last_pass_had_are_not_sent_again(client, file):
+    rows, weight = distribute(file, client, rows_per_part=300), np.arange(N, dtype=np.float64)
+    map_rows(rows, weighted, [weight])
+    sent = dict(rows._sent)
+    map_rows(rows, weighted, [weight.copy()])
+    assert {key: future.key for key, future in rows._sent.items()} == {key: f.key for key, f in sent.items()}
+    weight[0] = 7.0
+    (found,) = map_rows(rows, weighted, [weight])
+    assert found[0] == 7.0
+
+
+def first_column(rows):
+    return (rows[:, :1],)
+
+
+def weighted(rows, weight):
+    return (weight,)
+
+
+@check
+def bad_arguments_are_named(client, file):
+    with pytest.raises(ParameterError, match="rows_per_part"):
+        distribute(file, client, rows_per_part=0)
+    with pytest.raises(ShapeError, match="expected rows"):
+        distribute(np.ones(3), client)
+    assert distribute(rows := distribute(file, client)) is rows
+
+
+@check
+def without_a_client_the_error_says_how_to_make_one(client, file):
+    def none():
+        raise ValueError("No clients found")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed, "default_client", none)
+        with pytest.raises(ClusterError, match="distributed.Client"):
+            distribute(file)
+
+
+@check
+def the_number_of_workers_does_not_change_the_result(client, task, file):
+    parts = distribute(file, client, rows_per_part=300)
+    both = FairerCLIP(**FIXED).fit(parts, **given(task)).scores(task.test.X[:50])
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+        ) as other,
+        distributed.Client(other, set_as_default=False) as alone,
+    ):
+        rows = distribute(file, alone, rows_per_part=450)
+        one = FairerCLIP(**FIXED).fit(rows, **given(task)).scores(task.test.X[:50])
+    assert np.abs(one - both).max() <= 1e-6 * np.abs(both).max()
+
+
+def run(only: str | None = None) -> dict[str, str | None]:
+    """Run all checks on one cluster, and return how each of them failed, or None."""
+    task, found = simulate("waterbirds", seed=0, width=WIDTH), {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        distributed.LocalCluster(
+            n_workers=3,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            memory_limit="1GB",
+            host="127.0.0.1",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        file = Path(folder) / "x.npy"
+        np.save(file, task.train.X[:N].astype(np.float16))
+        # Each of the last checks kills a worker, and the cluster does not wait for its replacement.
+        for function in sorted(CHECKS, key=lambda function: "kill" in function.__name__):
+            if only is not None and only not in function.__name__:
+                continue
+            own = Path(folder) / function.__name__
+            own.mkdir()
+            inputs = {"client": client, "task": task, "file": file, "tmp_path": own}
+            client.wait_for_workers(1, timeout=60)
+            began = time.perf_counter()
+            try:
+                function(**{name: inputs[name] for name in inspect.signature(function).parameters})
+            except Exception:  # noqa: BLE001 - the tests print it
+                found[function.__name__] = traceback.format_exc()
+            else:
+                found[function.__name__] = None
+            sys.stderr.write(f"{time.perf_counter() - began:.1f} s  {function.__name__}\n")
+    return found
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("error", category=UserWarning, module="fairerclip")
+    sys.stdout.write(json.dumps(run(*sys.argv[1:])))
