@@ -341,7 +341,7 @@ def fit_peak(folder, n, p, parameters):
 def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(
     tmp_path, monkeypatch, parameters, share
 ):
-    monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda *_: 0)
+    monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda *_, **__: 0)
     monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
     p = 256
     growth = fit_peak(tmp_path, 60_000, p, parameters) - fit_peak(tmp_path, 30_000, p, parameters)

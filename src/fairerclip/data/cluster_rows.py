@@ -6,11 +6,10 @@ So the result depends on the parts, in the last digits, and neither on timing no
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -26,7 +25,7 @@ from fairerclip.errors import ClusterError, LostWorkerError, ShapeError
 RETRIES = 1
 """Further tries of a task that raised an error, such as one of a network drive; tasks of dead workers do not count."""
 SHARED_BYTES = 1 << 16
-"""Pickled size from which an object that all parts need is sent once, and then from worker to worker."""
+"""Size from which an object that all parts need is sent once, and then from worker to worker."""
 TICK, PATIENCE = 1.0, 60.0
 """Seconds after which it is looked whether there are workers, and for how long there may be none."""
 LARGEST_GRAPH = {"distributed.admin.large-graph-warning-threshold": 1 << 60}
@@ -66,7 +65,7 @@ class ClusterRows:
         self._starts = np.cumsum([0, *sizes])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), int(width))
         self.dtype = np.dtype(dtype)
-        self._sent: dict[bytes, Any] = {}
+        self._sent: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -176,7 +175,7 @@ class ClusterRows:
 
     def _shared(self, value: Any) -> Any:
         """Return what all tasks need: a small object itself, a large one as the future of one task."""
-        large = len(pickle.dumps(value)) > SHARED_BYTES
+        large = require("dask.sizeof", "dask", "a cluster").sizeof(_content(value)) > SHARED_BYTES
         return self._submit(cluster_tasks.same, value) if large else value
 
     def _columns(self, columns: Sequence[Any]) -> Iterator[list[Any]]:
@@ -184,12 +183,13 @@ class ClusterRows:
         if not columns:
             yield from ([] for _ in self._parts)
             return
-        sent: dict[bytes, Any] = {}
+        tokenize = require("dask.base", "dask", "a cluster").tokenize
+        sent: dict[str, Any] = {}
         for start, stop in zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True):
             row: list[Any] = []
             for column in columns:
                 rows = column[start:stop]
-                digest = hashlib.blake2b(pickle.dumps(rows)).digest()
+                digest = tokenize(rows)
                 if digest not in sent:
                     known = self._sent.get(digest)
                     sent[digest] = self._submit(cluster_tasks.same, rows) if known is None else known
@@ -208,6 +208,13 @@ class ClusterRows:
         return sums[0]
 
 
+def _content(value: Any) -> Any:
+    """Return the attributes of an object, or the arguments of a partial function, whose sizes add up to its own."""
+    if isinstance(value, partial):
+        return [[_content(a) for a in value.args], {k: _content(a) for k, a in value.keywords.items()}]
+    return vars(value) if hasattr(value, "__dict__") and not callable(value) else value
+
+
 def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
     """Yield the value of each future as it is done, and raise the error of one that failed.
 
@@ -223,7 +230,7 @@ def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
                 alive = time.monotonic()
             elif time.monotonic() - alive > PATIENCE:
                 raise LostWorkerError(
-                    f"the cluster has had no worker for {PATIENCE:.0f} seconds: start workers, and begin again"
+                    f"the cluster has had no worker for {int(PATIENCE)} seconds: start workers, and begin again"
                 ) from None
             continue
         for future in finished:

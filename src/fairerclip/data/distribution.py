@@ -97,7 +97,7 @@ def _client(client: Any) -> Any:
             client.wait_for_workers(1, timeout=WAIT)
         except TimeoutError:
             raise ClusterError(
-                f"the cluster has no workers (waited {WAIT:.0f} seconds): start some, such as with dask worker "
+                f"the cluster has no workers (waited {int(WAIT)} seconds): start some, such as with dask worker "
                 f"{client.scheduler.address}"
             ) from None
     return client

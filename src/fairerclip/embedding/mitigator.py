@@ -40,7 +40,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     For every query q the score q·x is replaced by the function closest to it whose dependence on S is penalised. The
     function is linear in q, so one map of the image embeddings serves all queries; text embeddings stay as they are.
-    It mitigates the dependence on S in rankings and zero-shot predictions; it does not make S unreadable.
+    It mitigates the dependence on S; it does not make S unreadable.
 
     Parameters
     ----------
@@ -64,10 +64,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Kind of the attributes; "auto" takes floats with non-integer values for quantities.
     n_features, bandwidth : int and float or str
         Number of kernel features and their bandwidth, as in `FairerCLIP`.
-    missing_label : object, optional
-        Label of an unknown sensitive value, besides None and NaN.
-    random_state : int, RandomState or None
-        Seed of random kernel features.
+    missing_label, random_state : object, and int, RandomState or None
+        Label of an unknown sensitive value, besides None and NaN; seed of random kernel features.
     memory_budget : int, str or None
         Memory for sums besides the rows and labels, in bytes or as "1GB"; None counts with what is free. It limits the
         number of threads of a fit, each of which has sums of its own, and changes the last digits.
