@@ -158,7 +158,7 @@ class FoldedFits:
             scores = [own.scores for own in self._designs if own.scores is not None]
             design = replace(design, scores=np.concatenate(scores, axis=1))
         D = self.data.rows.n_features
-        start = partial(MomentTable, n_parts, D, design.n_columns)
+        start = partial(MomentTable, n_parts, D, design.n_columns, shift=self.data.rows.centre())
         columns, purpose = [design, weight, self._part], digest("table", self._part)
         return self.data.rows.sum_saved(start, columns, self.data.how, purpose, values=n_parts * D * D)
 

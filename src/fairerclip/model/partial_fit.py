@@ -127,7 +127,7 @@ class BatchSums:
         how = PassOptions(as_bytes(params["memory_budget"]), progress)
         rows = FeatureRows(self.features, X, dtype=params["dtype"], budget=0)
         n_parts, D = len(self._label_moments), self.features.n_features
-        start = partial(MomentTable, n_parts, D, labels.n_columns)
+        start = partial(MomentTable, n_parts, D, labels.n_columns, shift=self._centre)
         self._table.merge(rows.sum_saved(start, [labels, weight, part], how, "", values=n_parts * D * D))
         for number in np.unique(part).tolist():
             at = np.flatnonzero((part == number) & (weight > 0))
@@ -178,7 +178,8 @@ class BatchSums:
                 f"{needed:,} bytes, more than {room:,}: lower n_features, raise memory_budget, or set class_weight=None"
             )
         columns = len(self.classes) * (1 + self._maps.width) + (len(self.classes) if target.has_text else 0)
-        self._table = MomentTable(n_parts, D, columns)
+        self._centre = FeatureRows(self.features, X, dtype=params["dtype"], budget=0).centre()
+        self._table = MomentTable(n_parts, D, columns, shift=self._centre)
         self._label_moments: list[LabelMoments | None] = [None] * n_parts
         self._sample: KeptSample | None = None
         self._begun = True

@@ -85,6 +85,7 @@ class CholeskyFactor:
         C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
         C[np.diag_indices_from(C)] += gamma
         self._diagonal = C.diagonal().copy()
+        self._norm = float(lapack.dlange("1", C))
         factor, info = lapack.dpotrf(C, lower=1, overwrite_a=1, clean=0)
         if info != 0:
             raise NotDefiniteError(
@@ -99,10 +100,7 @@ class CholeskyFactor:
 
         Further digits of the estimate mean nothing and depend on the memory address that LAPACK works at.
         """
-        # The 1-norm of C, from the triangle that still holds it.
-        above = np.abs(np.triu(self._factor, 1))
-        norm = float((above.sum(axis=0) + above.sum(axis=1) + np.abs(self._diagonal)).max())
-        reciprocal, _ = lapack.dpocon(self._factor, norm, uplo="L")
+        reciprocal, _ = lapack.dpocon(self._factor, self._norm, uplo="L")
         if not reciprocal > 0:
             return math.inf
         return to_digits(1 / float(reciprocal), 3)

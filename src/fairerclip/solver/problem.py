@@ -182,7 +182,7 @@ class Problem:
     def _pass(self, y: Ints, *, covariance: bool) -> MomentResult:
         design = self._design(y)
         D = self.rows.n_features
-        start = partial(Moments, D, design.n_columns, covariance=covariance)
+        start = partial(Moments, D, design.n_columns, covariance=covariance, shift=self.rows.centre())
         if not covariance:
             return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
         purpose = digest("moments", self.weight)

@@ -15,6 +15,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.data.cluster_tasks import worker_memory
 from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
+from fairerclip.solver.moments import rounded_mean
 
 if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
@@ -27,6 +28,8 @@ FALLBACK_BYTES = 4 << 30
 SAMPLES, SAMPLE_ROWS = 8, 20_000
 """Number of samples of remote rows that stay here, because folds of a cross-validation are projected again and again,
 and the most rows of one: more are projected where they are."""
+CENTRE_ROWS = 256
+"""Rows whose mean is the point that sums are taken about."""
 BLOCK_BYTES, SMALLEST_BLOCK = 30 << 20, 2048
 """Size of a block of features, and the least number of its rows: the C library reuses memory of up to 32 MB, and
 larger blocks would be slower."""
@@ -221,6 +224,11 @@ class FeatureRows:
         self._samples = [(rows, found), *self._samples][:SAMPLES]
         return found
 
+    def centre(self) -> F64:
+        """Return a point (D,) near the features, about which sums are taken: the mean of some rows, rounded like them."""
+        rows = np.linspace(0, self.n_rows - 1, min(CENTRE_ROWS, self.n_rows)).astype(np.int64)
+        return rounded_mean(self.raw(rows if self._rows is None else self._rows[rows]))
+
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
         rows = self if self._remote is None else self._remote
@@ -242,8 +250,10 @@ class FeatureRows:
             if first == stop:
                 continue
             inside = places[first:stop] - block.start
-            # Few rows of a block that is not kept: their features alone.
-            Phi = self[block][inside] if self.kept else self.take(places[first:stop])
+            if len(inside) == block.stop - block.start:
+                Phi = self[block]
+            else:  # few rows of a block that is not kept: their features alone
+                Phi = self[block][inside] if self.kept else self.take(places[first:stop])
             (out[first:stop],) = project(Phi)
         return out
 
