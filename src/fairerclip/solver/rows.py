@@ -225,7 +225,7 @@ class FeatureRows:
         return found
 
     def centre(self) -> F64:
-        """Return a point (D,) near the features, about which sums are taken: the mean of some rows, rounded like them."""
+        """Return a point (D,) near the features, about which sums are taken: the mean of some rows, rounded alike."""
         rows = np.linspace(0, self.n_rows - 1, min(CENTRE_ROWS, self.n_rows)).astype(np.int64)
         return rounded_mean(self.raw(rows if self._rows is None else self._rows[rows]))
 
