@@ -295,6 +295,8 @@ def test_only_two_modules_print():
     }
     (hook,) = found.pop("cli/main.py")
     assert hook[1] == "sys.excepthook"
+    # It sets how much Dask logs.
+    assert [words for _, words in found.pop("data/cluster_client.py")] == ["logging"]
     assert found == {}
 
 

@@ -77,7 +77,9 @@ def task_from_arrays(
         sensitive[column.name], codes[column.name] = _attribute(
             rows, column, sensitive_prompts.get(column.name), prompts, labels.codes
         )
-    split = Split(rows, None if y is None else labels.codes, codes)
+    split = Split(
+        rows, None if y is None else labels.codes.astype(np.int64), codes
+    )  # as task files have them
     task = Task(NAME, {SPLIT: split}, _text(prompts, "text"), names, names, sensitive)
     return task, dict(zip(values, names, strict=True))
 
@@ -155,4 +157,4 @@ def _attribute(
         )
     names = _names(values.tolist(), f"values of sensitive attribute {name!r}")
     text = None if prompts is None else _text(prompts.groups, "sensitive_text")
-    return Sensitive(name, names, names, text), codes
+    return Sensitive(name, names, names, text), codes.astype(np.int64)
