@@ -73,16 +73,13 @@ class Moments:
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> Phi, J, w = rng.normal(size=(9, 3)), rng.normal(size=(9, 2)), rng.uniform(size=9)
-    >>> left = Moments(3, 2).update(Phi[:4], J[:4], w[:4])
-    >>> right = Moments(3, 2).update(Phi[4:], J[4:], w[4:])
-    >>> result = left.merge(right).finalise()
+    >>> parts = [Moments(3, 2).update(Phi[at], J[at], w[at]) for at in (slice(4), slice(4, 9))]
+    >>> result = parts[0].merge(parts[1]).finalise()
     >>> bool(np.allclose(result.mean, w @ Phi / w.sum()))
     True
     """
 
-    def __init__(
-        self, n_features: int, n_labels: int, *, covariance: bool = True, shift: F64 | None = None
-    ) -> None:
+    def __init__(self, n_features: int, n_labels: int, *, covariance: bool = True, shift: F64 | None = None):
         self._shift, self._weight = shift, 0.0
         # Sums of tensors stay on their device until they are read.
         self._first: Any = np.zeros(n_features)
