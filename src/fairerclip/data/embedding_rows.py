@@ -115,11 +115,6 @@ def working_dtype(dtype: Any) -> type[np.floating]:
     return np.float32 if type_name(dtype) in SINGLE else np.float64
 
 
-def any_length(X: Any) -> Any:
-    """Return rows with the directions of X for what does not depend on lengths: those behind a view of unit rows."""
-    return X.source if isinstance(X, UnitRows) else X
-
-
 def unit_view(X: Any) -> Any:
     """Return rows that are scaled to unit length when they are read, wherever they are."""
     return X.wrapped(UnitRows) if is_remote(X) else UnitRows(X)
@@ -135,7 +130,7 @@ class UnitRows:
     """
 
     def __init__(self, X: Any) -> None:
-        self.source = X
+        self._X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.ndim = 2
         self.dtype = np.dtype(working_dtype(X.dtype))
@@ -145,10 +140,10 @@ class UnitRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Any:
-        return unit_rows(self.source[rows])
+        return unit_rows(self._X[rows])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        return to_numpy(unit_rows(self.source[:])).astype(dtype or self.dtype, copy=False)
+        return to_numpy(unit_rows(self._X[:])).astype(dtype or self.dtype, copy=False)
 
 
 class CheckedRows:

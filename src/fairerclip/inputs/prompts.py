@@ -14,7 +14,6 @@ from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     LARGEST,
     SMALLEST,
-    any_length,
     check_rows,
     row_lengths,
     unit_rows,
@@ -184,7 +183,7 @@ def zero_shot_scores(X: Any, T: F64, *, centred: bool) -> Floats:
 
     The mean of a row over all prompts has no effect on its class, but it does on a ranking of rows by one prompt.
     """
-    (found,) = map_rows(any_length(X), _CosineRows(T, centred=centred))
+    (found,) = map_rows(X, _CosineRows(T, centred=centred))
     return np.asarray(found)
 
 
@@ -209,8 +208,7 @@ def zero_shot(
     margins : float32 array of shape (n,)
         Differences of the two largest cosines.
     """
-    rows = any_length(X) if np.ndim(origin) == 0 and origin == 0 else X
-    codes, margins = map_rows(rows, _Best(prototypes([p - origin for p in prompts]), origin))
+    codes, margins = map_rows(X, _Best(prototypes([p - origin for p in prompts]), origin))
     return codes, margins
 
 
