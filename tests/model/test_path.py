@@ -438,7 +438,26 @@ def test_a_fitted_copy_takes_free_parameters_alone(embeddings):
     e = embeddings()
     m = labelled(e)
     assert_array_equal(m.at(tau=0.3, refine=False).scores(e.X), m.path([0.3]).model(0).scores(e.X))
-    with pytest.raises(ParameterError, match="gamma needs a new fit; free to change are tau"):
-        m.at(gamma=1.0)
+    with pytest.raises(ParameterError, match="n_features needs a new fit; free to change are gamma, tau"):
+        m.at(n_features=7)
+    with pytest.raises(ParameterError, match="gamma must be a number"):
+        m.at(gamma="auto")
     with pytest.raises(ParameterError, match="tau must be a number"):
         m.at(tau=2.0)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_another_ridge_gives_the_model_of_a_fit_with_it(embeddings, solver):
+    e = embeddings()
+    arguments = {"sensitive_features": e.s, "text": e.text}
+    fixed = {"tau": 0.6, "zero_shot": 0.3, "criterion": "marginal", "class_offsets": None, "solver": solver}
+    own = {**fixed, "n_features": 60, "dtype": "float64", "random_state": 0}
+    model = FairerCLIP(gamma=1e-3, **own).fit(e.X, e.y, **arguments)
+    for gamma in (2e-4, 5e-2):
+        fresh = FairerCLIP(gamma=gamma, **own).fit(e.X, e.y, **arguments)
+        found = model.at(gamma=gamma)
+        assert found.gamma_ == found.gamma == gamma
+        assert_allclose(found.scores(e.X), fresh.scores(e.X), rtol=1e-7, atol=1e-7)
+        assert_allclose(found.path([0.2, 0.8]).model(1).scores(e.X), fresh.at(tau=0.8).scores(e.X), atol=1e-7)
+    assert model.gamma_ == 1e-3
+    assert_array_equal(model.at(tau=0.6).scores(e.X), model.scores(e.X))

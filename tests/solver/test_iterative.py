@@ -145,22 +145,6 @@ def test_new_labels_start_from_the_first_solution_and_take_fewer_steps():
     assert_solved(cholesky, X, after)
 
 
-def test_a_start_may_have_any_number_of_columns():
-    rows, cholesky, cg = problem()
-    before, after = other_labels(rows)
-    cg.solve(after)
-    cold = cg.steps
-    for start in (
-        cg.solve(before)[:, :1],
-        np.hstack([cg.solve(before), cg.solve(before)]),
-        np.zeros((80, 3)),
-    ):
-        _, _, fresh = problem()
-        X = fresh.solve(after, start=start)
-        assert_solved(cholesky, X, after)
-        assert fresh.steps < cold or not start.any()
-
-
 def test_the_result_for_labels_does_not_depend_on_what_was_solved_in_between():
     rows, _, cg = problem()
     before, after = other_labels(rows)
@@ -190,18 +174,6 @@ def test_another_ridge_shares_the_sample_and_starts_from_earlier_solutions():
     assert other.steps < cold.steps
     np.testing.assert_allclose(other.apply(X), cholesky.apply(X), rtol=1e-11, atol=1e-14)
     assert other.condition > cg.condition
-
-
-def test_another_bandwidth_starts_from_the_solution_of_a_near_one():
-    rows, _, cg = problem(bandwidth=3.0)
-    near, cholesky, cold = problem(bandwidth=3.02)
-    cg.solve(other_labels(rows)[0])
-    M, _ = other_labels(near)
-    cold.solve(M)
-    _, _, warm = problem(bandwidth=3.02, start=cg.solution)
-    X = warm.solve(M)
-    assert_solved(cholesky, X, M)
-    assert warm.steps < cold.steps
 
 
 # Degenerate problems --------------------------------------------------------------------------------------------------

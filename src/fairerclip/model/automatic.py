@@ -260,11 +260,11 @@ def _candidates(
     candidates: list[dict[str, Any]] = []
     scores: list[Floats] = []
     for guess_weight in costly["guess_weight"]:
-        found: dict[float, list[list[F64 | None]]] = {}
+        found: dict[float, list[list[F64 | None]]] = {float(gamma): [] for gamma in costly["gamma"]}
         for number, prepared in fits.prepare(start["class_weight"], costly["gamma"], guess_weight):
             settings = [prepared.setting({**start, **point}) for point in points]
             own = fits.scores(number, prepared, settings, refine=start["refine"])
-            found.setdefault(prepared.gamma, []).append(own)
+            found[prepared.gamma].append(own)
         for gamma, by_split in found.items():
             for point, parts in zip(points, zip(*by_split, strict=True), strict=True):
                 if all(part is not None for part in parts):

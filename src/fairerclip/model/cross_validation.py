@@ -106,6 +106,9 @@ class FoldedFits:
     variants : sequence of FitData
         The same rows, labels and features with other zero-shot scores: `variant` returns their fits, from the same
         pass.
+    keeps : bool
+        Whether to keep fits that have no table of moments, as far as there is memory: the next call of `prepare` with
+        the same weights and another γ continues from them.
     """
 
     def __init__(
@@ -116,8 +119,11 @@ class FoldedFits:
         by_group: bool = True,
         budget: int | None = None,
         variants: Sequence[FitData] = (),
+        keeps: bool = False,
     ) -> None:
         self.data, self.splits = data, splits
+        self._keeps = keeps
+        self._near: dict[str, Prepared] = {}
         self._designs = [own.design() for own in (data, *variants)]
         self._variants, self._number = (data, *variants), 0
         self._scored: tuple[Ints, FeatureRows] | None = None
@@ -149,7 +155,7 @@ class FoldedFits:
     def variant(self, number: int) -> FoldedFits:
         """Return the fits with the zero-shot scores of a variant, from 1 on; 0 are these fits themselves."""
         other = copy(self)
-        other.data, other._number = self._variants[number], number
+        other.data, other._number, other._near = self._variants[number], number, {}
         return other
 
     def _sum(self, n_parts: int) -> MomentTable:
@@ -170,25 +176,45 @@ class FoldedFits:
         *,
         all_rows: bool = False,
     ) -> Iterator[tuple[int, Prepared]]:
-        """Yield for each γ the fit on the rows of each split, with the number of the split.
+        """Yield for the rows of each split the fit with each γ, the largest γ first, with the number of the split.
 
         With ``all_rows`` the fit on all rows follows those of the splits, with the number of splits as its number.
+        Where no table of moments serves all fits, a fit has the features and sums of the one with the γ before it, and
+        conjugate gradients start from its solutions.
         """
         numbers = list(range(len(self.splits) + all_rows))
         moments = self._moments(class_weight, guess_weight, numbers)
-        for turn, gamma in enumerate(gammas, 1):
-            for number, found in zip(numbers, moments, strict=True):
-                if found is not None and found.covariance is not None and turn < len(gammas):
-                    # The factor overwrites its covariance, and the next γ needs it again.
-                    found = replace(found, covariance=found.covariance.copy())
-                prepared = self.data.prepare(
-                    class_weight,
-                    gamma,
-                    guess_weight=guess_weight,
-                    places=self._places[number],
-                    moments=found,
-                )
+        for number, found in zip(numbers, moments, strict=True):
+            key = repr((class_weight, guess_weight, number))
+            near = self._near.get(key)
+            for gamma in sorted(map(float, gammas), reverse=True):
+                if near is not None and self._solver(near, gamma) == near.problem.solver:
+                    prepared = near.at(gamma)
+                else:
+                    own = found
+                    if found is not None and found.covariance is not None and len(gammas) > 1:
+                        # The factor overwrites its covariance, and the next γ needs it again.
+                        own = replace(found, covariance=found.covariance.copy())
+                    prepared = self.data.prepare(
+                        *(class_weight, gamma),
+                        guess_weight=guess_weight,
+                        places=self._places[number],
+                        moments=own,
+                    )
                 yield number, prepared
+                near = prepared if found is None else None
+            if near is not None and self._keeps_another(near):
+                self._near[key] = near
+
+    def _solver(self, near: Prepared, gamma: float) -> str:
+        """Return the solver of a fit like another one, with another γ."""
+        return solver_for(self.data.params["solver"], near.problem.rows, self.data.X.shape[1], gamma=gamma)
+
+    def _keeps_another(self, near: Prepared) -> bool:
+        """Return whether there is memory to keep one more fit besides those that are kept."""
+        # Its features are those of all rows, which are kept once. A factor has D² numbers at most.
+        needed = (len(self._near) + 1) * 8 * near.problem.rows.n_features**2
+        return self._keeps and self.data.rows.kept and needed <= cache_budget(self.data.how.memory_budget)
 
     def prepare_all(self, class_weight: Any, gamma: float, guess_weight: float = 1.0) -> Prepared:
         """Return the fit on all rows."""

@@ -15,7 +15,7 @@ from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.model_file import read_model, write_model
-from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
+from fairerclip.model.parameters import FREE, LEARNED, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.prepare import Prepared
@@ -344,10 +344,11 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
-        """Return a fitted copy with other values of parameters that need no new factorisation.
+        """Return a fitted copy with other values of parameters that need no new sums: gamma, and those of `path`.
 
         The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts: they have
-        the values that were used, none is "auto".
+        the values that were used, none is "auto". Another gamma takes a factorisation, or steps of conjugate gradients
+        from the solutions of this fit; the model is that of a fit up to rounding, or the tolerance of that solver.
 
         Parameters
         ----------
@@ -359,10 +360,10 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             Parameters of the constructor to change.
         """
         state = self.state
-        costly = [name for name in parameters if name not in FREE]
+        costly = [name for name in parameters if name not in (*FREE, "gamma")]
         if costly:
             raise ParameterError(
-                f"{costly[0]} needs a new fit; free to change are {', '.join(FREE)}, offsets and sensitive_shifts"
+                f"{costly[0]} needs a new fit; free to change are gamma, {', '.join((*FREE, *LEARNED))}"
             )
         own = state.adjustment
         adjustment = state.prepared.adjustment(
@@ -376,7 +377,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
             return other._adjust(adjustment)
         params = other.get_params(deep=False)
         check_parameters(params)
-        return other._solve(state.prepared, self.fitted_.rows, adjustment, params)
+        prepared = state.prepared if "gamma" not in parameters else state.prepared.at(params["gamma"])
+        return other._solve(prepared, self.fitted_.rows, adjustment, params)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""

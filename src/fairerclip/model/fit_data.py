@@ -228,10 +228,7 @@ class FitData:
         target = self.target if everything else self.target.of_rows(self.X, chosen, self.weight)
         codes = self._part(target.codes)[at]
         weight = self.weigh(class_weight, at, guess_weight, codes)
-        rows = self.rows
-        if not everything:
-            budget = kept_bytes(self.how.memory_budget)
-            rows = FeatureRows(rows.features, self.X, rows=chosen, dtype=params["dtype"], budget=budget)
+        rows = self.rows if places is None else self.rows.part(places, kept_bytes(self.how.memory_budget))
         problem = Problem(
             rows,
             weight,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from fairerclip._util.arrays import beside, in_memory, is_tensor, to_numpy, wide
-from fairerclip._util.checks import check_range
+from fairerclip._util.checks import LARGEST, check_interval, check_range
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
     RowSummary,
@@ -27,7 +27,7 @@ from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.target import ResolvedTarget
 from fairerclip.model.fitted import FittedModel
-from fairerclip.model.parameters import FOLLOWING, check_offsets, check_shifts
+from fairerclip.model.parameters import FOLLOWING, SMALLEST_RIDGE, check_offsets, check_shifts
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
 from fairerclip.solver.decision import Adjustment, fit_temperature
 from fairerclip.solver.problem import Problem
@@ -66,6 +66,12 @@ class Prepared:
     def n_present(self) -> int:
         """Number of classes that have rows."""
         return self.problem.n_present
+
+    def at(self, gamma: Any) -> Prepared:
+        """Return the same rows and labels with another ridge; see `Problem.at`."""
+        check_interval("gamma", gamma, SMALLEST_RIDGE, LARGEST, "[]")
+        gamma = float(gamma)
+        return replace(self, problem=self.problem.at(gamma), gamma=gamma)
 
     def setting(self, params: Mapping[str, Any]) -> Setting:
         """Return the parameters of a model that a solution depends on."""

@@ -66,8 +66,6 @@ class ConjugateGradientFactor:
         Draws the rows of the preconditioner.
     tolerance : float or None
         Relative residual of each right-hand side; None for one that the precision of the features allows.
-    start : array of shape (D, k) or None
-        Solutions of a similar problem, such as that of another bandwidth, to start from.
     """
 
     def __init__(
@@ -79,14 +77,13 @@ class ConjugateGradientFactor:
         random_state: np.random.RandomState,
         *,
         tolerance: float | None = None,
-        start: F64 | None = None,
     ) -> None:
         self._rows, self._mean, self._gamma = rows, mean, gamma
         self._weight = weight / weight.sum()
         self.tolerance: float = tolerance or TOLERANCES[rows.dtype.name]
         sample, complete = sampled_rows(rows, self._weight, mean, random_state)
         self._preconditioner = SampledPreconditioner(sample, gamma, complete=complete)
-        self._near = None if start is None else Solved(start, self.apply(start))
+        self._near: Solved | None = None
         self._solved_once = False
         self._first: FirstReduction | None = None
         self.steps = 0
@@ -110,11 +107,6 @@ class ConjugateGradientFactor:
         """Bound of the condition number of C, from the sampled rows, since C of all rows is never formed."""
         return self._preconditioner.condition
 
-    @property
-    def solution(self) -> F64 | None:
-        """X (D, K) of the first solve, to start a similar problem from."""
-        return None if self._near is None else self._near.X
-
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), in one pass over the rows."""
         return self._product(V)[0]
@@ -126,24 +118,15 @@ class ConjugateGradientFactor:
         )
         return product + self._gamma * V, projected
 
-    def solve(self, M: F64, start: F64 | None = None) -> F64:
-        """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once.
+    def solve(self, M: F64) -> F64:
+        """Return C⁻¹ M (D, K) by preconditioned conjugate gradients on all columns at once."""
+        return self._solve(M)[0]
 
-        Parameters
-        ----------
-        M : array of shape (D, K)
-            Right-hand sides.
-        start : array of shape (D, k) or None
-            Columns to start from, with any k, at the price of one pass; None for the solutions of the first solve.
-        """
-        return self._solve(M, start)[0]
-
-    def _solve(self, M: F64, start: F64 | None = None, *, projects: bool = False) -> tuple[F64, F64 | None]:
+    def _solve(self, M: F64, *, projects: bool = False) -> tuple[F64, F64 | None]:
         """Return C⁻¹ M (D, K) and, if wanted, the projected rows Φ_c C⁻¹ M (n, K)."""
         size = np.linalg.norm(M, axis=0)
         unit = M / np.where(size > 0, size, 1.0)
-        near = self._near if start is None else Solved(start, self.apply(start))
-        X, CX = _best_combination(near, unit)
+        X, CX = _best_combination(self._near, unit)
         self.steps = 0
         worst, precise = np.inf, False
         while True:

@@ -6,6 +6,7 @@ one pass for the cross-moments and a few triangular solves.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -158,6 +159,18 @@ class Problem:
         return int(
             np.count_nonzero(np.bincount(self._latest.y))
         )  # without sorting, because every fit of a search asks
+
+    def at(self, gamma: float) -> Problem:
+        """Return the problem of another γ, without a pass over the rows before it is solved.
+
+        Features and sums are shared, and with "cg" the sampled rows, and the solutions of this γ to start from.
+        """
+        other = copy(self)
+        other.factor = self.factor.at(gamma)
+        image = self._latest.image
+        image = Side(image.mean, image.cross, image.trace, other.factor, image.table)
+        other._latest = replace(self._latest, image=image)
+        return other
 
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""

@@ -126,6 +126,7 @@ class FeatureRows:
         self.shape = (self.n_rows, features.n_features)
         self.device = getattr(X, "device", None)
         self._remote: Any = None
+        self._whole: tuple[FeatureRows, Ints] | None = None
         self._samples: list[tuple[Ints, Any]] = []
         if is_remote(X):
             remote = X if rows is None else X.taken(rows)
@@ -138,6 +139,19 @@ class FeatureRows:
             block_rows = min(BLOCK_ROWS, max(SMALLEST_BLOCK, fitting))
         self.kept_blocks = row_blocks(self.n_rows, block_rows)
         self._cache: dict[int, Any] = {}
+
+    def part(self, places: Ints, budget: int | None = None) -> FeatureRows:
+        """Return the features of some of these rows, by their places in rising order.
+
+        Where these rows keep their features, they serve the part, too; else it may keep ``budget`` bytes of its own.
+        """
+        numbers = places if self._rows is None else self._rows[places]
+        shared = self.kept and self._remote is None
+        own = 0 if shared else budget
+        part = FeatureRows(self.features, self._X, rows=numbers, dtype=self.dtype.name, budget=own)
+        if shared:
+            part._whole, part.kept = (self, places), True
+        return part
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cache": {}}  # features are computed again where they are needed
@@ -155,6 +169,9 @@ class FeatureRows:
     def __getitem__(self, block: slice) -> Any:
         """Return Φ of consecutive rows, a tensor if X has tensors; it must not be written to."""
         start, stop, _ = block.indices(self.n_rows)
+        if self._whole is not None:
+            whole, places = self._whole
+            return whole._gathered(places[start:stop])
         kept = self._cache.get(start)
         if kept is not None and len(kept) == stop - start:
             return kept
@@ -200,13 +217,24 @@ class FeatureRows:
         )
 
     def take(self, rows: Ints) -> Any:
-        """Return Φ (m, D) of the given training rows, from kept blocks if all are there."""
+        """Return Φ (m, D) of training rows, by rising numbers; from kept blocks if all are there."""
+        if self._whole is not None:
+            whole, places = self._whole
+            return whole.take(places[rows])
         if len(self._cache) < len(self.kept_blocks):
             return self.raw(rows if self._rows is None else self._rows[rows])
-        out = empty(self._cache[0], (len(rows), self.n_features), self.dtype)
-        for block in self.kept_blocks:
-            inside = np.flatnonzero((rows >= block.start) & (rows < block.stop))
-            out[inside] = self[block][rows[inside] - block.start]
+        return self._gathered(rows)
+
+    def _gathered(self, rows: Ints) -> Any:
+        """Return Φ (m, D) of training rows, by rising numbers, from the blocks that they are in."""
+        starts = [block.start for block in self.kept_blocks]
+        first, stop = np.searchsorted(starts, rows[[0, -1]], side="right") - [1, 0]
+        out = None
+        for block in self.kept_blocks[first:stop]:
+            at = slice(*np.searchsorted(rows, [block.start, block.stop]))
+            Phi = self[block]
+            out = empty(Phi, (len(rows), self.n_features), self.dtype) if out is None else out
+            out[at] = Phi[rows[at] - block.start]
         return out
 
     def raw(self, rows: Ints) -> Any:

@@ -211,7 +211,7 @@ class CandidateFits:
                 self._read(self.params if name == own else p) for name, p in {key: params, **others}.items()
             ]
             self._check_drawn(data[0])
-            fits = FoldedFits(data[0], self._splits, variants=data[1:])
+            fits = FoldedFits(data[0], self._splits, variants=data[1:], keeps=True)
             self._data |= {name: fits.variant(number) for number, name in enumerate([key, *others])}
         return self._data[key]
 
