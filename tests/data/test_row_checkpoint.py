@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from fairerclip import FairerCLIP
+from fairerclip import EmbeddingMitigator, FairerCLIP
 from fairerclip.data import row_checkpoint, row_pass
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.row_checkpoint import RowCheckpoint, digest, sum_rows_saved
 from fairerclip.errors import CheckpointError, ParameterError
+from fairerclip.solver import preconditioner
 from fairerclip.solver import rows as solver_rows
 from fairerclip.solver.moments import Moments, MomentTable
 
@@ -174,3 +175,123 @@ def test_digests_tell_values_shapes_and_types_apart():
     found = [digest(x) for x in (a, a.reshape(2, 3), a.astype(np.float32), a + 1, "a", np.array([]))]
     assert len(set(found)) == len(found)
     assert digest(a, "x") == digest(a.copy(), "x")
+
+
+class Interrupt:
+    """Progress that stops the work when it has heard of so many blocks."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __call__(self, done, total):
+        self.calls -= 1
+        if self.calls == 0:
+            raise KeyboardInterrupt
+
+
+CG = {"solver": "cg", "n_features": 60, "random_state": 0, "bandwidth": "median"}
+
+
+@pytest.fixture
+def few_sampled(monkeypatch):
+    """Sample 30 rows for the preconditioner, so that conjugate gradients take some steps."""
+    monkeypatch.setattr(preconditioner, "LEAST_SAMPLED", 30)
+
+
+@pytest.mark.usefixtures("few_sampled")
+@pytest.mark.parametrize(
+    "parameters", [{}, {"dtype": "float64"}, {"gamma": "auto"}], ids=["float32", "float64", "auto"]
+)
+def test_interrupted_conjugate_gradients_go_on_to_the_same_model(embeddings, tmp_path, parameters):
+    e, file = embeddings(), tmp_path / "sums.safetensors"
+    arguments = {"sensitive_features": e.s, "text": e.text}
+
+    def fit(**options):
+        counted = []
+        model = FairerCLIP(**{**CG, **FIXED, **parameters})
+        model.fit(e.X, e.y, **arguments, **{"progress": lambda *rows: counted.append(rows), **options})
+        return model, len(counted)
+
+    plain, blocks = fit()
+    with pytest.raises(KeyboardInterrupt):
+        fit(checkpoint=file, progress=Interrupt(2 * blocks // 3))
+    assert open_tensors(file, CheckpointError)[1]["pass"] == "solves"
+    again, left = fit(checkpoint=file)
+    assert left < 0.8 * blocks  # steps that were done are not done again
+    assert not file.exists()
+    assert_array_equal(again.components_, plain.components_)
+    assert_array_equal(again.scores(e.X), plain.scores(e.X))
+    assert again.diagnostics_["solver_steps"] == plain.diagnostics_["solver_steps"] > 2
+
+
+@pytest.mark.usefixtures("few_sampled")
+def test_damaged_solutions_and_those_of_another_fit_are_refused(embeddings, tmp_path):
+    e, file = embeddings(), tmp_path / "sums.safetensors"
+
+    def fit(**options):
+        model = FairerCLIP(**CG, **{**FIXED, "gamma": options.pop("gamma", 1e-3)})
+        return model.fit(e.X, e.y, sensitive_features=e.s, text=e.text, checkpoint=file, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(progress=Interrupt(70))
+    with pytest.raises(CheckpointError, match="sums of another fit"):
+        fit(gamma=1e-4)
+    tensors, metadata = open_tensors(file, CheckpointError)
+    arrays = {name: np.array(tensor.array()) for name, tensor in tensors.items()}
+    assert "0.direction" in arrays
+    wrong = {
+        "0.direction": [np.zeros(7), arrays["0.direction"] * np.nan],
+        "0.rho": [arrays["0.rho"][1:]],
+        "0.start": [arrays["0.start"][1:], np.zeros(3)],
+        "x.start": [arrays["0.start"]],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            write_tensors(file, {**arrays, name: value}, metadata, overwrite=True)
+            with pytest.raises(CheckpointError, match="remove the file to begin anew"):
+                fit()
+    only = {"0.start": np.zeros((3, 2)), "0.counts": np.zeros(3)}
+    write_tensors(file, only, metadata, overwrite=True)
+    with pytest.raises(CheckpointError, match="expected solutions of shape"):
+        fit()
+
+
+@pytest.mark.parametrize("features", ["both", "rbf"])
+def test_an_interrupted_mitigator_goes_on_to_the_same_map(embeddings, tmp_path, features):
+    e, file = embeddings(n=240), tmp_path / "sums.safetensors"
+    s = np.where(np.arange(240) % 5 == 0, -1, e.s)
+    arguments = {"sensitive_features": s, "sensitive_text": dict(enumerate(e.sensitive_text))}
+    made = {"features": features, "n_features": 20, "missing_label": -1, "random_state": 0}
+
+    def fit(progress=None, **parameters):
+        model = EmbeddingMitigator(**{**made, **parameters})
+        return model.fit(e.X, **arguments, progress=progress, checkpoint=file)
+
+    whole = fit()
+    assert not file.exists()
+    blocks = []
+    with pytest.raises(KeyboardInterrupt):
+        fit(Interrupt(12 + 4))  # the pass that checks the rows, then segments of the sums
+    assert file.exists()
+    for other in ({"gamma": 1e-2}, {"random_state": 1}, {"features": "linear"}):
+        with pytest.raises(CheckpointError, match="sums of another fit"):
+            fit(**other)
+    again = fit(lambda *rows: blocks.append(rows))
+    assert len(blocks) < 12 + 6
+    assert_array_equal(again.transform(e.X), whole.transform(e.X))
+    np.testing.assert_allclose(
+        again.transform(e.X), EmbeddingMitigator(**made).fit(e.X, **arguments).transform(e.X), atol=1e-6
+    )
+    assert not file.exists()
+    file.write_bytes(b"nothing")
+    with pytest.raises(CheckpointError):
+        fit()
+
+
+def test_kernel_features_without_a_seed_cannot_go_on(embeddings, tmp_path):
+    e, file = embeddings(), tmp_path / "sums.safetensors"
+    made = EmbeddingMitigator(features="rbf", n_features=20)
+    with pytest.raises(KeyboardInterrupt):
+        made.fit(e.X, sensitive_features=e.s, checkpoint=file, progress=Interrupt(16))
+    with pytest.raises(CheckpointError, match="sums of another fit"):
+        made.fit(e.X, sensitive_features=e.s, checkpoint=file)

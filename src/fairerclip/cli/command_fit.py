@@ -83,6 +83,7 @@ def fit(
     collection: fit_options.Collection = None,
     memory_budget: fit_options.MemoryBudget = None,
     cluster: Cluster = None,
+    checkpoint: fit_options.Checkpoint = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -101,6 +102,7 @@ def fit(
         collection=collection,
         memory_budget=memory_budget,
         cluster=cluster,
+        checkpoint=checkpoint,
     )
     given.check(key)
     archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
@@ -140,7 +142,7 @@ def _fit_classifier(
     from fairerclip.cli import show
 
     if key == OWN:
-        _check_cluster(given, experiment)
+        _check_untuned(given, experiment)
     with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
         trained = train(key, placed, given)
         result = _result(placed, trained, output)
@@ -188,6 +190,7 @@ def _fit_embedding(
             floor=given.floor,
             collection=None if given.collection is None else open_store(given.collection),
             progress=progress,
+            checkpoint=given.checkpoint,
         )
         result = mitigator_result(placed, trained)
     trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
@@ -236,7 +239,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
             limits = {name: getattr(search, name) for name in ("accuracy_floor", "max_seconds", "cv")}
             model = experiment.tune(*(model, labels, goal), **limits, progress=progress)
     else:
-        model = _fitted(experiment, model, labels, class_offsets)
+        model = _fitted(experiment, model, labels, class_offsets, given.checkpoint)
     values = {"tau": model.tau_, "tau_z": model.tau_z, "criterion": model.criterion_, "n_iter": model.n_iter_}
     return Trained(model, labels, values, _own_sentences(model))
 
@@ -256,13 +259,15 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     return Trained(trained.model, trained.method.labels, values, [*sentences, last])
 
 
-def _check_cluster(given: FitOptions, experiment: Experiment) -> None:
-    """Raise, before a cluster is started, if the model would be tuned: a search needs the rows here."""
+def _check_untuned(given: FitOptions, experiment: Experiment) -> None:
+    """Raise, before any work, if a model would be tuned whose options are for a fit without a search."""
     from fairerclip.errors import ParameterError
 
-    if given.cluster is not None and _whether_to_tune(given, experiment):
+    options = {"--cluster": given.cluster, "--checkpoint": given.checkpoint}
+    asked = [name for name, value in options.items() if value is not None]
+    if asked and _whether_to_tune(given, experiment):
         raise ParameterError(
-            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
+            f"{asked[0]} fits without a search: add --no-tune, and the parameters that are not given are chosen by "
             "cross-validation"
         )
 
@@ -285,14 +290,18 @@ def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
 
 
 def _fitted(
-    experiment: Experiment, model: FairerCLIP, labels: str, offsets: list[float] | None
+    experiment: Experiment,
+    model: FairerCLIP,
+    labels: str,
+    offsets: list[float] | None,
+    checkpoint: Path | None,
 ) -> FairerCLIP:
     """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
     from fairerclip.cli import show
     from fairerclip.tuning.ranking import warn_untuned_ranking
 
     with show.progress("fitting", rate=True) as progress:
-        model = experiment.fit(model, labels, progress=progress)
+        model = experiment.fit(model, labels, progress=progress, checkpoint=checkpoint)
     if offsets is not None:
         model = model.at(offsets=offsets)
     if experiment.is_gallery():

@@ -101,6 +101,14 @@ MemoryBudget = Annotated[
         help="Memory for features and sums besides rows and labels, e.g. 512MB or 2GB. Default: what is free.",
     ),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    options.writes(
+        "--checkpoint",
+        help="File .safetensors for sums in between: after an interrupt the same command goes on from it. It is "
+        "removed at the end. For fairerclip without a search (--no-tune), and for embedding.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,7 @@ class FitOptions:
     collection: Path | None = None
     memory_budget: str | None = None
     cluster: str | None = None
+    checkpoint: Path | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
@@ -160,7 +169,12 @@ class FitOptions:
                     "--max-steps limits training by gradient; fairerclip has none: leave it out"
                 )
             return
-        _refuse({**own, "--memory-budget": self.memory_budget, "--cluster": self.cluster}, OWN, key)
+        scale = {
+            "--memory-budget": self.memory_budget,
+            "--cluster": self.cluster,
+            "--checkpoint": self.checkpoint,
+        }
+        _refuse({**own, **scale}, OWN, key)
 
     def _check_embedding(self, own: dict[str, object]) -> None:
         from fairerclip.errors import ParameterError

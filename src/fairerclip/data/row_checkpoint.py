@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import to_numpy
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.row_pass import Progress, RowSum, is_remote, row_blocks, row_threads, sum_rows
 from fairerclip.errors import CheckpointError, ParameterError
@@ -19,13 +20,15 @@ SEGMENT_ROWS = 1 << 18
 """Rows between two moments at which sums can be saved; each segment is summed in threads, then added."""
 SAVE_SECONDS = 30.0
 """Time between two saved files."""
+IDENTITY_ROWS = 64
+"""Rows by which saved sums are told from those of another collection."""
 FORMAT, FORMAT_VERSION = "fairerclip-sums", "1"
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class SavedSum(RowSum, Protocol):
-    """Accumulator that can be saved as arrays."""
+class SavedArrays(Protocol):
+    """Anything that can be saved as arrays."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all sums as arrays; those without rows have none."""
@@ -34,11 +37,15 @@ class SavedSum(RowSum, Protocol):
         """Take over saved sums; raise ValueError or KeyError if they are not of this kind and shape."""
 
 
+class SavedSum(RowSum, SavedArrays, Protocol):
+    """Accumulator that can be saved as arrays."""
+
+
 Saved = TypeVar("Saved", bound=SavedSum)
 
 
 class RowCheckpoint:
-    """A file with the sums of the first rows of a pass.
+    """A file with the sums of the first rows of a pass, or with the state of iterations (`solver.descent`).
 
     Parameters
     ----------
@@ -58,7 +65,7 @@ class RowCheckpoint:
             )
         self._saved_at = time.monotonic()
 
-    def restore(self, total: SavedSum, purpose: str) -> int:
+    def restore(self, total: SavedArrays, purpose: str) -> int:
         """Take over saved sums, and return the number of rows that they are of; 0 if there are none for this pass."""
         if not self.path.exists():
             return 0
@@ -80,7 +87,7 @@ class RowCheckpoint:
                 f"{self.path}: damaged sums ({problem}); remove the file to begin anew"
             ) from problem
 
-    def save(self, total: SavedSum, purpose: str, rows: int) -> None:
+    def save(self, total: SavedArrays, purpose: str, rows: int) -> None:
         """Write the sums if the last file is old enough."""
         if time.monotonic() - self._saved_at < self._seconds:
             return
@@ -107,6 +114,11 @@ def digest(*parts: Any) -> str:
         total.update(f"{value.dtype.str}{value.shape}".encode())
         total.update(value.view("u1").data if value.size else b"")
     return total.hexdigest()
+
+
+def digest_rows(X: Any) -> str:
+    """Return the SHA-256 of the number of rows (n, p), and of some of them."""
+    return digest(str(X.shape), to_numpy(X[np.linspace(0, X.shape[0] - 1, IDENTITY_ROWS).astype(np.int64)]))
 
 
 def sum_rows_saved(

@@ -25,7 +25,7 @@ from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.query_meaning import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
 from fairerclip.embedding.row_map import READ, EmbeddingMap, features_name
 from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
-from fairerclip.embedding.sums import begin_sums
+from fairerclip.embedding.sums import begin_sums, pass_options
 from fairerclip.errors import ParameterError, ShapeError, StateError
 from fairerclip.features import KERNELS
 from fairerclip.features.feature_map import check_n_features
@@ -132,6 +132,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labelled: Any = None,
         sample_weight: Any = None,
         progress: Progress | None = None,
+        checkpoint: Any = None,
     ) -> Self:
         """Learn the map from rows, by blocks: one pass checks them, and one adds them.
 
@@ -150,11 +151,12 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             ``sensitive_features``.
         sample_weight : array of shape (n,), optional
             Row weights in the map. Sensitive values are read from all rows alike.
-        progress : callable, optional
-            Called with the numbers of rows done and of all rows, in each of the two passes.
+        progress, checkpoint : callable and path, optional
+            Called with the numbers of rows done and of all rows, in each of the two passes; file ``.safetensors`` for
+            the sums in between (docs/scale.md#resume). A fit that was interrupted and is called again goes on from it.
         """
         given = (sensitive_features, sensitive_text, labelled)
-        return self._add(X, given, sample_weight, progress, reset=True)
+        return self._add(X, given, sample_weight, progress, checkpoint, reset=True)
 
     def partial_fit(
         self,
@@ -184,7 +186,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._add(X, given, sample_weight, progress, reset=first)
 
     def _add(
-        self, X: Any, given: tuple[Any, Any, Any], weight: Any, progress: Progress | None, *, reset: bool
+        self, X: Any, given: Any, weight: Any, progress: Any, checkpoint: Any = None, *, reset: bool
     ) -> Self:
         self._check_parameters()
         X = self._validated(X, reset=reset)
@@ -192,11 +194,13 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             check_directions(X)
         rows = summarise_rows(X, "X", zero_is_error=True, progress=progress)
         known = read_given(X.shape, *given, kind=self.sensitive_kind, missing_label=self.missing_label)
+        params = self.get_params(deep=False)
         if reset:
-            self._sums = begin_sums(self.get_params(deep=False), X, known)
-        budget = as_bytes(self.memory_budget)
-        self._sums.add(X, known, weight, rows, memory_budget=budget, progress=progress)
+            self._sums = begin_sums(params, X, known)
+        how = pass_options(params, X, known, weight, progress=progress, checkpoint=checkpoint)
+        self._sums.add(X, known, weight, rows, how)
         self._factored = self._sums.factor(self.gamma)
+        how.finish()
         return self._set_strength()
 
     def _set_strength(self) -> Self:
@@ -224,12 +228,10 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise StateError(
                 "a loaded mitigator has one strength only; fit again, or choose the strength before saving"
             )
-        other = type(self)(**{**self.get_params(deep=False), "strength": strength})
+        own = self.get_params(deep=False)
+        other = type(self)(**{**own, "strength": strength})
         other._check_parameters()
-        learned = {
-            name: value for name, value in vars(self).items() if name not in self.get_params(deep=False)
-        }
-        other.__dict__.update(learned)
+        other.__dict__.update({name: value for name, value in vars(self).items() if name not in own})
         other._sums = self._sums.copy()  # rows that are added to one of them are not added to the other
         return other._set_strength()
 
@@ -389,10 +391,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ShapeError(str(error)) from None
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        for name in ("_sums", "_factored"):
-            state.pop(name, None)  # sums of the rows of the fit are not part of the model
-        return state
+        hidden = ("_sums", "_factored")  # sums of the rows of the fit are not part of the model
+        return {name: value for name, value in super().__getstate__().items() if name not in hidden}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.arrays import beside, cast
+from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import RowSummary, unit_view
-from fairerclip.data.row_pass import Progress, sum_rows
+from fairerclip.data.row_checkpoint import RowCheckpoint, digest, digest_rows, sum_rows_saved
+from fairerclip.data.row_pass import sum_rows
 from fairerclip.embedding.attributes import Given, MitigatedAttribute, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
 from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
@@ -25,12 +27,13 @@ from fairerclip.errors import (
     NoSensitiveWarning,
     ParameterError,
 )
-from fairerclip.features import FeatureMap, make_features
+from fairerclip.features import KERNELS, FeatureMap, make_features
 from fairerclip.features.feature_map import as_rng
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.weights import check_weights
+from fairerclip.model.prepare import draw_seed
 from fairerclip.solver.moments import Moments
-from fairerclip.solver.rows import sum_threads
+from fairerclip.solver.rows import DEFAULT_PASSES, PassOptions, sum_threads
 from fairerclip.solver.same_space import SameSpace, factor_same_space
 
 SAMPLE_ROWS = 20_000
@@ -93,9 +96,7 @@ class MitigatorSums:
         given: Given,
         sample_weight: Any,
         rows: RowSummary,
-        *,
-        memory_budget: int | None = None,
-        progress: Progress | None = None,
+        how: PassOptions = DEFAULT_PASSES,
     ) -> None:
         """Add rows X (n, p), and their summary, with what is known about them; O(n·(p + D)²) time, in blocks."""
         unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
@@ -110,8 +111,14 @@ class MitigatorSums:
             known=tuple(column is not None for column in known),
         )
         columns = [weight, *(column for column in known if column is not None)]
-        threads = sum_threads(width * width, memory_budget)
-        found = sum_rows(unit_view(X), start, columns, threads=threads, progress=progress)
+        threads = sum_threads(width * width, how.memory_budget)
+        if how.checkpoint is None:
+            found = sum_rows(unit_view(X), start, columns, threads=threads, progress=how.progress)
+        else:
+            saved = (how.checkpoint, "same space")
+            found = sum_rows_saved(
+                *(unit_view(X), start, columns, *saved), threads=threads, progress=how.progress
+            )
         self.moments.merge(found.moments)
         self.rows.append(rows)
 
@@ -180,6 +187,37 @@ class LabelledMoments:
     def merge(self, other: LabelledMoments) -> None:
         """Add the sums of other rows."""
         self.moments.merge(other.moments)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as arrays, for `restore`."""
+        return self.moments.to_arrays()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
+        self.moments.restore(arrays)
+
+
+def pass_options(
+    params: Mapping[str, Any], X: Any, given: Given, weight: Any, *, progress: Any, checkpoint: Any
+) -> PassOptions:
+    """Return memory, progress and file of a pass; the file is that of these parameters, rows, values and prompts."""
+    budget = as_bytes(params["memory_budget"])
+    if checkpoint is None:
+        return PassOptions(budget, progress)
+    # Sums do not depend on the strength. Kernel features without a seed are others in every fit.
+    own = {
+        name: v for name, v in params.items() if name not in ("memory_budget", "strength", "about", "unit")
+    }
+    if params["random_state"] is None and params["features"] in KERNELS and params["features"] != "linear":
+        own["random_state"] = draw_seed(None)
+    columns = [(kind, name, c) for kind in ("columns", "labels") for name, c in getattr(given, kind).items()]
+    values = [v for *key, c in columns for v in (key, f"{c.categories}", c.codes, c.values, c.soft)]
+    texts = [v for name, found in given.prompts.items() for v in (name, found.values, *found.groups)]
+    parts = [*values, *texts, given.labelled, check_weights(weight, int(X.shape[0]))]
+    return PassOptions(
+        *(budget, progress),
+        RowCheckpoint(checkpoint, digest(repr(sorted(own.items())), digest_rows(unit_view(X)), *parts)),
+    )
 
 
 def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums:

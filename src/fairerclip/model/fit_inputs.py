@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from fairerclip._util.arrays import to_numpy
 from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.data.row_checkpoint import RowCheckpoint, digest
+from fairerclip.data.row_checkpoint import RowCheckpoint, digest, digest_rows
 from fairerclip.data.row_pass import Progress
 from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
@@ -20,9 +19,6 @@ from fairerclip.inputs.weights import check_weights
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.prepare import draw_seed, training_rows
 from fairerclip.solver.rows import PassOptions
-
-IDENTITY_ROWS = 64
-"""Rows by which saved sums are told from those of another collection."""
 
 
 class FitInputs(NamedTuple):
@@ -88,11 +84,10 @@ def _identity(
     What is predicted from prompts follows from these.
     """
     own = {name: v for name, v in sorted(params.items()) if name not in ("memory_budget", "random_state")}
-    rows = np.linspace(0, X.shape[0] - 1, IDENTITY_ROWS).astype(np.int64)
     values: list[Any] = [a for c in sensitive.attributes for a in (c.values, c.soft) if a is not None]
     for column in sensitive.attributes:
         if column.codes is not None:
             guess = sensitive.guesses.get(column.name)
             values.append(column.codes if guess is None else np.where(guess.rows, -1, column.codes))
     texts = [*(target.prompts if target.has_text else ()), *sensitive.all_prompts]
-    return digest(repr(own), seed, str(X.shape), to_numpy(X[rows]), target.known, weight, *values, *texts)
+    return digest(repr(own), seed, digest_rows(X), target.known, weight, *values, *texts)

@@ -19,6 +19,7 @@ from fairerclip._util.arrays import (
     wide,
 )
 from fairerclip._util.types import F64, Floats
+from fairerclip.data.row_pass import Progress
 from fairerclip.solver.rows import FeatureRows
 
 FEW_COLUMNS = 6
@@ -28,7 +29,14 @@ CACHED_ROWS = 64
 
 
 def covariance_product(
-    rows: FeatureRows, weight: F64, mean: F64, V: F64, *, dtype: Any = None, projects: bool = False
+    rows: FeatureRows,
+    weight: F64,
+    mean: F64,
+    V: F64,
+    *,
+    dtype: Any = None,
+    projects: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[F64, F64 | None]:
     """Return Φ_cᵀ W Φ_c V (D, k) and, if wanted, Φ_c V (n, k), in one pass over the rows. O(n·D·k) time.
 
@@ -46,9 +54,11 @@ def covariance_product(
         Precision of the products; None for that of the features.
     projects : bool
         Whether Φ_c V is wanted.
+    progress : callable or None
+        Called with the numbers of rows done and of all rows.
     """
     V_cast = V.astype(rows.dtype if dtype is None else dtype)
-    found = rows.sum(partial(ProductSum, V_cast, mean @ V, projects), [weight])
+    found = rows.sum(partial(ProductSum, V_cast, mean @ V, projects), [weight], progress=progress)
     product = to_numpy(found.product) - np.outer(mean, found.total)
     return product, np.concatenate(found.projected) if projects else None
 

@@ -10,9 +10,10 @@ from scipy import linalg
 from fairerclip._util.types import F64
 from fairerclip.errors import ToleranceError
 from fairerclip.solver.covariance_product import covariance_product
+from fairerclip.solver.descent import Descent
 from fairerclip.solver.lowrank import RANK_TOLERANCE, Reduced
 from fairerclip.solver.preconditioner import SampledPreconditioner, sampled_rows
-from fairerclip.solver.rows import FeatureRows
+from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
 
 TOLERANCES = {"float32": 3e-6, "float64": 1e-12}
 """Relative residual of each column, by precision of the features, which have no digits for a smaller one."""
@@ -66,6 +67,8 @@ class ConjugateGradientFactor:
         Draws the rows of the preconditioner.
     tolerance : float or None
         Relative residual of each right-hand side; None for one that the precision of the features allows.
+    how : PassOptions
+        Progress of passes over the rows, and the file of saved solves.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class ConjugateGradientFactor:
         random_state: np.random.RandomState,
         *,
         tolerance: float | None = None,
+        how: PassOptions = DEFAULT_PASSES,
     ) -> None:
-        self._rows, self._mean, self._gamma = rows, mean, gamma
+        self._rows, self._mean, self._gamma, self._how = rows, mean, gamma, how
         self._weight = weight / weight.sum()
         self.tolerance: float = tolerance or TOLERANCES[rows.dtype.name]
         sample, complete = sampled_rows(rows, self._weight, mean, random_state)
@@ -114,7 +118,10 @@ class ConjugateGradientFactor:
     def _product(self, V: F64, *, precise: bool = False, projects: bool = False) -> tuple[F64, F64 | None]:
         dtype = np.float64 if precise else None
         product, projected = covariance_product(
-            self._rows, self._weight, self._mean, V, dtype=dtype, projects=projects
+            *(self._rows, self._weight, self._mean, V),
+            dtype=dtype,
+            projects=projects,
+            progress=self._how.progress,
         )
         return product + self._gamma * V, projected
 
@@ -126,52 +133,43 @@ class ConjugateGradientFactor:
         """Return C⁻¹ M (D, K) and, if wanted, the projected rows Φ_c C⁻¹ M (n, K)."""
         size = np.linalg.norm(M, axis=0)
         unit = M / np.where(size > 0, size, 1.0)
-        X, CX = _best_combination(self._near, unit)
-        self.steps = 0
-        worst, precise = np.inf, False
+        saved = self._how.solves
+        state = None if saved is None else saved.begin(unit.shape)
+        cut = 0.1 * self.tolerance
+        if state is None:
+            X, CX = _best_combination(self._near, unit)
+            state = Descent.of(X, unit - CX, cut, (0, False, np.inf))
         while True:
-            X = X + self._descend(unit - CX)
+            X = self._descend(state)
             X[:, size == 0] = 0.0
-            CX, projected = self._product(X, precise=precise, projects=projects)
-            before, worst = worst, float(np.linalg.norm(unit - CX, axis=0).max(initial=0.0))
+            CX, projected = self._product(X, precise=state.precise, projects=projects)
+            worst = float(np.linalg.norm(unit - CX, axis=0).max(initial=0.0))
             if worst <= self.tolerance:
                 break
-            if self.steps >= MAX_STEPS or (precise and not worst <= SLOW * before):
+            if state.steps >= MAX_STEPS or (state.precise and not worst <= SLOW * state.counts[2]):
                 raise ToleranceError(
-                    f"conjugate gradients did not converge in {self.steps} steps (relative residual {worst:.1e}, "
+                    f"conjugate gradients did not converge in {state.steps} steps (relative residual {worst:.1e}, "
                     f"wanted {self.tolerance:.0e}); raise gamma or use solver='cholesky'"
                 )
             # Single precision does not suffice where γ is small: residuals are computed in double from here on.
-            precise = True
+            state = Descent.of(X, unit - CX, cut, (state.steps, True, worst))
+        if saved is not None:  # without directions: only the true residual is computed again
+            saved.keep(Descent.of(X, np.zeros_like(X), cut, tuple(state.counts)))
         if not self._solved_once:
             self._near, self._solved_once = Solved(X, CX), True
-        self.relative_residual = worst
+        self.steps, self.relative_residual = state.steps, worst
         if projected is not None:
             projected *= size
         return X * size, projected
 
-    def _descend(self, R: F64) -> F64:
-        """Return Y (D, K) with C Y ≈ R by conjugate gradients, as far as updated residuals tell."""
-        # Columns of labels are collinear: one-hot classes have a constant sum. Only independent ones need products.
-        U, S, Vt = linalg.svd(R, full_matrices=False, check_finite=False)
-        keep = S > 0.1 * self.tolerance
-        R, Vt = U[:, keep] * S[keep], Vt[keep]
-        X, direction, rho = np.zeros_like(R), np.zeros_like(R), np.ones(R.shape[1])
-        previous = R
-        wanted = 0.5 * self.tolerance
-        while self.steps < MAX_STEPS and np.linalg.norm(R @ Vt, axis=0).max(initial=0.0) > wanted:
-            Y = self._preconditioner.solve(R)
-            # The form of Polak and Ribière, which allows for rounding errors of the preconditioner.
-            turn = np.einsum("ij,ij->j", R - previous, Y)
-            direction = Y + np.divide(turn, rho, out=np.zeros_like(rho), where=rho > 0) * direction
-            rho = np.einsum("ij,ij->j", R, Y)
-            CD = self.apply(direction)
-            curvature = np.einsum("ij,ij->j", direction, CD)
-            alpha = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)
-            X += alpha * direction
-            previous, R = R, R - alpha * CD
-            self.steps += 1
-        return np.asarray(X @ Vt)
+    def _descend(self, state: Descent) -> F64:
+        """Take steps until the updated residuals are small enough, and return the solutions (D, K)."""
+        saved, wanted = self._how.solves, 0.5 * self.tolerance
+        while state.steps < MAX_STEPS and state.residual > wanted:
+            state.step(self.apply, self._preconditioner.solve)
+            if saved is not None:
+                saved.keep(state)
+        return state.columns
 
     def reduce(self, cross: F64) -> Reduced:
         """Return the same E and R as the Cholesky factor, from an SVD of A C⁻¹cross with AᵀA = C.

@@ -146,7 +146,7 @@ class Problem:
             self.solver = "cholesky"  # whatever the choice would have been: the sum is there
             self.factor = CholeskyFactor(moments.covariance, gamma)
         else:
-            self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state)
+            self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state, how=how)
         self._latest = self._sides(y, moments)
         # The first labels, and not the latest, so that a result does not depend on the labels in between.
         self._first = self._design(y.copy()), replace(moments, covariance=None)

@@ -15,6 +15,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.data.cluster_tasks import worker_memory
 from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
+from fairerclip.solver.descent import SavedSolves
 from fairerclip.solver.moments import rounded_mean
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def sum_threads(values: int, memory_budget: int | None = None) -> int:
     return max(1, cache_budget(memory_budget) // (12 * max(1, values)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class PassOptions:
     """How passes over the rows of a fit are made; none of it changes the result but for its last digits."""
 
@@ -78,10 +79,14 @@ class PassOptions:
     checkpoint: RowCheckpoint | None = None
     """File for sums in between."""
 
+    def __post_init__(self) -> None:
+        self.solves = None if self.checkpoint is None else SavedSolves(self.checkpoint)
+
     def finish(self) -> None:
-        """Remove the file of sums: the fit is done."""
+        """Remove the file of sums: the fit is done. Later passes, such as those of a path, are not part of it."""
         if self.checkpoint is not None:
             self.checkpoint.remove()
+        self.progress = self.checkpoint = self.solves = None
 
 
 DEFAULT_PASSES = PassOptions()

@@ -180,6 +180,7 @@ def fit_mitigator(
     floor: float | None = None,
     collection: EmbeddingStore | None = None,
     progress: Callable[[int, int], None] | None = None,
+    checkpoint: Any = None,
 ) -> TrainedMitigator:
     """Fit a mitigator on the training rows of a task or on a collection, for the chosen sensitive attributes.
 
@@ -203,6 +204,8 @@ def fit_mitigator(
         validation with labels "all", and of validation alone with "none". Default of ``labels`` then: "all".
     progress : callable, optional
         Called after each strength with (done, total).
+    checkpoint : path, optional
+        File of the sums in between, as in `EmbeddingMitigator.fit`.
     """
     if labels is None:
         labels = "none" if collection is None else "all"
@@ -219,10 +222,11 @@ def fit_mitigator(
     known = _validation_groups(experiment) if objective is not None else None
     if collection is None:
         train = experiment.task.split("train")
-        fitted.fit(train.X, **_given(experiment, train, labels))
+        fitted.fit(train.X, **_given(experiment, train, labels), checkpoint=checkpoint)
     else:
         _check_width(collection, experiment)
-        fitted.fit(collection, **_few_labels(experiment, ("train", "val") if labels == "all" else ("val",)))
+        few = _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
+        fitted.fit(collection, **few, checkpoint=checkpoint)
     if known is None:
         return TrainedMitigator(fitted, labels)
     path = fitted.path(
