@@ -215,7 +215,7 @@ def test_interrupted_conjugate_gradients_go_on_to_the_same_model(embeddings, tmp
     plain, blocks = fit()
     with pytest.raises(KeyboardInterrupt):
         fit(checkpoint=file, progress=Interrupt(2 * blocks // 3))
-    assert open_tensors(file, CheckpointError)[1]["pass"] == "solves"
+    assert "solves" in open_tensors(file, CheckpointError)[1].values()
     again, left = fit(checkpoint=file)
     assert left < 0.8 * blocks  # steps that were done are not done again
     assert not file.exists()
