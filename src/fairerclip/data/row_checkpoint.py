@@ -67,8 +67,11 @@ class RowCheckpoint:
 
     def restore(self, total: SavedArrays, purpose: str) -> int:
         """Take over saved sums, and return the number of rows that they are of; 0 if there are none for this pass."""
-        if not self.path.exists():
-            return 0
+        try:
+            if not self.path.exists():
+                return 0
+        except OSError as problem:
+            raise CheckpointError(f"{self.path} cannot be read: {problem.strerror}") from problem
         tensors, metadata = open_tensors(self.path, CheckpointError)
         if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise CheckpointError(f"{self.path}: expected saved sums of this version, found another file")

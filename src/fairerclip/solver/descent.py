@@ -64,7 +64,8 @@ class Descent:
         j = len(arrays.get("rho", ()))
         shapes = {"start": (D, K), "turn": (j, K), "rho": (j,), "counts": (3,)}
         shapes |= dict.fromkeys(COLUMNS, (D, j))
-        found = {name: arrays[name] if name in arrays else np.zeros(shapes[name]) for name in shapes}
+        # Empty arrays are not saved.
+        found = {name: arrays[name] if 0 not in shape else np.zeros(shape) for name, shape in shapes.items()}
         for name, array in found.items():
             finite = np.isfinite(array[:2] if name == "counts" else array).all()
             if array.shape != shapes[name] or array.dtype != np.float64 or not finite:
