@@ -212,8 +212,9 @@ class FoldedFits:
 
     def _keeps_another(self, near: Prepared) -> bool:
         """Return whether there is memory to keep one more fit besides those that are kept."""
-        # Its features are those of all rows, which are kept once. A factor has D² numbers at most.
-        needed = (len(self._near) + 1) * 8 * near.problem.rows.n_features**2
+        # Its features are those of all rows, which are kept once. A factor has D² numbers at most, a basis n·K.
+        D, K = near.problem.sides(near.y).image.cross.shape
+        needed = (len(self._near) + 1) * 8 * (D**2 + len(near.rows) * K)
         return self._keeps and self.data.rows.kept and needed <= cache_budget(self.data.how.memory_budget)
 
     def prepare_all(self, class_weight: Any, gamma: float, guess_weight: float = 1.0) -> Prepared:

@@ -344,7 +344,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         return TauPath(self, points, scores, refined)
 
     def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
-        """Return a fitted copy with other values of parameters that need no new sums: gamma, and those of `path`.
+        """Return a fitted copy with other values of parameters that need no new sums over the rows, such as gamma.
 
         The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts: they have
         the values that were used, none is "auto". Another gamma takes a factorisation, or steps of conjugate gradients

@@ -186,12 +186,12 @@ class CandidateFits:
         """
         params = {**self.params, **parameters}
         fits = self._data.get(_features_key(params))
+        self._data, self._held = {}, {}  # the search is over: its fits may be most of the memory
         # Conjugate gradients draw rows at random, and have drawn some for the candidates already.
         if fits is None or not fits.is_direct or not _is_shared(params["class_weight"]):
             return None
         data = fits.data
         del fits
-        self._data, self._held = {}, {}  # the search is over: its tables of moments may be most of the memory
         return data.prepare(
             params["class_weight"], float(params["gamma"]), guess_weight=params["guess_weight"]
         )
