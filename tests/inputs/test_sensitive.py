@@ -12,6 +12,8 @@ from fairerclip.errors import (
     ShapeError,
     VanishedLabelWarning,
 )
+from fairerclip.inputs.sensitive import ResolvedSensitive
+from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.metrics import dep
 from small_models import small
 
@@ -385,3 +387,13 @@ def test_an_intersection_still_says_how_its_guesses_were_made(embeddings):
         e.X, e.y, text=e.text, sensitive_text={"sex": e.sensitive_text, "race": two.text_t}
     )
     assert set(m.diagnostics_["pseudo_sensitive"]) == {"sex", "race"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_joint_groups_are_numbered_as_sorted_rows_of_codes(seed):
+    rng = np.random.default_rng(seed)
+    values = [rng.integers(0, rng.integers(1, 5), size=60) for _ in range(rng.integers(1, 4))]
+    columns = [SensitiveColumn(str(k), codes, np.arange(5), None) for k, codes in enumerate(values)]
+    found = ResolvedSensitive(columns, {}, {}).groups
+    expected = np.unique(np.column_stack(values), axis=0, return_inverse=True)[1].reshape(-1)
+    np.testing.assert_array_equal(found, expected)

@@ -44,6 +44,17 @@ def test_unit_rows_keep_their_precision_and_zero_rows():
     assert_allclose(lazy[np.array([0])], [[0.6, 0.8]])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("largest", [1.0, 1e30], ids=["usual", "one row very long"])
+def test_unit_rows_of_known_lengths_are_the_same_to_the_bit(dtype, largest):
+    rows = np.random.default_rng(0).normal(size=(50, 7)).astype(dtype)
+    if dtype != np.float16:
+        rows[3] *= largest
+    lazy = UnitRows(rows, np.asarray(row_lengths(rows)))
+    for index in (slice(None), slice(10, 20), np.array([3, 1, 1]), np.arange(50) % 2 == 0):
+        np.testing.assert_array_equal(lazy[index], unit_rows(rows)[index])
+
+
 @pytest.mark.parametrize("factor", [0.1, 10.0, 1e4])
 def test_rows_of_another_scale_get_the_same_answers(embeddings, factor):
     e = embeddings(n=400)

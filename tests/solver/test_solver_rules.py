@@ -9,11 +9,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from two_sides import SETTING, Case
 
+from fairerclip import FairerCLIP
 from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
+from fairerclip.model.automatic import LABELLED
 from fairerclip.solver import alternation, decision, rows, terms
 from fairerclip.solver.alternation import alternate
 from fairerclip.solver.decision import Decision, fit_temperature
-from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.rows import FeatureRows, cache_budget, sums_budget
 from fairerclip.solver.sides import term_weight
 from fairerclip.solver.terms import Attribute
 
@@ -195,16 +197,56 @@ def test_the_text_side_is_as_strong_as_the_image_side_where_nothing_is_said():
 # Memory -----------------------------------------------------------------------
 
 
-def test_kept_features_may_take_a_quarter_of_the_free_memory(monkeypatch):
+def test_kept_features_may_take_half_of_the_free_memory_and_sums_a_quarter(monkeypatch, tmp_path):
+    meminfo = tmp_path / "meminfo"
+    monkeypatch.setattr(rows, "MEMINFO", meminfo)
+    meminfo.write_text("MemTotal: 9000 kB\nMemFree: 1000 kB\nMemAvailable:    8000 kB\n")
+    assert (cache_budget(), sums_budget()) == (4000 << 10, 2000 << 10)
+    assert (cache_budget(1000), sums_budget(1000)) == (500, 250)
+    meminfo.write_text("MemTotal: 9000 kB\n")  # an old kernel
     known = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(rows.os, "sysconf", known.__getitem__)
-    assert cache_budget() == 1000 * 4096 // 4
+    assert cache_budget() == 1000 * 4096 // 2
 
     def unknown(name):
         raise ValueError(name)
 
+    meminfo.unlink()
     monkeypatch.setattr(rows.os, "sysconf", unknown)
-    assert cache_budget() == 1 << 30
+    assert cache_budget() == 2 << 30
+
+
+def test_features_of_a_single_pass_are_kept_only_if_they_are_few_or_there_already(embeddings, monkeypatch):
+    case = Case(embeddings)
+    few = FeatureRows(case.features, case.e.X, budget=1 << 30)
+    assert few.once() is few
+    monkeypatch.setattr(rows, "SMALL_BYTES", 0)
+    single = few.once()
+    assert few.kept
+    assert not single.kept
+    assert single.kept_blocks == few.kept_blocks
+    for (_, one), (_, other) in zip(single.blocks(), few.blocks(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert few.once() is few
+    chosen = FeatureRows(case.features, case.e.X, rows=np.array([3, 5, 8]), budget=1 << 30)
+    np.testing.assert_array_equal(chosen.once()[0:3], chosen[0:3])
+
+
+def test_a_fit_with_labels_keeps_no_features_and_a_path_from_it_is_the_same(embeddings, monkeypatch):
+    e = embeddings(n=300)
+    given = {"sensitive_features": e.s, "text": e.text}
+    make = lambda: FairerCLIP(n_features=30, random_state=0, **LABELLED)  # noqa: E731
+    kept = make().fit(e.X, e.y, **given)
+    monkeypatch.setattr(rows, "SMALL_BYTES", 0)
+    single = make().fit(e.X, e.y, **given)
+    assert kept.state.prepared.problem.rows._cache
+    assert not single.state.prepared.problem.rows._cache
+    np.testing.assert_array_equal(kept.scores(e.X), single.scores(e.X))
+    taus = [0.0, 0.5, 0.9]
+    tables = [model.path(taus).evaluate(e.X, e.y, sensitive_features=e.s) for model in (kept, single)]
+    assert tables[0] == tables[1]
+    guessed = make().set_params(refine=True).fit(e.X, **given)
+    assert guessed.state.prepared.problem.rows._cache
 
 
 def test_features_are_kept_where_they_just_fit(embeddings):

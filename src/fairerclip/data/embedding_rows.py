@@ -24,7 +24,7 @@ from fairerclip._util.arrays import (
     type_name,
 )
 from fairerclip._util.types import F64, Floats
-from fairerclip.data.row_pass import Progress, fill_rows, is_remote, sum_rows
+from fairerclip.data.row_pass import Progress, cache_sized, fill_rows, is_remote, sum_rows
 from fairerclip.errors import (
     DirectionDriftWarning,
     FairerClipWarning,
@@ -79,6 +79,17 @@ def _divided(rows: Any, lengths: Any) -> Any:
     return xp.where(positive, rows / xp.where(positive, divisors, 1), 0)
 
 
+def _unit_sum(rows: Any, lengths: Any) -> F64:
+    """Return the sum (p,) of rows divided by their lengths (n,), in float64; a zero row adds nothing."""
+    if is_tensor(rows):
+        return column_sums(_divided(rows, lengths))
+    inverse = np.divide(1.0, lengths, out=np.zeros(len(rows)), where=lengths > 0)
+    total = np.zeros(rows.shape[1])
+    for part in cache_sized(rows):
+        total += inverse[part] @ rows[part].astype(np.float64, copy=False)
+    return total
+
+
 def row_lengths(rows: Any) -> Any:
     """Return the Euclidean lengths (n,) of rows, in float64; a tensor of them for a tensor, as `unit_rows` has it."""
     _, lengths, scale = _with_lengths(rows)
@@ -115,9 +126,12 @@ def working_dtype(dtype: Any) -> type[np.floating]:
     return np.float32 if type_name(dtype) in SINGLE else np.float64
 
 
-def unit_view(X: Any) -> Any:
-    """Return rows that are scaled to unit length when they are read, wherever they are."""
-    return X.wrapped(UnitRows) if is_remote(X) else UnitRows(X)
+def unit_view(X: Any, lengths: F64 | None = None) -> Any:
+    """Return rows that are scaled to unit length when they are read, wherever they are.
+
+    ``lengths`` (n,) are those of the rows, if they are known: they need not be computed in every pass then.
+    """
+    return X.wrapped(UnitRows) if is_remote(X) else UnitRows(X, lengths)
 
 
 class UnitRows:
@@ -127,20 +141,28 @@ class UnitRows:
     ----------
     X : array, memory map or store of shape (n, p)
         Embeddings.
+    lengths : array of shape (n,) or None
+        Lengths of the rows, if they are known.
     """
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, lengths: F64 | None = None) -> None:
         self._X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.ndim = 2
         self.dtype = np.dtype(working_dtype(X.dtype))
         self.device = getattr(X, "device", None)
+        # Very long and very short rows are divided twice, so that float32 can hold them: `unit_rows` does it.
+        usable = lengths is not None and bool(((lengths > SMALLEST) & (lengths < LARGEST)).all())
+        self._lengths = lengths.astype(self.dtype) if lengths is not None and usable else None
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Any:
-        return unit_rows(self._X[rows])
+        if self._lengths is None:
+            return unit_rows(self._X[rows])
+        read = working_rows(self._X[rows])
+        return read / beside(read, self._lengths[rows])[:, None]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return to_numpy(unit_rows(self._X[:])).astype(dtype or self.dtype, copy=False)
@@ -164,7 +186,7 @@ class CheckedRows:
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
             self._lengths.append(to_numpy(lengths * scale))
-            self._total = self._total + column_sums(_divided(working, lengths))
+            self._total = self._total + _unit_sum(working, lengths)
 
     def _checked(self, rows: Any) -> tuple[Any, Any]:
         """Check a block, and return it in working precision with the squared lengths of its rows."""
@@ -206,10 +228,14 @@ class CheckedRows:
             )
         warnings.warn(message, ZeroRowWarning, stacklevel=depth)
 
+    @property
+    def lengths(self) -> F64:
+        """(n,) lengths of all rows, if they were summarised."""
+        return np.concatenate(self._lengths)
+
     def summary(self) -> RowSummary:
         """Return the summary of all rows."""
-        lengths = np.concatenate(self._lengths)
-        return RowSummary(self.rows, np.quantile(lengths, TAILS), self._total / self.rows)
+        return RowSummary(self.rows, np.quantile(self.lengths, TAILS), self._total / self.rows)
 
 
 class _CheckedFill(CheckedRows):
@@ -251,13 +277,20 @@ def check_rows(X: Any, name: str, *, zero_is_error: bool, depth: int = 4) -> Non
     found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
 
 
+def measured_rows(
+    X: Any, name: str, *, zero_is_error: bool, depth: int = 4, progress: Progress | None = None
+) -> CheckedRows:
+    """Do as `check_rows` does, and return what is needed for a summary of the rows, in the same pass."""
+    found = sum_rows(X, partial(CheckedRows, summary=True), progress=progress)
+    found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
+    return found
+
+
 def summarise_rows(
     X: Any, name: str, *, zero_is_error: bool, depth: int = 4, progress: Progress | None = None
 ) -> RowSummary:
     """Do as `check_rows` does, and return a summary of the rows, in the same pass."""
-    found = sum_rows(X, partial(CheckedRows, summary=True), progress=progress)
-    found.report(name, zero_is_error=zero_is_error, depth=depth + 1)
-    return found.summary()
+    return measured_rows(X, name, zero_is_error=zero_is_error, depth=depth + 1, progress=progress).summary()
 
 
 def check_directions(X: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import Ints
+from fairerclip.data.io.file_rows import FileRows
 from fairerclip.errors import StoreError
 
 Array = NDArray[Any]
@@ -44,38 +45,22 @@ class StorePart:
 
 
 class ArrayRows:
-    """Rows of an array or memory map, which is opened when rows are read."""
+    """Rows of an array, which is opened when rows are read; those of a map are read from its file."""
 
     def __init__(self, array: Callable[[], Array]) -> None:
         self._array = array
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop (m, p), as on disk."""
-        return _window(self._array(), start, stop)
+        array = self._array()
+        in_file = FileRows.of(array)
+        return array[start:stop] if in_file is None else in_file.read(start, stop)
 
     def take(self, rows: Ints) -> Array:
         """Return rows (m, p) by sorted row numbers, as on disk."""
-        if not len(rows):
-            return self._array()[rows]
-        first = int(rows[0])
-        return _window(self._array(), first, int(rows[-1]) + 1)[rows - first]
-
-
-def _window(array: Array, start: int, stop: int) -> Array:
-    """Return rows start to stop; of a file that is mapped, in a map of their own.
-
-    Pages of a map stay in the memory of the process as long as the map: those of a whole collection would add up.
-    """
-    if (
-        not isinstance(array, np.memmap)
-        or not array.flags.c_contiguous
-        or start >= stop
-        or array.filename is None
-    ):
-        return array[start:stop]
-    offset = array.offset + start * array.strides[0]
-    shape = (stop - start, *array.shape[1:])
-    return np.memmap(array.filename, dtype=array.dtype, mode="r", offset=offset, shape=shape)
+        array = self._array()
+        in_file = FileRows.of(array)
+        return array[rows] if in_file is None else in_file.take(rows)
 
 
 def array_part(

@@ -9,16 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fairerclip._util.arrays import is_on_device, to_numpy
+from fairerclip._util.arrays import to_numpy
 from fairerclip._util.checks import LARGEST, as_bytes, check_choice, check_interval
 from fairerclip._util.types import F64
-from fairerclip.data.device_rows import tensor_rows
-from fairerclip.data.distribution import on_cluster
 from fairerclip.data.embedding_rows import check_directions, check_rows, fill_checked, summarise_rows
-from fairerclip.data.row_pass import Progress, is_remote
-from fairerclip.data.stores import EmbeddingStore
+from fairerclip.data.given_rows import given_rows
+from fairerclip.data.row_pass import Progress
 from fairerclip.embedding.attributes import read_given
 from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
 from fairerclip.embedding.fitted_map import FittedMap
@@ -380,15 +378,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return [float(self.strength[name]) for name in names]
 
     def _validated(self, X: Any, *, reset: bool = False) -> Any:
-        X = on_cluster(X)
-        try:
-            # Rows of a store are float32 already, and are never all in memory; tensors stay on their device.
-            if is_on_device(X := tensor_rows(X)) or isinstance(X, EmbeddingStore) or is_remote(X):
-                return validate_data(self, X, reset=reset, skip_check_array=True)
-            kept = np.float16 if getattr(X, "dtype", None) == np.float16 else "numeric"
-            return validate_data(self, X, reset=reset, dtype=kept, ensure_all_finite=False)
-        except ValueError as error:
-            raise ShapeError(str(error)) from None
+        kept = np.float16 if getattr(X, "dtype", None) == np.float16 else "numeric"
+        return given_rows(self, X, reset=reset, dtype=kept)
 
     def __getstate__(self) -> dict[str, Any]:
         hidden = ("_sums", "_factored")  # sums of the rows of the fit are not part of the model

@@ -53,8 +53,11 @@ class ResolvedSensitive:
         codes = [c.codes for c in self.columns if c.codes is not None]
         if not codes:
             return None
-        joint = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1]
-        return np.asarray(joint, dtype=CODES).reshape(-1)
+        joint = np.zeros(len(codes[0]), dtype=np.int64)
+        for code in codes:  # one number per row is sorted ten times faster than a row of numbers
+            place = code.astype(np.int64) - code.min(initial=0)
+            joint = np.unique(joint * (place.max(initial=0) + 1) + place, return_inverse=True)[1]
+        return np.asarray(joint, dtype=CODES)
 
 
 def resolve_sensitive(

@@ -6,16 +6,11 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from fairerclip._util.arrays import is_on_device
 from fairerclip._util.types import F64
-from fairerclip.data.device_rows import tensor_rows
-from fairerclip.data.distribution import on_cluster
 from fairerclip.data.embedding_rows import Drift
-from fairerclip.data.row_pass import is_remote
-from fairerclip.data.stores import EmbeddingStore
-from fairerclip.errors import ShapeError
+from fairerclip.data.given_rows import given_rows
 from fairerclip.model.fitted import FittedModel, Ranking, UsedValue, part
 from fairerclip.solver.decision import softmax
 
@@ -130,12 +125,4 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
         """Return X, checked for its shape and column names; finiteness is checked by `check_rows`, which names rows."""
         if not reset:
             check_is_fitted(self)
-        X = on_cluster(X)
-        try:
-            X = tensor_rows(X)
-            # Rows of a store are float32 already, and are never all in memory; tensors stay on their device.
-            if isinstance(X, EmbeddingStore) or is_on_device(X) or is_remote(X):
-                return validate_data(self, X, reset=reset, skip_check_array=True)
-            return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False)
-        except ValueError as error:
-            raise ShapeError(str(error)) from None
+        return given_rows(self, X, reset=reset)

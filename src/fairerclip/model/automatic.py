@@ -79,8 +79,10 @@ class Automatic:
     def prepare(self, data: FitData) -> Prepared:
         """Return the fit on all rows, from the moments of the cross-validation if there was one."""
         own = self.parameters
-        fit = data.prepare if self.fits is None else self.fits.prepare_all
-        return fit(own["class_weight"], own["gamma"], guess_weight=own["guess_weight"])
+        weights = own["class_weight"], own["gamma"]
+        if self.fits is not None:
+            return self.fits.prepare_all(*weights, guess_weight=own["guess_weight"])
+        return data.prepare(*weights, guess_weight=own["guess_weight"], once=True)
 
 
 def start_values(params: Mapping[str, Any], known_share: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fairerclip.model.prepare import Prepared
 from fairerclip.solver.alternation import Round, Setting
 from fairerclip.solver.grid import grid_scores
 from fairerclip.solver.moments import MomentResult, MomentTable
-from fairerclip.solver.rows import FeatureRows, cache_budget
+from fairerclip.solver.rows import FeatureRows, sums_budget
 from fairerclip.solver.solver_choice import solver_for
 
 
@@ -101,7 +101,7 @@ class FoldedFits:
     by_group : bool
         Whether row weights may differ between groups of a class.
     budget : int or None
-        Bytes that the table of moments may take; None for `cache_budget`. If it needs more, each fit makes a pass of
+        Bytes that the table of moments may take; None for `sums_budget`. If it needs more, each fit makes a pass of
         its own over the rows.
     variants : sequence of FitData
         The same rows, labels and features with other zero-shot scores: `variant` returns their fits, from the same
@@ -141,7 +141,7 @@ class FoldedFits:
         self._first_rows = [_first_rows(self._part, kept) for kept in self._places]
         n_parts, D = int(self._part.max()) + 1, data.rows.n_features
         solver = solver_for(data.params["solver"], data.rows, data.X.shape[1], fits=len(splits))
-        fits = n_parts * D * D * 8 <= (cache_budget(data.how.memory_budget) if budget is None else budget)
+        fits = n_parts * D * D * 8 <= (sums_budget(data.how.memory_budget) if budget is None else budget)
         # Without prompts, guessed labels depend on the rows that are fitted on, and so do the label columns.
         fixed = data.target.has_text or data.guessed is None
         self.is_direct = solver == "cholesky"
@@ -215,7 +215,7 @@ class FoldedFits:
         # Its features are those of all rows, which are kept once. A factor has D² numbers at most, a basis n·K.
         D, K = near.problem.sides(near.y).image.cross.shape
         needed = (len(self._near) + 1) * 8 * (D**2 + len(near.rows) * K)
-        return self._keeps and self.data.rows.kept and needed <= cache_budget(self.data.how.memory_budget)
+        return self._keeps and self.data.rows.kept and needed <= sums_budget(self.data.how.memory_budget)
 
     def prepare_all(self, class_weight: Any, gamma: float, guess_weight: float = 1.0) -> Prepared:
         """Return the fit on all rows."""

@@ -29,7 +29,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
     sensitive attribute S, and keep images aligned with their prompts. Closed form; with or without labels, any number
     of classes and sensitive values. A fit takes O(n·D² + D³/3) time and D² + block·D memory (plus n·D where that fits
-    in a quarter of the free memory).
+    in half of the free memory).
 
     The first seven parameters are the ones to try. The other parameters have defaults that rarely need a change.
     Parameters that are "auto" are chosen from the labelled training rows by cross-validation, for the accuracy of the

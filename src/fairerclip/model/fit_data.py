@@ -33,8 +33,9 @@ from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
 from fairerclip.solver.solver_choice import solver_for
 from fairerclip.solver.terms import Attribute, LabelDesign
 
-FEATURE_FIT_ROWS = 20_000
-"""Rows that a feature map is fitted on (bandwidth, landmarks, scale): a seeded sample beyond this."""
+FEATURE_FIT_ROWS, BANDWIDTH_ROWS = 20_000, 1000
+"""Rows that a feature map is fitted on (landmarks, scale): a seeded sample beyond this, which has fewer rows where only
+a bandwidth comes from it."""
 MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
 EXACT_PROMPTS = 5000
@@ -206,6 +207,7 @@ class FitData:
         guess_weight: float = 1.0,
         places: Ints | None = None,
         moments: MomentResult | None = None,
+        once: bool = False,
     ) -> Prepared:
         """Weight the rows and factor C; O(n·D²) unless ``moments`` are given, and O(D³/3).
 
@@ -221,6 +223,8 @@ class FitData:
             Fit on these of the rows alone, by their places among the m, in rising order.
         moments : MomentResult, optional
             Moments of these rows with these weights, if known.
+        once : bool
+            Whether there will be no other fit on these features, so that the sums need not keep them.
         """
         params, everything = self.params, places is None
         at = slice(None) if places is None else places
@@ -241,6 +245,7 @@ class FitData:
             random_state=self.random_state,
             scores=None if self.scores is None else self.scores[at],
             moments=moments,
+            keeps=not once or (params["refine"] and target.guess is not None),
             how=self.how,
         )
         free = (
@@ -280,7 +285,8 @@ def image_features(
     """Fit the image side's feature map on the rows with weight, or a seeded sample of them."""
     rows = np.flatnonzero(weight > 0)
     if len(rows) > FEATURE_FIT_ROWS:
-        rows = np.sort(np.random.RandomState(seed).choice(rows, FEATURE_FIT_ROWS, replace=False))
+        count = min(FEATURE_FIT_ROWS, BANDWIDTH_ROWS) if kernel in ("rbf", "orthogonal") else FEATURE_FIT_ROWS
+        rows = np.sort(np.random.RandomState(seed).choice(rows, count, replace=False))
     sample = X if len(rows) == len(weight) else X[rows]
     return make_features(
         kernel,

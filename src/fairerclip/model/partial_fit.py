@@ -33,7 +33,7 @@ from fairerclip.model.parameters import check_parameters
 from fairerclip.model.prepare import Prepared, draw_seed, training_rows
 from fairerclip.solver.moments import MomentTable
 from fairerclip.solver.problem import Problem
-from fairerclip.solver.rows import FeatureRows, PassOptions, cache_budget
+from fairerclip.solver.rows import FeatureRows, PassOptions, sums_budget
 from fairerclip.solver.terms import LabelDesign, LabelMoments
 
 SAMPLE_ROWS = 20_000
@@ -171,7 +171,7 @@ class BatchSums:
         )
         n_parts = 2 * (len(self.classes) * self._n_groups if params["class_weight"] is not None else 1)
         D = self.features.n_features
-        needed, room = 8 * n_parts * D * D, cache_budget(as_bytes(params["memory_budget"]))
+        needed, room = 8 * n_parts * D * D, sums_budget(as_bytes(params["memory_budget"]))
         if needed > room:
             raise ParameterError(
                 f"sums of {n_parts} parts of the rows (class × group × known or guessed) with {D} features take "

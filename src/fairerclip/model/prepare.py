@@ -19,10 +19,11 @@ from fairerclip.data.embedding_rows import (
     RowSummary,
     check_directions,
     check_scale,
-    summarise_rows,
+    measured_rows,
     unit_rows,
     unit_view,
 )
+from fairerclip.data.io.file_rows import FileRows
 from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.target import ResolvedTarget
@@ -34,7 +35,7 @@ from fairerclip.solver.problem import Problem
 
 UNIT_COPY = 64 << 20
 """Largest size of a normalised copy of the rows in bytes; beyond it, blocks are normalised in each pass."""
-TEMPERATURE_ROWS = 50_000
+TEMPERATURE_ROWS = 10_000
 """Rows that the temperature of probabilities is fitted on, at most; their number gives it within half a per cent."""
 SMALLEST_FACTOR = 1e-300
 """Replaces a class weight of 0, which has no logarithm."""
@@ -111,13 +112,14 @@ class Prepared:
         known = self.known_sample()
         image = solution.sides.image
         basis = image.reduced.basis @ solution.image.coefficients
-        scores = solution.decision.scores(self.problem.rows.project_some(known, image.mean, basis))
+        Z = self.problem.rows.once().project_some(known, image.mean, basis)
+        scores = solution.decision.scores(Z)
         y = self.y[known]
         beta = fit_temperature(scores, y, self.problem.weight[known] / factors[y])
         return np.asarray((np.log(factors) - np.log(factors).mean()) / beta)
 
     def known_sample(self) -> Ints:
-        """Return the places of the rows whose label was given, or of all rows if none was: at most 50,000 of them."""
+        """Return the places of the rows whose label was given, or of all rows if none was: at most 10,000 of them."""
         known = np.flatnonzero(~self.free) if not self.free.all() else np.arange(len(self.free))
         if len(known) <= TEMPERATURE_ROWS:
             return known
@@ -150,7 +152,7 @@ class FitState:
         if places is None:
             Z = rows.project(encoders.mean, encoders.components)
         else:
-            Z = rows.project_some(places, encoders.mean, encoders.components)
+            Z = rows.once().project_some(places, encoders.mean, encoders.components)
         return encoders.decision.scores(Z + encoders.intercept)
 
     def model(self, seen: RowSummary | None, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
@@ -238,12 +240,13 @@ def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowS
 
     A zero row is an error where its direction is needed: for normalising, or for a comparison with prompts.
     """
-    seen = summarise_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
+    measured = measured_rows(X, "X", zero_is_error=normalize or prompted, depth=5)
+    seen = measured.summary()
     if normalize:
         check_directions(X)
-        whole = is_tensor(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.memmap))
+        whole = is_tensor(X) or isinstance(X, np.ndarray | FileRows)
         # Rows are read several times: normalise them once where that costs little memory.
-        return unit_rows(X) if whole and X.nbytes <= UNIT_COPY else unit_view(X), seen
+        return unit_rows(X) if whole and X.nbytes <= UNIT_COPY else unit_view(X, measured.lengths), seen
     check_scale(X)
     return X, seen
 

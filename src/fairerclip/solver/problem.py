@@ -111,6 +111,8 @@ class Problem:
         Moments of the labels, where they are those of more rows than ``rows``; labels cannot be refined then.
     n_rows : int or None
         Number of rows that the moments are of; None for ``rows``.
+    keeps : bool
+        Whether features are kept when ΦᵀΦ is summed, for passes that come later.
     how : PassOptions
         Memory, progress and saved sums of passes over the rows.
     """
@@ -131,9 +133,11 @@ class Problem:
         moments: MomentResult | None = None,
         table: LabelMoments | None = None,
         n_rows: int | None = None,
+        keeps: bool = True,
         how: PassOptions = DEFAULT_PASSES,
     ) -> None:
         self.rows, self.weight, self._how = rows, weight, how
+        self._keeps = keeps
         self.n_rows = rows.n_rows if n_rows is None else n_rows
         self._table = table
         self._scores = scores
@@ -199,7 +203,8 @@ class Problem:
         if not covariance:
             return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
         purpose = digest("moments", self.weight)
-        return self.rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
+        rows = self.rows if self._keeps else self.rows.once()
+        return rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
         table = LabelMoments.of(self._design(y), self.weight) if self._table is None else self._table

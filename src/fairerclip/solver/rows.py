@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from fairerclip.features import FeatureMap
 
 
-KEPT_SHARE = 0.25
-"""Share of the free memory that kept features may take, and share of it for the sums of all threads."""
+KEPT_SHARE, SUMS_SHARE = 0.5, 0.25
+"""Shares of the free memory that kept features, and the sums of all threads or parts, may take."""
+SMALL_BYTES = 128 << 20
+"""Size up to which features are kept even if no further pass is planned: new memory of this size costs little time."""
+MEMINFO = Path("/proc/meminfo")
+"""Where Linux says how much memory it has."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
 SAMPLES, SAMPLE_ROWS = 8, 20_000
@@ -37,24 +42,38 @@ larger blocks would be slower."""
 
 
 def free_memory() -> int:
-    """Return the number of bytes of memory that are free on this machine now, or that this worker of a cluster has."""
+    """Return the number of bytes of memory that this machine can give now, or that this worker of a cluster has."""
     own = worker_memory()
     if own is not None:
         return own
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return _available() or os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return FALLBACK_BYTES
 
 
+def _available() -> int | None:
+    """Return the bytes that Linux can give, those of its file cache among them; None on other systems."""
+    try:
+        lines = MEMINFO.read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+
+
 def cache_budget(memory_budget: int | None = None, X: Any = None) -> int:
-    """Return the number of bytes that kept features may take: a quarter of the budget, or of the free memory.
+    """Return the number of bytes that kept features may take: half of the budget, or of the free memory.
 
     The free memory is that of the device of the rows X, if they are on one that has its own.
     """
     if memory_budget is None:
         memory_budget = free_on_device(X)
     return int(KEPT_SHARE * (free_memory() if memory_budget is None else memory_budget))
+
+
+def sums_budget(memory_budget: int | None = None) -> int:
+    """Return the number of bytes that sums of all threads or parts may take: a quarter of the budget or free memory."""
+    return int(SUMS_SHARE * (free_memory() if memory_budget is None else memory_budget))
 
 
 def kept_bytes(memory_budget: int | None) -> int | None:
@@ -65,7 +84,7 @@ def kept_bytes(memory_budget: int | None) -> int | None:
 def sum_threads(values: int, memory_budget: int | None = None) -> int:
     """Return how many threads may have sums of so many values of their own within a quarter of the memory."""
     # Each has the sums in float64 and the product of one block in float32.
-    return max(1, cache_budget(memory_budget) // (12 * max(1, values)))
+    return max(1, sums_budget(memory_budget) // (12 * max(1, values)))
 
 
 @dataclass
@@ -219,6 +238,19 @@ class FeatureRows:
         rows = self if self._remote is None else self._remote
         return sum_rows_saved(
             *(rows, start, columns, how.checkpoint, purpose), threads=threads, progress=how.progress
+        )
+
+    def once(self) -> FeatureRows:
+        """Return these rows for a single pass: new features are not kept, unless they are few.
+
+        The system must clear memory for features that are kept, which takes a third of the time of computing them.
+        """
+        size = self.n_rows * self.n_features * self.dtype.itemsize
+        if not self.kept or self._cache or self._whole is not None or size <= SMALL_BYTES:
+            return self
+        block_rows = self.kept_blocks[0].stop
+        return FeatureRows(
+            self.features, self._X, rows=self._rows, dtype=self.dtype.name, block_rows=block_rows, budget=0
         )
 
     def take(self, rows: Ints) -> Any:

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from fairerclip import FairerCLIP
+from fairerclip.data import EmbeddingStore, open_store
+from fairerclip.data.io.file_rows import FileRows
+from fairerclip.errors import StoreError
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4000, dtype=np.float16).reshape(1000, 4))
+    return np.load(tmp_path / "x.npy", mmap_mode="r")
+
+
+PARTS = {
+    "all": lambda a: a,
+    "later rows": lambda a: a[5:],
+    "rows of a plain view": lambda a: np.asarray(a)[7:90],
+    "other type": lambda a: a[3:].view(np.uint16),
+    "rows of rows": lambda a: a[10:][10:][:50],
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
+def test_rows_of_a_file_are_those_of_the_map_and_of_its_parts(mapped, part):
+    array = part(mapped)
+    rows = FileRows.of(array)
+    assert (rows.shape, rows.dtype, len(rows), rows.nbytes) == (
+        *(array.shape, array.dtype, len(array)),
+        array.nbytes,
+    )
+    mask = np.arange(len(array)) % 3 == 1
+    for index in (
+        *(slice(None), slice(2, 9), slice(0, 0), slice(None, None, -2), slice(9, 2)),
+        *([3, 1, 1, -1], np.array([40, 41, 42, 7]), mask, []),
+    ):
+        found = rows[index]
+        np.testing.assert_array_equal(found, array[index])
+        assert not np.shares_memory(found, array)
+    np.testing.assert_array_equal(np.asarray(rows), array)
+    assert np.asarray(rows, dtype=np.float64).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda a: a[::-1], lambda a: a[:, :2], lambda a: a.T, lambda a: a[:0], lambda a: a[0], np.array],
+    ids=["reversed", "columns", "transposed", "no rows", "one row", "in memory"],
+)
+def test_an_array_that_is_not_in_a_file_as_it_is_has_no_file_rows(mapped, other):
+    assert FileRows.of(other(mapped)) is None
+
+
+@pytest.mark.parametrize("mode", ["r+", "c"])
+def test_a_map_that_was_written_to_is_read_from_memory(tmp_path, mapped, mode):
+    changed = np.load(tmp_path / "x.npy", mmap_mode=mode)
+    changed[0] = -1
+    assert FileRows.of(changed) is None
+    np.testing.assert_array_equal(EmbeddingStore.from_array(changed)[:1], [[-1, -1, -1, -1]])
+
+
+def test_a_store_over_later_rows_of_a_map_returns_these(mapped):
+    store = EmbeddingStore.from_array(mapped[5:])
+    np.testing.assert_array_equal(store[:2], mapped[5:7])
+    np.testing.assert_array_equal(store[np.array([900, 3])], mapped[[905, 8]])
+
+
+def test_a_number_outside_the_rows_is_an_error(mapped):
+    with pytest.raises(IndexError, match="1000"):
+        FileRows.of(mapped)[[0, 1000]]
+
+
+@pytest.mark.parametrize("ending", ["npy", "safetensors"])
+def test_a_file_that_becomes_shorter_is_an_error_that_names_it(tmp_path, ending):
+    file, X = tmp_path / f"x.{ending}", np.ones((2000, 8), dtype=np.float32)
+    np.save(file, X) if ending == "npy" else save_file({"X": X}, file)
+    store = open_store(file)
+    with file.open("r+b") as handle:
+        handle.truncate(9000)
+    np.testing.assert_array_equal(store[:100], X[:100])
+    for index in (slice(1000, 1100), np.array([5, 1999])):
+        with pytest.raises(StoreError, match=rf"x\.{ending}: .*shorter"):
+            store[index]
+
+
+def mapped_bytes(file):
+    """Return how many bytes of a file are in the memory of this process through maps of it."""
+    total, inside = 0, False
+    with open("/proc/self/smaps", encoding="utf-8") as lines:
+        for line in lines:
+            if line.split()[0].count("-"):
+                inside = line.rstrip().endswith(str(file))
+            elif inside and line.startswith("Rss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+@pytest.mark.parametrize("how", ["store", "map"])
+def test_a_fit_maps_none_of_the_rows_of_a_file(tmp_path, embeddings, how):
+    pytest.importorskip("resource", reason="maps of a process are read from /proc")
+    data = embeddings(n=6000)
+    file = tmp_path / "x.npy"
+    np.save(file, data.X.astype(np.float32))
+    X = open_store(file) if how == "store" else np.load(file, mmap_mode="r")[100:]
+    y, s = (a[-len(X) :] for a in (data.y, data.s))
+    assert X[:10].shape == (10, data.X.shape[1])
+    model = FairerCLIP(n_features=20, random_state=0).fit(X, y, sensitive_features=s, text=data.text)
+    other = FairerCLIP(n_features=20, random_state=0).fit(
+        data.X.astype(np.float32)[-len(X) :], y, sensitive_features=s, text=data.text
+    )
+    np.testing.assert_array_equal(model.predict(X), other.predict(data.X.astype(np.float32)[-len(X) :]))
+    assert mapped_bytes(file) < 0.1 * file.stat().st_size
