@@ -18,7 +18,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -363,14 +362,6 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return run[0].strip() + "+" * bool(run[1].strip())
-
-
-def peak_memory_mb() -> float:
-    """Return the peak resident memory of this process so far, in MB (2^20 bytes)."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20) if sys.platform == "darwin" else peak / 1024
 
 
 # Drawings --------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 
 import numpy as np
-from harness import Benchmark, options, peak_memory_mb
+from harness import Benchmark, options
 
+from fairerclip._util.memory import peak_memory
 from fairerclip.data.join import join
 
 
@@ -21,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ids = np.char.add(np.char.zfill(rng.permutation(n).astype("U9"), 9), ".jpg")
     other = ids[rng.permutation(n)]
     bench.note(f"{n:,} ids of {ids.dtype} ({ids.nbytes / (1 << 20):.0f} MB a side)")
-    before = peak_memory_mb()
+    before = peak_memory() or math.nan
     result = bench.time("join", lambda: join(ids, other))
-    added = peak_memory_mb() - before
+    added = (peak_memory() or math.nan) - before
     assert result.matched == n
     assert np.array_equal(other[result.rows_in_labels], ids)
     bench.in_turns({"argsort": lambda: np.argsort(ids), "join": lambda: join(ids, other)}, warm_up=False)

@@ -1,9 +1,9 @@
 """Fit of rows that are larger than the memory should be: peak memory, and rate over the same fit in memory.
 
 The rows are float16 in a .npy file that is written first, by blocks. Every fit runs in a process of its own, so that
-the peak of its memory (``ru_maxrss``, which also counts pages of the file that the process has mapped) is that of the
-fit. The file is dropped from the cache of the system before each fit, where the system allows it, so that it is read
-from disk. The fit in memory has float32 rows, as many as fit.
+the peak of its memory, which also counts pages of files that the process has mapped, is that of the fit. The file is
+dropped from the cache of the system before each fit, where the system allows it, so that it is read from disk. The fit
+in memory has float32 rows, as many as fit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import ROOT, Benchmark, options, peak_memory_mb
+from harness import ROOT, Benchmark, options
 from simulated_rows import FIXED, SimulatedRows
+
+from fairerclip._util.memory import peak_memory
 
 MEMORY_SHARE = 0.25
 """Share of the free memory that the rows of the fit in memory may take."""
@@ -79,7 +81,7 @@ def child(arguments: Sequence[str]) -> int:
     start = time.perf_counter()
     model.fit(X, y, text=prompts["text"], sensitive_text=prompts["sensitive_text"])
     seconds = time.perf_counter() - start
-    answer = {"seconds": seconds, "peak_mb": peak_memory_mb(), "own_mb": memory.end(), "rows": len(y)}
+    answer = {"seconds": seconds, "peak_mb": peak_memory(), "own_mb": memory.end(), "rows": len(y)}
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 

@@ -29,7 +29,7 @@ QUICK = (
 )
 """A few minutes on two cores."""
 FULL = (
-    *("fit_large", "search", "growth", "out_of_core", "join", "paper_runtime", "cluster"),
+    *("frequencies", "fit_large", "search", "growth", "out_of_core", "join", "paper_runtime", "cluster"),
     "peers --rows 162770",
 )
 """With QUICK, all of them: hours on two cores, 6 GB of memory, 10 GB of disk."""

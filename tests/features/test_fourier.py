@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from feature_inputs import unit_rows
+from scipy import stats
 from sklearn.kernel_approximation import RBFSampler
 
 from fairerclip.features import FourierFeatures, rbf_kernel
@@ -42,12 +43,15 @@ def test_kernel_is_approximated_within_the_stated_bounds(orthogonal):
     assert np.abs(errors).max() <= 0.15
 
 
-def test_error_falls_as_one_over_the_root_of_the_number_of_features():
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_error_falls_as_one_over_the_root_of_the_number_of_features(orthogonal):
     X = unit_rows(30, 16)
     sizes = np.array([50, 100, 200, 400, 800, 1600])
-    error = [
-        np.mean([np.sqrt(np.mean(kernel_error(X, int(D), seed) ** 2)) for seed in range(10)]) for D in sizes
+    squares = [
+        [np.mean(kernel_error(X, int(D), seed, orthogonal=orthogonal) ** 2) for seed in range(10)]
+        for D in sizes
     ]
+    error = np.sqrt(squares).mean(axis=1)
     slope = np.polyfit(np.log(sizes), np.log(error), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.1)
 
@@ -71,6 +75,16 @@ def test_orthogonal_frequencies_are_orthogonal_within_blocks(n_features):
     for start in range(0, n_features, 8):
         gram = omega[:, start : start + 8].T @ omega[:, start : start + 8]
         assert np.abs(gram - np.diag(np.diag(gram))).max() <= 1e-12 * np.abs(gram).max()
+
+
+@pytest.mark.parametrize("orthogonal", [False, True])
+@pytest.mark.parametrize("p", [2, 40])
+def test_lengths_of_frequencies_are_those_of_gaussian_vectors(p, orthogonal):
+    omega = FourierFeatures.fit(
+        unit_rows(5, p), n_features=4000, orthogonal=orthogonal, bandwidth=0.5, random_state=0
+    ).omega
+    lengths = np.linalg.norm(0.5 * omega, axis=0)
+    assert stats.kstest(lengths, stats.chi(p).cdf).pvalue >= 0.01
 
 
 @pytest.mark.parametrize("orthogonal", [False, True])

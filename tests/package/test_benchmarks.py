@@ -8,7 +8,9 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.linalg import hadamard
 
 import fairerclip
 from fairerclip.study.methods import METHODS
@@ -20,6 +22,8 @@ TINY = {
     "folds": "--scale 0.02 --width 48 --features 40 --repeats 1",
     "bootstrap": "--rows 500 --replicates 5 --repeats 1",
     "transform": "--rows 400 --width 48",
+    "frequencies": "--rows 100 --widths 48 --features 40 --kernel-features 40 --seeds 1 --fit-rows 400 "
+    "--fit-features 40 --repeats 1",
     "predict": "--rows 400 --width 48 --features 40 --repeats 1",
     "join": "--rows 300",
     "growth": "--rows 200,300 --width 48 --features 40 --repeats 1",
@@ -100,6 +104,24 @@ def test_a_benchmark_runs_keeps_its_result_and_says_whether_a_target_was_missed(
     assert str(Path.home()) not in text
     assert str(tmp_path) not in text
     assert str(ROOT) not in text
+
+
+@pytest.mark.parametrize(("shared", "own"), [(0, 3), (1, 1)])
+@pytest.mark.parametrize("width", [9, 16])
+def test_products_by_hadamard_matrices_are_those_of_the_matrix_written_out(script, width, shared, own):
+    phi = script("frequencies").HadamardFeatures(width, 21, shared=shared, own=own)
+    X = np.random.default_rng(0).normal(size=(70, width)).astype(np.float32)
+    H = hadamard(16) / 4.0
+    blocks = []
+    for signs, lengths in zip(phi.signs, phi.lengths, strict=True):
+        product = np.eye(16)
+        for one in (*phi.first, *signs):
+            product = H @ (one * product)
+        assert np.abs(product @ product.T - np.eye(16)).max() <= 1e-12
+        blocks.append((lengths * product)[:, :width])
+    Omega = np.concatenate(blocks)[:21].T
+    assert np.abs(phi.transform(X, cosines=False) - X @ Omega).max() <= 1e-4
+    assert np.abs(phi.transform(X) - np.cos(X @ Omega + phi.b.ravel()[:21])).max() <= 1e-4
 
 
 def a_run(harness, results, *figures, **options):

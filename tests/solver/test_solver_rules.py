@@ -197,23 +197,14 @@ def test_the_text_side_is_as_strong_as_the_image_side_where_nothing_is_said():
 # Memory -----------------------------------------------------------------------
 
 
-def test_kept_features_may_take_half_of_the_free_memory_and_sums_a_quarter(monkeypatch, tmp_path):
-    meminfo = tmp_path / "meminfo"
-    monkeypatch.setattr(rows, "MEMINFO", meminfo)
-    meminfo.write_text("MemTotal: 9000 kB\nMemFree: 1000 kB\nMemAvailable:    8000 kB\n")
-    assert (cache_budget(), sums_budget()) == (4000 << 10, 2000 << 10)
+def test_kept_features_may_take_half_of_the_free_memory_and_sums_a_quarter(monkeypatch):
+    monkeypatch.setattr(rows, "available_memory", lambda: 8000)
+    assert (cache_budget(), sums_budget()) == (4000, 2000)
     assert (cache_budget(1000), sums_budget(1000)) == (500, 250)
-    meminfo.write_text("MemTotal: 9000 kB\n")  # an old kernel
-    known = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr(rows.os, "sysconf", known.__getitem__)
-    assert cache_budget() == 1000 * 4096 // 2
-
-    def unknown(name):
-        raise ValueError(name)
-
-    meminfo.unlink()
-    monkeypatch.setattr(rows.os, "sysconf", unknown)
+    monkeypatch.setattr(rows, "available_memory", lambda: None)
     assert cache_budget() == 2 << 30
+    monkeypatch.setattr(rows, "worker_memory", lambda: 100)
+    assert cache_budget() == 50
 
 
 def test_features_of_a_single_pass_are_kept_only_if_they_are_few_or_there_already(embeddings, monkeypatch):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairerclip._util.arrays import Placed, cast, empty, free_on_device, to_numpy
+from fairerclip._util.memory import available_memory
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.cluster_tasks import worker_memory
 from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
@@ -27,8 +26,6 @@ KEPT_SHARE, SUMS_SHARE = 0.5, 0.25
 """Shares of the free memory that kept features, and the sums of all threads or parts, may take."""
 SMALL_BYTES = 128 << 20
 """Size up to which features are kept even if no further pass is planned: new memory of this size costs little time."""
-MEMINFO = Path("/proc/meminfo")
-"""Where Linux says how much memory it has."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
 SAMPLES, SAMPLE_ROWS = 8, 20_000
@@ -43,22 +40,7 @@ larger blocks would be slower."""
 
 def free_memory() -> int:
     """Return the number of bytes of memory that this machine can give now, or that this worker of a cluster has."""
-    own = worker_memory()
-    if own is not None:
-        return own
-    try:
-        return _available() or os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return FALLBACK_BYTES
-
-
-def _available() -> int | None:
-    """Return the bytes that Linux can give, those of its file cache among them; None on other systems."""
-    try:
-        lines = MEMINFO.read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None
+    return worker_memory() or available_memory() or FALLBACK_BYTES
 
 
 def cache_budget(memory_budget: int | None = None, X: Any = None) -> int:

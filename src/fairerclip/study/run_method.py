@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
 import numpy as np
 
+from fairerclip._util.memory import peak_memory
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.errors import LabelError
 from fairerclip.experiment import Experiment
@@ -72,13 +72,3 @@ def count_parameters(model: Any) -> int:
     """Return the number of learned values: those of the fitted arrays, without random features."""
     names = getattr(model, "fitted", ("components_", "directions_", "zero_"))
     return int(sum(np.size(getattr(model, name)) for name in names))
-
-
-def peak_memory() -> float | None:
-    """Return the peak memory of this process so far, in MB; None if the system does not report it."""
-    try:
-        import resource
-    except ImportError:  # not a Unix
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20) if sys.platform == "darwin" else peak / 1024

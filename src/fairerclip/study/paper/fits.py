@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.memory import peak_memory
 from fairerclip.auditing.group_results import Stage, StageReport
 from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
@@ -22,7 +23,7 @@ from fairerclip.study.paper.job_answers import (
     PlaneFigures,
     Strengths,
 )
-from fairerclip.study.run_method import count_parameters, peak_memory
+from fairerclip.study.run_method import count_parameters
 
 QUICK_FEATURES = 300
 """Limit of the number of features if ``quick``."""

@@ -1,0 +1,45 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fairerclip._util import memory
+
+
+def test_available_memory_is_what_linux_says_or_else_the_free_pages(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "PROC", tmp_path)
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemFree: 1000 kB\nMemAvailable:    8000 kB\n")
+    assert memory.available_memory() == 8000 << 10
+    known = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(memory.os, "sysconf", known.__getitem__)
+    for text in ("MemTotal: 9000 kB\n", "MemAvailable: many\n", "MemAvailable:\n"):
+        (tmp_path / "meminfo").write_text(text)
+        assert memory.available_memory() == 1000 * 4096
+
+    def unknown(name):
+        raise ValueError(name)
+
+    (tmp_path / "meminfo").unlink()
+    monkeypatch.setattr(memory.os, "sysconf", unknown)
+    assert memory.available_memory() is None
+
+
+def test_peak_memory_grows_with_an_array_and_stays():
+    before = memory.peak_memory()
+    if before is None:
+        pytest.skip("this system reports no peak of the memory")
+    size = int(before) + 50  # MB: more than the process has had
+    np.ones(size << 17)
+    after = memory.peak_memory()
+    assert after >= size
+    assert memory.peak_memory() >= after
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems report the peak in another way")
+def test_peak_memory_of_a_new_process_is_its_own():
+    held = np.ones(300 << 17)  # 300 MB of this process
+    code = "from fairerclip._util.memory import peak_memory; print(peak_memory())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 150
+    assert held[0] == 1
