@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP, load_task
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthProj, WiSE, ZeroShot
-from fairerclip.data.embedding_rows import RowSummary, UnitRows, compare_rows, row_lengths, unit_rows
+from fairerclip.data.embedding_rows import RowSummary, UnitRows, row_lengths, unit_rows
+from fairerclip.data.row_drift import compare_rows
 from fairerclip.errors import DirectionDriftWarning, NormDriftWarning
 
 

@@ -17,10 +17,10 @@ from fairerclip.data.embedding_rows import (
     TAILS,
     RowSummary,
     check_rows,
-    compare_rows,
     row_lengths,
     unit_rows,
 )
+from fairerclip.data.row_drift import compare_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ZeroRowWarning
 from fairerclip.model.estimator import FairerCLIP

@@ -12,7 +12,8 @@ import numpy as np
 from fairerclip._util.arrays import column_sums
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import RowSummary, compare_rows, unit_view
+from fairerclip.data.embedding_rows import RowSummary, unit_view
+from fairerclip.data.row_drift import compare_rows
 from fairerclip.data.row_pass import sum_rows
 from fairerclip.errors import (
     CollectionDriftWarning,

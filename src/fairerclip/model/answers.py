@@ -9,8 +9,8 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.types import F64
-from fairerclip.data.embedding_rows import Drift
 from fairerclip.data.given_rows import given_rows
+from fairerclip.data.row_drift import Drift
 from fairerclip.model.fitted import FittedModel, Ranking, UsedValue, part
 from fairerclip.solver.decision import softmax
 

@@ -15,16 +15,15 @@ from fairerclip._util.arrays import Placed, beside, empty, to_numpy
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
-    Drift,
     RowSummary,
     check_rows,
-    compare_rows,
     fill_checked,
     summarise_rows,
     unit_rows,
     unit_view,
     working_dtype,
 )
+from fairerclip.data.row_drift import Drift, compare_rows
 from fairerclip.errors import FreeQueryError, ShapeError, StateError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
