@@ -139,8 +139,6 @@ def _fit_classifier(
     """Train a classifier, save it and print its figures."""
     from fairerclip.cli import show
 
-    if key == OWN:
-        _check_cluster(given, experiment)
     with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
         trained = train(key, placed, given)
         result = _result(placed, trained, output)
@@ -254,17 +252,6 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     settings = settings_text(trained.parameters)
     last = f"{trained.method.title}: {settings}" if settings else trained.method.title
     return Trained(trained.model, trained.method.labels, values, [*sentences, last])
-
-
-def _check_cluster(given: FitOptions, experiment: Experiment) -> None:
-    """Raise, before a cluster is started, if the model would be tuned: a search needs the rows here."""
-    from fairerclip.errors import ParameterError
-
-    if given.cluster is not None and _whether_to_tune(given, experiment):
-        raise ParameterError(
-            "--cluster fits without a search: add --no-tune, and the parameters that are not given are chosen by "
-            "cross-validation"
-        )
 
 
 def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
