@@ -24,7 +24,10 @@ import distributed
 import numpy as np
 import pytest
 
-from fairerclip import EmbeddingMitigator, FairerCLIP, distribute
+from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, distribute
+from fairerclip.applying import answer_blocks
+from fairerclip.applying.streamed_answers import apply_to_file
+from fairerclip.data import cluster_client, save_task
 from fairerclip.data.cluster_rows import ClusterRows
 from fairerclip.data.row_pass import map_rows, sum_rows
 from fairerclip.data.simulate import simulate
@@ -80,6 +83,141 @@ def parameters_chosen_by_the_data_are_those_of_a_fit_here(client, task, file):
     there = FairerCLIP(**automatic).fit(rows, **given(task))
     assert there.used_parameters() == here.used_parameters()
     np.testing.assert_allclose(there.offsets_, here.offsets_, atol=1e-6)
+
+
+@check
+def a_search_on_a_cluster_finds_the_model_of_a_search_here(client, task, file):
+    exact = FairerCLIP(n_features=40, random_state=0, dtype="float64")
+    space = {"fits": [{"class_weight": "balanced"}, {"gamma": 1e-2}], "taus": [0.0, 0.8], "zero_shots": [0.5]}
+    validation = (task.val.X, task.val.y, task.val.sensitive())
+    for more, objective in (({"validation": validation}, "worst_group"), ({}, "eod")):
+        here, there = (
+            FairerCLIPSearch(exact, search_space=space, objective=objective).fit(X, **given(task), **more)
+            for X in (open_store(file), distribute(file, client, rows_per_part=300))
+        )
+        assert there.best_params_ == here.best_params_
+        assert there.best_score_ == pytest.approx(here.best_score_, abs=1e-6)
+        expected, found = here.scores(task.test.X), there.scores(task.test.X)
+        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+@check
+def a_search_for_rankings_reads_sensitive_values_on_the_workers(client, task, file):
+    prompts = {"text": task.text_target, "validation": (task.val.X, None, task.val.sensitive())}
+    here, there = (
+        FairerCLIPSearch(objective="max_skew").fit(X, **prompts)
+        for X in (open_store(file), distribute(file, client, rows_per_part=300))
+    )
+    assert there.best_score_ == pytest.approx(here.best_score_, abs=1e-6)
+
+
+@check
+def the_work_of_a_part_stays_with_its_worker(client, file):
+    rows = distribute(file, client, rows_per_part=300)
+    views = rows.wrapped(partial(Padded, np.zeros(1 << 14)))  # so large that it is a task of one worker
+    distributed.wait(views._parts)
+    places = client.who_has([*rows._parts, *views._parts])
+    assert [places[view.key] for view in views._parts] == [places[part.key] for part in rows._parts]
+    assert len({*places.values()}) == 3
+
+
+class Padded:
+    """View of rows that holds a large array."""
+
+    def __init__(self, padding, rows):
+        self.padding, self.rows, self.shape, self.dtype = padding, rows, rows.shape, rows.dtype
+
+
+def written(folder, model, source, **more):
+    files = [folder / f"{len(more)}.{kind}" for kind in ("csv", "npz")]
+    for file in files:
+        apply_to_file(model, source, file, overwrite=True, **more)
+    return [file.read_bytes() for file in files]
+
+
+@check
+def answers_of_classifiers_on_a_cluster_make_the_same_files(client, task, file, tmp_path):
+    from fairerclip.baselines import ZeroShot
+
+    models = [
+        FairerCLIP(**FIXED).fit(task.train.X[:N], **given(task)),
+        ZeroShot().fit(task.train.X[:N], **given(task)),
+    ]
+    chosen = select_rows(open_store(file), np.arange(0, N, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer_blocks, "BLOCK_ROWS", 64)
+        for model in models:
+            for source in (file, chosen, np.load(file)):
+                assert written(tmp_path, model, source, client=client) == written(tmp_path, model, source)
+
+
+@check
+def a_row_without_a_direction_is_named_before_anything_is_written(client, task, file, tmp_path):
+    X = np.load(file)
+    X[437, 5] = np.nan
+    np.save(tmp_path / "bad.npy", X)
+    model = FairerCLIP(**FIXED).fit(task.train.X[:N], **given(task))
+    with pytest.raises(NonFiniteError, match="row 437 of 900"):
+        apply_to_file(model, tmp_path / "bad.npy", tmp_path / "answers.csv", client=client)
+    assert not (tmp_path / "answers.csv").exists()
+
+
+@check
+def answers_are_the_same_if_a_worker_is_killed(client, task, file, tmp_path):
+    model = FairerCLIP(**FIXED).fit(task.train.X[:N], **given(task))
+    killed = []
+
+    def kill(done, total):
+        if not killed:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer_blocks, "BLOCK_ROWS", 64)
+        apply_to_file(model, file, tmp_path / "there.csv", client=client, progress=kill)
+        apply_to_file(model, file, tmp_path / "here.csv")
+    assert killed
+    assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
+
+
+def ran(*words):
+    """Return the printed JSON of a command."""
+    from typer.testing import CliRunner  # here, because workers import this file, too
+
+    from fairerclip.cli.app import app
+
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@check
+def commands_search_and_apply_on_a_cluster(client, file, tmp_path):
+    task = save_task(simulate("waterbirds", seed=1, scale=0.1, width=WIDTH), tmp_path / "task.npz")
+    where = ("--cluster", client.scheduler.address)
+    fit = ("fit", task, "--set", "n_features=40", "--max-seconds", "0.01", "-o")
+    here, there = ran(*fit, tmp_path / "here"), ran(*fit, tmp_path / "there", *where)
+    assert (there["tau"], there["criterion"]) == (here["tau"], here["criterion"])
+    assert there["tuning"]["strategy"] == here["tuning"]["strategy"]
+    apply = ("apply", tmp_path / "here", file, "-o")
+    here, there = ran(*apply, tmp_path / "here.csv"), ran(*apply, tmp_path / "there.csv", *where)
+    assert there["predicted"] == here["predicted"]
+    assert (tmp_path / "there.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
+
+
+@check
+def an_address_without_a_scheduler_is_one_line(file, task, tmp_path):
+    from typer.testing import CliRunner
+
+    from fairerclip.cli.app import app
+
+    FairerCLIP(**FIXED).fit(task.train.X[:N], **given(task)).save(tmp_path / "model")
+    words = ["apply", tmp_path / "model", file, "-o", tmp_path / "a.csv", "--cluster", "tcp://127.0.0.1:9"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_client, "CONNECT", "1s")
+        with pytest.raises(ClusterError, match="no Dask scheduler") as error:
+            CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+    assert "\n" not in str(error.value)
 
 
 @check
@@ -168,6 +306,25 @@ def a_fit_goes_on_if_a_worker_with_kept_features_is_killed(client, task, file):
     assert len(calls) >= 3
     assert set(client.nthreads()) != workers
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+async def new_worker(address):
+    return await distributed.Worker(address, nthreads=1, dashboard_address="127.0.0.1:0")
+
+
+@check
+def a_pass_goes_on_with_a_new_worker_after_the_only_one_was_lost(file):
+    settings = {"threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with (
+        distributed.LocalCluster(n_workers=1, **settings) as other,
+        distributed.Client(other, set_as_default=False) as alone,
+    ):
+        rows = distribute(file, alone, rows_per_part=300)
+        expected = rows[:]
+        other.sync(other.workers[0].close)
+        worker = other.sync(new_worker, other.scheduler_address)
+        np.testing.assert_array_equal(rows[:], expected)
+        other.sync(worker.close)
 
 
 def always_killed(rows):
@@ -298,14 +455,14 @@ def run(only: str | None = None) -> dict[str, str | None]:
     ):
         file = Path(folder) / "x.npy"
         np.save(file, task.train.X[:N].astype(np.float16))
-        # Each of the last checks kills a worker, and the cluster does not wait for its replacement.
+        # Each of the last checks kills a worker, and the cluster waits for its replacement only if one alone is left.
         for function in sorted(CHECKS, key=lambda function: "kill" in function.__name__):
             if only is not None and only not in function.__name__:
                 continue
             own = Path(folder) / function.__name__
             own.mkdir()
             inputs = {"client": client, "task": task, "file": file, "tmp_path": own}
-            client.wait_for_workers(1, timeout=60)
+            client.wait_for_workers(2, timeout=60)
             began = time.perf_counter()
             try:
                 function(**{name: inputs[name] for name in inspect.signature(function).parameters})

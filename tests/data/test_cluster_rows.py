@@ -21,7 +21,7 @@ def test_rows_on_a_cluster_of_processes_pass_every_check():
     found = json.loads(done.stdout)
     failed = "\n".join(f"{name}: {how}" for name, how in found.items() if how is not None)
     assert not failed, failed
-    assert len(found) >= 16
+    assert len(found) >= 25
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def apply_to_file(
     split: str = "test",
     overwrite: bool = False,
     progress: Progress | None = None,
+    client: Any = None,
 ) -> AppliedReport:
     """Write the answers of a classifier for new rows: predictions or ranks, scores and mitigated embeddings.
 
@@ -103,6 +104,9 @@ def apply_to_file(
         ``.npz`` (all arrays), ``.csv`` or ``.parquet`` (a row per image; with ``top``, a row per prompt and rank).
     top, prompts : int and list of str, optional
         Rank the rows by each prompt, or some, and write the best of each as a table.
+    client : distributed.Client, optional
+        Client of a Dask cluster whose workers read and answer the rows, if they see the store under the same path; rows
+        of an array are sent to them. The file is written here, while answers come.
 
     Returns
     -------
@@ -124,7 +128,7 @@ def apply_to_file(
         )
     if top is not None:
         check_k(top, len(store))
-    run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank)
+    run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank, client)
     return run.write(top)
 
 
@@ -148,6 +152,7 @@ class _AnswerFile:
     names: list[str]
     progress: Progress | None
     ranked: bool
+    client: Any
 
     def write(self, top: int | None) -> AppliedReport:
         """Write the file, with the best rows alone where a table of them is asked for."""
@@ -172,7 +177,8 @@ class _AnswerFile:
     def answers(self, best: BestRows | None, counts: Ints | None) -> Iterator[dict[str, Array]]:
         """Yield the answers of each block by name, and take note of the best rows or the predicted classes."""
         wanted = self.path.suffix == ".npz"
-        for block in answer_blocks(self.model, self.store, embeddings=wanted, progress=self.progress):
+        how = {"embeddings": wanted, "progress": self.progress, "client": self.client}
+        for block in answer_blocks(self.model, self.store, **how):
             scores = block.scores[:, self.kept]
             found: dict[str, Array] = {"score": scores}
             if best is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,12 +24,24 @@ Cluster = Annotated[
 
 
 @contextmanager
-def experiment_on(where: str | None, experiment: Experiment) -> Iterator[Experiment]:
-    """Yield an experiment whose training rows are on a cluster, if there is one, until the block ends."""
+def client_of(where: str | None) -> Iterator[Any]:
+    """Yield the client of a cluster until the block ends; None without one."""
     if where is None:
-        yield experiment
+        yield None
         return
-    from fairerclip.data.cluster_client import cluster_client, task_on_cluster
+    from fairerclip.data.cluster_client import cluster_client
 
     with cluster_client(where) as client:
+        yield client
+
+
+@contextmanager
+def experiment_on(where: str | None, experiment: Experiment) -> Iterator[Experiment]:
+    """Yield an experiment whose training rows are on a cluster, if there is one, until the block ends."""
+    with client_of(where) as client:
+        if client is None:
+            yield experiment
+            return
+        from fairerclip.data.cluster_client import task_on_cluster
+
         yield replace(experiment, task=task_on_cluster(experiment.task, client))

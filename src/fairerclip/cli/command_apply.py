@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairerclip.cli import options
-from fairerclip.cli.cluster_options import Cluster
+from fairerclip.cli.cluster_options import Cluster, client_of
 
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel, TopRow
@@ -95,14 +95,14 @@ def apply(
     from fairerclip.model.archive import load
 
     fitted = load(model)
-    if cluster is not None and (not isinstance(fitted, EmbeddingMitigator) or queries is not None):
+    if cluster is not None and queries is not None:
         raise ParameterError(
-            f"--cluster is for the mitigated embeddings of a mitigator without --queries; {model} is not used so"
+            "--cluster is not for --queries, which read the rows in this process: leave one out"
         )
     if not isinstance(fitted, EmbeddingMitigator):
         if unit is not None or queries is not None:
             raise ParameterError(f"--unit and --queries are for a mitigator; {model} holds a classifier")
-        summary = _classified(fitted, model, embeddings, output, split, top, prompt, overwrite)
+        summary = _classified(fitted, model, embeddings, output, split, top, prompt, overwrite, cluster)
     elif queries is not None:
         summary = _searched(fitted, embeddings, output, split, top, prompt, unit, queries, overwrite)
     elif top is not None or prompt:
@@ -127,18 +127,15 @@ def _mitigated(
     cluster: str | None,
 ) -> dict[str, Any]:
     """Write the mitigated copy of a collection, here or on a cluster."""
-    from contextlib import nullcontext
     from dataclasses import asdict
 
     from fairerclip.applying.mitigated_files import mitigate_store
     from fairerclip.cli import show
-    from fairerclip.data.cluster_client import cluster_client
 
-    opened = nullcontext() if cluster is None else cluster_client(cluster)
     with (
         show.warnings_as_lines() as warned,
         show.progress("mitigating", rate=True) as advance,
-        opened as client,
+        client_of(cluster) as client,
     ):
         report = mitigate_store(
             *(fitted, embeddings, output),
@@ -196,8 +193,9 @@ def _classified(
     top: int | None,
     prompt: list[str] | None,
     overwrite: bool,
+    cluster: str | None,
 ) -> dict[str, Any]:
-    """Write the answers of a classifier."""
+    """Write the answers of a classifier, which are computed here or on a cluster."""
     from fairerclip.applying.answer_files import check_predictions_path
     from fairerclip.applying.apply import is_ranking
     from fairerclip.applying.mitigated_rows import as_store, check_widths
@@ -214,13 +212,18 @@ def _classified(
     check_widths(fitted, store, str(model))
     if top is not None and not 1 <= top <= len(store):
         raise ParameterError(f"--top must be between 1 and {len(store)}, the number of rows; got {top}")
-    with show.warnings_as_lines() as warned, show.progress("applying", rate=True) as advance:
+    with (
+        show.warnings_as_lines() as warned,
+        show.progress("applying", rate=True) as advance,
+        client_of(cluster) as client,
+    ):
         report = apply_to_file(
             *(fitted, store, output),
             top=top,
             prompts=prompt or None,
             overwrite=overwrite,
             progress=advance,
+            client=client,
         )
     summary: dict[str, Any] = {"rows": report.rows, "output": report.output}
     if report.predicted is None:

@@ -263,11 +263,9 @@ def _check_untuned(given: FitOptions, experiment: Experiment) -> None:
     """Raise, before any work, if a model would be tuned whose options are for a fit without a search."""
     from fairerclip.errors import ParameterError
 
-    options = {"--cluster": given.cluster, "--checkpoint": given.checkpoint}
-    asked = [name for name, value in options.items() if value is not None]
-    if asked and _whether_to_tune(given, experiment):
+    if given.checkpoint is not None and _whether_to_tune(given, experiment):
         raise ParameterError(
-            f"{asked[0]} fits without a search: add --no-tune, and the parameters that are not given are chosen by "
+            "--checkpoint fits without a search: add --no-tune, and the parameters that are not given are chosen by "
             "cross-validation"
         )
 

@@ -7,7 +7,8 @@ So the result depends on the parts, in the last digits, and neither on timing no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -26,6 +27,8 @@ RETRIES = 1
 """Further tries of a task that raised an error, such as one of a network drive; tasks of dead workers do not count."""
 SHARED_BYTES = 1 << 16
 """Size from which an object that all parts need is sent once, and then from worker to worker."""
+TASKS_PER_THREAD = 3
+"""Tasks under way for each thread of the cluster where results are taken in order."""
 TICK, PATIENCE = 1.0, 60.0
 """Seconds after which it is looked whether there are workers, and for how long there may be none."""
 LARGEST_GRAPH = {"distributed.admin.large-graph-warning-threshold": 1 << 60}
@@ -54,14 +57,24 @@ class ClusterRows:
         Width p of the rows.
     dtype : dtype
         Type of the rows.
+    homes : sequence of str or None, optional
+        Address of the worker that does the work of each part while it lives. Where it is None Dask chooses, by the size
+        of what a task needs, and may give one worker the work of two.
     """
 
     ndim = 2
 
     def __init__(
-        self, client: Any, parts: Sequence[Any], sizes: Sequence[int], width: int, dtype: Any
+        self,
+        client: Any,
+        parts: Sequence[Any],
+        sizes: Sequence[int],
+        width: int,
+        dtype: Any,
+        homes: Sequence[str | None] | None = None,
     ) -> None:
         self._client, self._parts = client, list(parts)
+        self._homes = [None] * len(self._parts) if homes is None else list(homes)
         self._starts = np.cumsum([0, *sizes])  # (parts + 1,)
         self.shape = (int(self._starts[-1]), int(width))
         self.dtype = np.dtype(dtype)
@@ -88,9 +101,10 @@ class ClusterRows:
         """Do what `fairerclip.data.row_pass.sum_rows` does, on the workers."""
         with asking():
             shared = self._shared(start)
+            sent = self._columns(columns)
             leaves = [
-                self._submit(cluster_tasks.sum_part, part, shared, sent)
-                for part, sent in zip(self._parts, self._columns(columns), strict=True)
+                self._submit(cluster_tasks.sum_part, part, shared, own, home=home)
+                for part, own, home in zip(self._parts, sent, self._homes, strict=True)
             ]
             # Results per row come here as they are; moved from worker to worker they would only cost time.
             gathers = getattr(getattr(start, "func", start), "per_row", False)
@@ -101,7 +115,7 @@ class ClusterRows:
                 del leaves  # a part's sum is released when it is merged, if nothing here refers to it
             try:
                 done = 0
-                for rows in _finished(self._client, left):
+                for rows in _finished(self._client, left, self._homes):
                     done += rows
                     if progress is not None:
                         progress(done, len(self))
@@ -117,26 +131,51 @@ class ClusterRows:
         """Return the rows of which each part is seen through ``view``; what it keeps stays on the workers."""
         with asking():
             shared = self._shared(view)
-            parts = [self._submit(cluster_tasks.seen_through, shared, part) for part in self._parts]
+            parts = [
+                self._submit(cluster_tasks.seen_through, shared, part, home=home)
+                for part, home in zip(self._parts, self._homes, strict=True)
+            ]
         probe = view(np.empty((0, self.shape[1]), dtype=self.dtype))
-        return self._like(parts, np.diff(self._starts).tolist(), probe.shape[1], probe.dtype)
+        sizes = np.diff(self._starts).tolist()
+        return ClusterRows(self._client, parts, sizes, probe.shape[1], probe.dtype, self._homes)
 
     def taken(self, rows: Ints) -> ClusterRows:
         """Return some rows, by their numbers in rising order; parts without any of them are left out."""
         edges = np.searchsorted(rows, self._starts)
-        parts, sizes = [], []
+        parts, sizes, homes = [], [], []
         with asking():
-            for number, part in enumerate(self._parts):
+            for number, (part, home) in enumerate(zip(self._parts, self._homes, strict=True)):
                 inside = rows[edges[number] : edges[number + 1]] - self._starts[number]
                 if not len(inside):
                     continue
                 if len(inside) < self._starts[number + 1] - self._starts[number]:
-                    part = self._submit(cluster_tasks.TakenRows, part, inside)
+                    part = self._submit(cluster_tasks.TakenRows, part, inside, home=home)
                 parts.append(part)
                 sizes.append(len(inside))
+                homes.append(home)
         if not parts:
             raise ShapeError("expected the numbers of some rows, got none")
-        return self._like(parts, sizes, self.shape[1], self.dtype)
+        return ClusterRows(self._client, parts, sizes, self.shape[1], self.dtype, homes)
+
+    def map_some(self, function: Callable[[Any, Any], NDArray[Any]], rows: Ints) -> list[NDArray[Any]]:
+        """Return what ``function`` returns for each part and the numbers of some of its rows, part by part.
+
+        ``rows`` are the numbers of all of them in rising order. The function gets consecutive numbers as a slice.
+        """
+        edges = np.searchsorted(rows, self._starts)
+        with asking():
+            shared = self._shared(function)
+            asked = [
+                self._submit(cluster_tasks.run, shared, part, _compact(rows[low:high] - begin), home=home)
+                for part, home, begin, low, high in zip(
+                    self._parts, self._homes, self._starts[:-1], edges[:-1], edges[1:], strict=True
+                )
+                if low < high
+            ]
+            for _ in _finished(self._client, dict.fromkeys(asked, 0), self._homes):
+                pass
+            found: list[NDArray[Any]] = self._client.gather(asked)
+        return found
 
     def __getitem__(self, rows: slice | Sequence[int] | NDArray[Any]) -> NDArray[Any]:
         """Return rows (m, p) for a slice or an array of row numbers; they come to this process."""
@@ -147,31 +186,19 @@ class ClusterRows:
         if numbers.ndim != 1 or np.any((numbers < -n) | (numbers >= n)):
             raise ShapeError(f"expected row numbers (m,) from {-n} to {n - 1}, got {numbers!r}")
         numbers = np.where(numbers < 0, numbers + n, numbers).astype(np.int64)
+        if not len(numbers):
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
+        if np.all(numbers[1:] >= numbers[:-1]):
+            return cluster_tasks.joined(*self.map_some(cluster_tasks.read_part, numbers))
         order = np.argsort(numbers, kind="stable")
-        ascending = numbers[order]
-        edges = np.searchsorted(ascending, self._starts)
-        with asking():
-            asked = [
-                self._submit(cluster_tasks.read_part, part, _compact(ascending[low:high] - begin))
-                for part, begin, low, high in zip(
-                    self._parts, self._starts[:-1], edges[:-1], edges[1:], strict=True
-                )
-                if low < high
-            ]
-            for _ in _finished(self._client, dict.fromkeys(asked, 0)):
-                pass
-            pieces = self._client.gather(asked)
         out = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
-        if pieces:
-            out[order] = np.concatenate(pieces)
+        out[order] = cluster_tasks.joined(*self.map_some(cluster_tasks.read_part, numbers[order]))
         return out
 
-    def _like(self, parts: Sequence[Any], sizes: Sequence[int], width: int, dtype: Any) -> ClusterRows:
-        return ClusterRows(self._client, parts, sizes, width, dtype)
-
-    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _submit(self, function: Callable[..., Any], *arguments: Any, home: str | None = None) -> Any:
+        where = {} if home is None else {"workers": [home], "allow_other_workers": True}
         # Not pure: Dask would hash all arguments to find a task that was submitted before.
-        return self._client.submit(function, *arguments, pure=False, retries=RETRIES)
+        return self._client.submit(function, *arguments, **where, pure=False, retries=RETRIES)
 
     def _shared(self, value: Any) -> Any:
         """Return what all tasks need: a small object itself, a large one as the future of one task."""
@@ -185,26 +212,29 @@ class ClusterRows:
             return
         tokenize = require("dask.base", "dask", "a cluster").tokenize
         sent: dict[str, Any] = {}
-        for start, stop in zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True):
+        edges = self._starts.tolist()
+        for start, stop, home in zip(edges[:-1], edges[1:], self._homes, strict=True):
             row: list[Any] = []
             for column in columns:
                 rows = column[start:stop]
                 digest = tokenize(rows)
                 if digest not in sent:
                     known = self._sent.get(digest)
-                    sent[digest] = self._submit(cluster_tasks.same, rows) if known is None else known
+                    sent[digest] = known or self._submit(cluster_tasks.same, rows, home=home)
                 row.append(sent[digest])
             yield row
         self._sent = sent
 
     def _tree(self, sums: Sequence[Any]) -> Any:
         """Return the future of the sum of all parts, merged pairwise in the order of the rows."""
+        homes: Sequence[Any] = self._homes
         while len(sums) > 1:
             pairs = zip_longest(sums[::2], sums[1::2])
             sums = [
-                first if second is None else self._submit(cluster_tasks.merged, first, second)
-                for first, second in pairs
+                first if second is None else self._submit(cluster_tasks.merged, first, second, home=home)
+                for (first, second), home in zip(pairs, homes[::2], strict=True)
             ]
+            homes = homes[::2]
         return sums[0]
 
 
@@ -215,10 +245,10 @@ def _content(value: Any) -> Any:
     return vars(value) if hasattr(value, "__dict__") and not callable(value) else value
 
 
-def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
+def _finished(client: Any, left: dict[Any, int], homes: Sequence[str | None] = ()) -> Iterator[int]:
     """Yield the value of each future as it is done, and raise the error of one that failed.
 
-    The futures are taken out of ``left``.
+    The futures are taken out of ``left``. ``homes`` are workers that are preferred for some of them.
     """
     distributed, alive = dask(), time.monotonic()
     while left:
@@ -226,8 +256,10 @@ def _finished(client: Any, left: dict[Any, int]) -> Iterator[int]:
             with client.as_current():  # or the client that was made last would wait
                 finished = distributed.wait(list(left), timeout=TICK, return_when="FIRST_COMPLETED").done
         except TimeoutError:
-            if client.nthreads():
+            if workers := client.nthreads().keys():
                 alive = time.monotonic()
+                if any(home is not None and home not in workers for home in homes):
+                    client.run_on_scheduler(cluster_tasks.free_waiting)
             elif time.monotonic() - alive > PATIENCE:
                 raise LostWorkerError(
                     f"the cluster has had no worker for {int(PATIENCE)} seconds: start workers, and begin again"
@@ -248,6 +280,46 @@ def run_calls(client: Any, calls: Sequence[Callable[[], Any]]) -> Iterator[int]:
         except BaseException:
             client.cancel([*left])
             raise
+
+
+def run_in_order(
+    client: Any, function: Callable[..., Any], shared: Sequence[Any], blocks: Iterable[Any]
+) -> Iterator[Any]:
+    """Run a function of the same arguments and of each block on the workers, and yield the results in this order.
+
+    A few tasks for each thread are under way at a time, so that neither blocks nor results fill the memory.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Client of the cluster.
+    function : callable
+        Called with the ``shared`` arguments and one block.
+    shared : sequence
+        Arguments of all calls; each worker gets them once.
+    blocks : iterable
+        Last arguments.
+    """
+    with asking():
+        sent = [client.submit(cluster_tasks.same, value, pure=False, retries=RETRIES) for value in shared]
+        waiting: deque[Any] = deque()
+        try:
+            for block in blocks:
+                call = (cluster_tasks.run, function, *sent, block)
+                waiting.append(client.submit(*call, pure=False, retries=RETRIES))
+                if len(waiting) >= TASKS_PER_THREAD * max(1, sum(client.nthreads().values())):
+                    yield _result(client, waiting.popleft())
+            while waiting:
+                yield _result(client, waiting.popleft())
+        except BaseException:
+            client.cancel([*waiting])
+            raise
+
+
+def _result(client: Any, future: Any) -> Any:
+    for _ in _finished(client, {future: 0}):
+        pass
+    return future.result()
 
 
 @contextmanager

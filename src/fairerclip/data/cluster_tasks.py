@@ -8,14 +8,14 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip.data.row_pass import Sum, single_blas, sum_rows
-from fairerclip.data.stores import open_store
+from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.errors import StoreError
 
 
@@ -64,6 +64,16 @@ class TakenRows:
         return self._X[self._numbers[rows]]
 
 
+def reopened(store: EmbeddingStore) -> Any:
+    """Return the rows of a store, which are opened by its path where they are unpickled; None for a store of arrays."""
+    if store.origin is None:
+        return None
+    path, options, numbers = store.origin
+    if numbers is None:
+        return RowSlice(path, options, 0, len(store))
+    return TakenRows(RowSlice(path, options, 0, int(numbers.max()) + 1), numbers)
+
+
 def same(value: Any) -> Any:
     """Return what was sent, so that several tasks share it."""
     return value
@@ -84,13 +94,15 @@ def read_part(part: Any, rows: Any) -> NDArray[Any]:
     return np.asarray(part[rows])
 
 
-def sum_part(part: Any, start: Callable[[], Sum], columns: Sequence[Any]) -> Sum:
-    """Add all rows of a part to an accumulator.
+def run(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns."""
+    with _one_thread_per_task():
+        return function(*arguments)
 
-    A worker that runs several tasks at a time gives each of them one thread; a worker with one task gives it all
-    threads that BLAS may use.
-    """
-    with single_blas() if _tasks_at_once() > 1 else nullcontext():
+
+def sum_part(part: Any, start: Callable[[], Sum], columns: Sequence[Any]) -> Sum:
+    """Add all rows of a part to an accumulator."""
+    with _one_thread_per_task():
         total = sum_rows(part, start, columns)
     return copy.copy(total)  # as it is pickled: without buffers for the next block
 
@@ -101,6 +113,16 @@ def merged(first: Sum, *others: Sum) -> Sum:
     for other in others:
         total.merge(other)
     return total
+
+
+def free_waiting(dask_scheduler: Any) -> None:
+    """Let tasks whose worker died while there was no other run on workers that came since; runs in the scheduler.
+
+    Dask forgets here that other workers are allowed, and such tasks would wait for ever.
+    """
+    stuck = [task.key for task in dask_scheduler.unrunnable if task.loose_restrictions]
+    dask_scheduler.set_restrictions(dict.fromkeys(stuck))
+    dask_scheduler.transitions(dict.fromkeys(stuck, "processing"), "fairerclip")
 
 
 def _worker() -> Any:
@@ -114,9 +136,10 @@ def _worker() -> Any:
         return None
 
 
-def _tasks_at_once() -> int:
+def _one_thread_per_task() -> AbstractContextManager[None]:
+    """Give each task one thread on a worker that runs several; the only task has all threads that BLAS may use."""
     worker = _worker()
-    return 1 if worker is None else int(worker.state.nthreads)
+    return single_blas() if worker is not None and worker.state.nthreads > 1 else nullcontext()
 
 
 def worker_memory() -> int | None:

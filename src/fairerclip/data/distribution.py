@@ -132,7 +132,7 @@ def _from_rows(client: Any, X: Any, rows_per_part: int) -> ClusterRows:
                 parts.append(client.submit(cluster_tasks.RowSlice, *opened, **where))
             else:
                 parts.append(client.submit(cluster_tasks.same, np.asarray(X[start:stop]), **where))
-    return ClusterRows(client, parts, np.diff(edges).tolist(), int(X.shape[1]), X.dtype)
+    return ClusterRows(client, parts, np.diff(edges).tolist(), int(X.shape[1]), X.dtype, homes)
 
 
 def _homes(client: Any, parts: int) -> list[str]:

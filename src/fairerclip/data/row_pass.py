@@ -73,6 +73,9 @@ class RemoteRows(Protocol):
     def taken(self, rows: Ints) -> RemoteRows:
         """Return some rows, by their numbers in rising order."""
 
+    def map_some(self, function: Callable[[Any, Any], NDArray[Any]], rows: Ints) -> list[NDArray[Any]]:
+        """Return what ``function`` returns for each part and the numbers of some of its rows, which rise."""
+
 
 def is_remote(X: Any) -> bool:
     """Return whether rows are elsewhere, so that a pass is sent to them."""

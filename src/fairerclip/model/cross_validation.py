@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.row_checkpoint import digest
+from fairerclip.data.row_pass import is_remote
 from fairerclip.errors import NoSolutionError, TextCollapseError
 from fairerclip.model.fit_data import FitData
 from fairerclip.model.prepare import Prepared
@@ -258,14 +259,14 @@ class FoldedFits:
 
     def _project(self, rows: Ints, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of rows of X that are scored."""
-        if self.data.rows.kept:
+        X, remote = self.data.X, is_remote(self.data.X)
+        if self.data.rows.kept and not remote:
             return self.data.project(rows, mean, basis)
-        # The features of all rows are not kept. Those of the scored rows are few, and every fit needs them.
+        # The features of all rows are not kept here. Those of the scored rows are few, and every fit needs them.
         if self._scored is None:
             every = np.sort(np.concatenate([split.scored for split in self.splits]))
-            features = FeatureRows(
-                self.data.rows.features, self.data.X, rows=every, dtype=self.data.params["dtype"]
-            )
+            X, own = (X[every], None) if remote else (X, every)
+            features = FeatureRows(self.data.rows.features, X, rows=own, dtype=self.data.params["dtype"])
             self._scored = (every, features)
         every, features = self._scored
         return features.project_some(np.searchsorted(every, rows), mean, basis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +28,8 @@ SMALL_BYTES = 128 << 20
 """Size up to which features are kept even if no further pass is planned: new memory of this size costs little time."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
-SAMPLES, SAMPLE_ROWS = 8, 20_000
-"""Number of samples of remote rows that stay here, because folds of a cross-validation are projected again and again,
-and the most rows of one: more are projected where they are."""
+SAMPLES = 8
+"""Number of samples of remote rows that stay here, because several fits need the same."""
 CENTRE_ROWS = 256
 """Rows whose mean is the point that sums are taken about."""
 BLOCK_BYTES, SMALLEST_BLOCK = 30 << 20, 2048
@@ -131,13 +130,9 @@ class FeatureRows:
         self.n_rows = int(X.shape[0]) if rows is None else len(rows)
         self.shape = (self.n_rows, features.n_features)
         self.device = getattr(X, "device", None)
-        self._remote: Any = None
         self._whole: tuple[FeatureRows, Ints] | None = None
         self._samples: list[tuple[Ints, Any]] = []
-        if is_remote(X):
-            remote = X if rows is None else X.taken(rows)
-            part = partial(_remote_part, features, dtype, block_rows, budget, remote.parts_per_worker)
-            self._remote = remote.wrapped(part)
+        self._sizes = (block_rows, budget)
         budget = cache_budget(X=X) if budget is None else budget
         self.kept = self.n_rows * features.n_features * self.dtype.itemsize <= budget
         if block_rows is None:
@@ -172,6 +167,15 @@ class FeatureRows:
         """Number of features D."""
         return self.features.n_features
 
+    @cached_property
+    def _remote(self) -> Any:
+        """The features on the workers, from the first pass on, because a fit from known moments needs none; or None."""
+        if not is_remote(self._X):
+            return None
+        rows = self._X if self._rows is None else self._X.taken(self._rows)
+        part = partial(_remote_part, self.features, self.dtype.name, *self._sizes, rows.parts_per_worker)
+        return rows.wrapped(part)
+
     def __getitem__(self, block: slice) -> Any:
         """Return Φ of consecutive rows, a tensor if X has tensors; it must not be written to."""
         start, stop, _ = block.indices(self.n_rows)
@@ -201,8 +205,7 @@ class FeatureRows:
         progress: Progress | None = None,
     ) -> Sum:
         """Add Φ of all rows, with the same rows of each column, to an accumulator; `fairerclip.data.row_pass`."""
-        rows = self if self._remote is None else self._remote
-        return sum_rows(rows, start, columns, threads=threads, progress=progress)
+        return sum_rows(self._remote or self, start, columns, threads=threads, progress=progress)
 
     def sum_saved(
         self,
@@ -217,9 +220,10 @@ class FeatureRows:
         threads = sum_threads(values, how.memory_budget)
         if how.checkpoint is None:
             return self.sum(start, columns, threads=threads, progress=how.progress)
-        rows = self if self._remote is None else self._remote
         return sum_rows_saved(
-            *(rows, start, columns, how.checkpoint, purpose), threads=threads, progress=how.progress
+            *(self._remote or self, start, columns, how.checkpoint, purpose),
+            threads=threads,
+            progress=how.progress,
         )
 
     def once(self) -> FeatureRows:
@@ -228,7 +232,8 @@ class FeatureRows:
         The system must clear memory for features that are kept, which takes a third of the time of computing them.
         """
         size = self.n_rows * self.n_features * self.dtype.itemsize
-        if not self.kept or self._cache or self._whole is not None or size <= SMALL_BYTES:
+        used = bool(self._cache) or self._whole is not None or self.__dict__.get("_remote") is not None
+        if not self.kept or used or size <= SMALL_BYTES:
             return self
         block_rows = self.kept_blocks[0].stop
         return FeatureRows(
@@ -262,7 +267,7 @@ class FeatureRows:
 
     def _fetched(self, rows: Ints) -> Any:
         """Return rows of X by their numbers; of remote rows, the last few samples are not moved again."""
-        if self._remote is None:
+        if not is_remote(self._X):
             return self._X[rows]
         for numbers, found in self._samples:
             if np.array_equal(numbers, rows):
@@ -278,20 +283,14 @@ class FeatureRows:
 
     def project(self, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (n, q) for every training row, in one pass."""
-        rows = self if self._remote is None else self._remote
-        (out,) = map_rows(rows, Projection(mean, basis, self.dtype))
+        (out,) = map_rows(self._remote or self, Projection(mean, basis, self.dtype))
         return np.asarray(out)
 
     def project_some(self, places: Ints, mean: F64, basis: F64) -> F64:
         """Return (Φ − mean) @ basis (m, q) of some training rows, by their places in rising order."""
-        project = Projection(mean, basis, self.dtype)
-        if self._remote is not None and len(places) <= SAMPLE_ROWS:
-            return project(self.take(places))[0]
-        if self._remote is not None:
-            rows = places if self._rows is None else self._rows[places]
-            some = FeatureRows(self.features, self._X, rows=rows, dtype=self.dtype.name, budget=0)
-            return some.project(mean, basis)
-        out = np.empty((len(places), basis.shape[1]))
+        if self._remote:  # on the workers, from the features that they keep
+            return np.concatenate(self._remote.map_some(partial(_projected, mean, basis), places))
+        project, out = Projection(mean, basis, self.dtype), np.empty((len(places), basis.shape[1]))
         for block in self.kept_blocks:
             first, stop = np.searchsorted(places, [block.start, block.stop])
             if first == stop:
@@ -311,6 +310,12 @@ def _remote_part(
     """Return the features of one of the parts that share the memory of a worker; called on the worker."""
     share = (cache_budget() if budget is None else budget) // max(1, sharing)
     return FeatureRows(features, X, dtype=dtype, block_rows=block_rows, budget=share)
+
+
+def _projected(mean: F64, basis: F64, part: FeatureRows, places: Ints | slice) -> F64:
+    """Return (Φ − mean) @ basis (m, q) of some rows of a part; called on the worker."""
+    numbers = np.arange(part.n_rows)[places] if isinstance(places, slice) else places
+    return part.project_some(numbers, mean, basis)
 
 
 class Projection:

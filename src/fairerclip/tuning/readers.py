@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.row_pass import is_remote, map_rows
 from fairerclip.inputs.sensitive_columns import SoftValues
 
 PENALTIES = (0.1, 1.0, 10.0)
@@ -34,7 +37,16 @@ def read_sensitive(X: Any, X_labelled: NDArray[Any], values: NDArray[Any], seed:
         }
         C = max(tried, key=lambda penalty: tried[penalty])
     probe = _probe(C).fit(known, values)
-    return SoftValues(probe.predict_proba(unit_rows(np.asarray(X, dtype=np.float64))), probe.classes_)
+    if is_remote(X):
+        (found,) = map_rows(X, partial(_predicted, probe))
+    else:
+        (found,) = _predicted(probe, X)
+    return SoftValues(found, probe.classes_)
+
+
+def _predicted(probe: Any, rows: Any) -> tuple[F64]:
+    """Return the probabilities (b, v) of a block of rows."""
+    return (probe.predict_proba(unit_rows(np.asarray(rows, dtype=np.float64))),)
 
 
 def _probe(C: float) -> Any:
