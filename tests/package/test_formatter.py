@@ -135,7 +135,7 @@ NOT_FIGURES = {
     "data/datasets/fairface.py": "the share of a split that was asked for",
     "data/io/npz.py": "a limit in an error message",
     "data/preflight.py": "magnitudes of embeddings, no figure of a model",
-    "data/embedding_rows.py": "lengths and magnitudes of embeddings, no figure of a model",
+    "data/row_drift.py": "lengths and magnitudes of embeddings, no figure of a model",
     "study/paper/fits.py": "a grid of parameters",
     "study/paper/heatmaps.py": "a grid of parameters",
     "solver/alternation.py": "parameters in error messages",

@@ -248,15 +248,14 @@ class FitData:
             keeps=not once or (params["refine"] and target.guess is not None),
             how=self.how,
         )
-        free = (
-            np.zeros(len(chosen), dtype=bool) if target.guess is None else self._part(target.guess.rows)[at]
-        )
-        factors = class_factors(class_weight, target.classes) if isinstance(class_weight, Mapping) else None
+        guess = target.guess
+        free = np.zeros(len(chosen), dtype=bool) if guess is None else self._part(guess.rows)[at]
+        by_class = isinstance(class_weight, Mapping)
         return Prepared(
             *(problem, chosen, codes, free, self.alignment_seed),
             gamma=float(gamma),
             guess_weight=float(guess_weight),
-            class_factors=factors,
+            class_factors=class_factors(class_weight, target.classes) if by_class else None,
             target=target,
             sensitive=self.sensitive,
         )

@@ -220,19 +220,25 @@ def fit_mitigator(
     start = EmbeddingMitigator(random_state=0) if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
-    if collection is None:
-        train = experiment.task.split("train")
-        fitted.fit(train.X, **_given(experiment, train, labels), checkpoint=checkpoint)
-    else:
-        _check_width(collection, experiment)
-        few = _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
-        fitted.fit(collection, **few, checkpoint=checkpoint)
+    X, given = _rows_of(experiment, labels, collection)
+    fitted.fit(X, **given, checkpoint=checkpoint)
     if known is None:
         return TrainedMitigator(fitted, labels)
     path = fitted.path(
         experiment.task.val.X, queries_of(experiment)[1], known, confidence=CONFIDENCE, progress=progress
     )
     return TrainedMitigator(_chosen(fitted, path, floor), labels, path, floor)
+
+
+def _rows_of(
+    experiment: Experiment, labels: str, collection: EmbeddingStore | None
+) -> tuple[Any, dict[str, Any]]:
+    """Return the rows to fit on, and what is known of their sensitive values."""
+    if collection is None:
+        train = experiment.task.split("train")
+        return train.X, _given(experiment, train, labels)
+    _check_width(collection, experiment)
+    return collection, _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
 
 
 def _chosen(fitted: EmbeddingMitigator, path: StrengthPath, floor: float) -> EmbeddingMitigator:
