@@ -220,7 +220,7 @@ def fit_mitigator(
     start = EmbeddingMitigator(random_state=0) if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
-    X, given = _rows_of(experiment, labels, collection)
+    X, given = _rows(experiment, labels, collection)
     fitted.fit(X, **given, checkpoint=checkpoint)
     if known is None:
         return TrainedMitigator(fitted, labels)
@@ -228,17 +228,6 @@ def fit_mitigator(
         experiment.task.val.X, queries_of(experiment)[1], known, confidence=CONFIDENCE, progress=progress
     )
     return TrainedMitigator(_chosen(fitted, path, floor), labels, path, floor)
-
-
-def _rows_of(
-    experiment: Experiment, labels: str, collection: EmbeddingStore | None
-) -> tuple[Any, dict[str, Any]]:
-    """Return the rows to fit on, and what is known of their sensitive values."""
-    if collection is None:
-        train = experiment.task.split("train")
-        return train.X, _given(experiment, train, labels)
-    _check_width(collection, experiment)
-    return collection, _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
 
 
 def _chosen(fitted: EmbeddingMitigator, path: StrengthPath, floor: float) -> EmbeddingMitigator:
@@ -270,18 +259,23 @@ def queries_of(experiment: Experiment) -> tuple[tuple[str, ...], Floats]:
     return experiment.classes, experiment.text
 
 
-def _given(experiment: Experiment, train: Split, labels: str) -> dict[str, Any]:
-    """Return the arguments of `EmbeddingMitigator.fit` besides the rows."""
-    task, names, texts = experiment.task, experiment.sensitive, _texts(experiment)
-    if labels == "all":
-        columns = _columns(experiment, train)
-        missing = [name for name in names if name not in columns]
-        if missing:
-            raise LabelError(
-                f"{task.name} has no labels of {', '.join(missing)} in its train split; use {use_labels('none')}"
-            )
-        return {"sensitive_features": columns, "sensitive_text": texts or None}
-    return _few_labels(experiment, ("val",))
+def _rows(
+    experiment: Experiment, labels: str, collection: EmbeddingStore | None
+) -> tuple[Any, dict[str, Any]]:
+    """Return the rows to fit on, and the other arguments of `EmbeddingMitigator.fit`."""
+    if collection is not None:
+        _check_width(collection, experiment)
+        return collection, _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
+    train = experiment.task.split("train")
+    if labels == "none":
+        return train.X, _few_labels(experiment, ("val",))
+    columns = _columns(experiment, train)
+    if missing := [name for name in experiment.sensitive if name not in columns]:
+        raise LabelError(
+            f"{experiment.task.name} has no labels of {', '.join(missing)} in its train split; use "
+            f"{use_labels('none')}"
+        )
+    return train.X, {"sensitive_features": columns, "sensitive_text": _texts(experiment) or None}
 
 
 def _few_labels(experiment: Experiment, splits: Sequence[str]) -> dict[str, Any]:
