@@ -81,10 +81,11 @@ interrupts: $(VENV)/dev.done
 abuse: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/abuse.py
 
-# Damaged files for every reader, CASES each: about ten minutes on one core. Needs Linux.
+# Damaged files for every reader, CASES each, and changed results of audits: about 15 minutes on one core. Needs Linux.
 CASES ?= 4500
 fuzz: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py run --cases $(CASES)
+	$(ONE_THREAD) DOCUMENTS=400 $(BIN)/python -m pytest tests/report/test_fuzz_results.py
 
 # The same with bytes chosen by the branches that they reach; what reaches new ones is kept in tests/hostile/corpus.
 RUNS ?= 5000

@@ -141,7 +141,7 @@ class FourierFeatures:
 
 
 def _gaussian_directions(p: int, D: int, rng: Rng) -> Float64:
-    return rng.normal(size=(p, D))
+    return rng.standard_normal(size=(p, D))
 
 
 def _orthogonal_directions(p: int, D: int, rng: Rng) -> Float64:
@@ -149,7 +149,7 @@ def _orthogonal_directions(p: int, D: int, rng: Rng) -> Float64:
     omega = np.empty((p, D))
     for start in range(0, D, p):
         width = min(p, D - start)
-        Q, R = np.linalg.qr(rng.normal(size=(p, width)))
+        Q, R = np.linalg.qr(rng.standard_normal(size=(p, width)))
         # The signs of Q follow the convention of the QR routine; these make Q uniformly distributed.
         Q *= np.where(np.diag(R) < 0, -1.0, 1.0)
         omega[:, start : start + width] = Q * np.sqrt(rng.chisquare(p, size=width))

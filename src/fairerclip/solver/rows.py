@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -26,6 +27,8 @@ KEPT_SHARE, SUMS_SHARE = 0.5, 0.25
 """Shares of the free memory that kept features, and the sums of all threads or parts, may take."""
 SMALL_BYTES = 128 << 20
 """Size up to which features are kept even if no further pass is planned: new memory of this size costs little time."""
+ROWS_PER_WIDTH = 2
+"""Rows of a thread with sums of its own, at least, for each column of the sums; with fewer rows BLAS has the threads."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
 SAMPLES = 8
@@ -217,7 +220,9 @@ class FeatureRows:
         values: int,
     ) -> Saved:
         """Do as `sum` does for sums of many ``values``, within the memory and, if wanted, saved in between."""
-        threads = sum_threads(values, how.memory_budget)
+        # To clear and to merge the sums of another thread takes as long as to add some rows to sums that are there.
+        worthwhile = max(1, self.n_rows // (ROWS_PER_WIDTH * math.isqrt(values)))
+        threads = min(sum_threads(values, how.memory_budget), worthwhile)
         if how.checkpoint is None:
             return self.sum(start, columns, threads=threads, progress=how.progress)
         return sum_rows_saved(
