@@ -28,7 +28,7 @@ KEPT_SHARE, SUMS_SHARE = 0.5, 0.25
 SMALL_BYTES = 128 << 20
 """Size up to which features are kept even if no further pass is planned: new memory of this size costs little time."""
 ROWS_PER_WIDTH = 2
-"""Rows of a thread with sums of its own, at least, for each column of the sums; with fewer rows BLAS has the threads."""
+"""Least rows of a thread with sums of its own, for each column of the sums; with fewer rows BLAS has the threads."""
 FALLBACK_BYTES = 4 << 30
 """Free memory to count with on systems that do not report theirs."""
 SAMPLES = 8
