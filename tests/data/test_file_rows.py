@@ -84,6 +84,21 @@ def test_a_file_that_becomes_shorter_is_an_error_that_names_it(tmp_path, ending)
             store[index]
 
 
+@pytest.mark.parametrize("change", ["replaced", "longer"])
+def test_a_file_that_is_replaced_between_two_reads_is_an_error(tmp_path, mapped, change):
+    file = tmp_path / "x.npy"
+    for rows in (EmbeddingStore.from_array(mapped), FileRows.of(mapped)):
+        rows[:10]
+        if change == "replaced":
+            np.save(tmp_path / "new.npy", np.zeros_like(mapped))
+            (tmp_path / "new.npy").replace(file)
+        else:
+            with file.open("ab") as handle:
+                handle.write(b"more")
+        with pytest.raises(StoreError, match=r"x\.npy: the file has been replaced"):
+            rows[:10]
+
+
 def mapped_bytes(file):
     """Return how many bytes of a file are in the memory of this process through maps of it."""
     total, inside = 0, False

@@ -49,18 +49,24 @@ class ArrayRows:
 
     def __init__(self, array: Callable[[], Array]) -> None:
         self._array = array
+        self._in_file: FileRows | None = None
 
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop (m, p), as on disk."""
-        array = self._array()
-        in_file = FileRows.of(array)
-        return array[start:stop] if in_file is None else in_file.read(start, stop)
+        rows = self._rows()
+        return rows.read(start, stop) if isinstance(rows, FileRows) else rows[start:stop]
 
     def take(self, rows: Ints) -> Array:
         """Return rows (m, p) by sorted row numbers, as on disk."""
-        array = self._array()
-        in_file = FileRows.of(array)
-        return array[rows] if in_file is None else in_file.take(rows)
+        found = self._rows()
+        return found.take(rows) if isinstance(found, FileRows) else found[rows]
+
+    def _rows(self) -> Array | FileRows:
+        if self._in_file is None:  # one for all reads: it notices if the file is replaced
+            array = self._array()
+            self._in_file = FileRows.of(array)
+            return array if self._in_file is None else self._in_file
+        return self._in_file
 
 
 def array_part(

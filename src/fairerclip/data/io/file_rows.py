@@ -8,10 +8,13 @@ cut short while it was mapped ends the process; read, it is an error.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +45,7 @@ class FileRows:
     def __init__(self, file: Path, offset: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self._file, self._offset = file, offset
         self.shape, self.dtype = shape, dtype
+        self._identity: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, array: Array) -> FileRows | None:
@@ -90,7 +94,7 @@ class FileRows:
     def read(self, start: int, stop: int) -> Array:
         """Return rows start to stop (m, p)."""
         out = np.empty((stop - start, self.shape[1]), dtype=self.dtype)
-        with self._file.open("rb", buffering=0) as handle:
+        with self._opened() as handle:
             self._fill(handle, start, out)
         return out
 
@@ -98,17 +102,31 @@ class FileRows:
         """Return rows (m, p) by sorted row numbers; consecutive ones are read together."""
         out = np.empty((len(rows), self.shape[1]), dtype=self.dtype)
         edges = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-        with self._file.open("rb", buffering=0) as handle:
+        with self._opened() as handle:
             for first, stop in pairwise(edges):
                 self._fill(handle, int(rows[first]) if first < stop else 0, out[first:stop])
         return out
 
-    def _fill(self, handle: BinaryIO, start: int, out: Array) -> None:
+    @contextmanager
+    def _opened(self) -> Iterator[FileIO]:
+        """Open the file; raise if it is not the one that was read before."""
+        with FileIO(self._file) as handle:
+            found = os.fstat(handle.fileno())
+            identity = (found.st_dev, found.st_ino, found.st_size)
+            if self._identity not in (None, identity):
+                raise StoreError(
+                    f"{self._file}: the file has been replaced or has another size since rows were read from it; begin "
+                    "again"
+                )
+            self._identity = identity
+            yield handle
+
+    def _fill(self, handle: FileIO, start: int, out: Array) -> None:
         """Read the rows from ``start`` on into an array."""
         handle.seek(self._offset + start * self._row_bytes)
         left = out.reshape(-1).view(np.uint8).data
         while len(left):
-            count = handle.readinto(left)  # type: ignore[attr-defined]
+            count = handle.readinto(left)
             if not count:
                 raise StoreError(
                     f"{self._file}: the file ends before row {start + len(out)} of {len(self)}; it has become shorter "
