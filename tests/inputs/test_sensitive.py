@@ -389,8 +389,10 @@ def test_an_intersection_still_says_how_its_guesses_were_made(embeddings):
     assert set(m.diagnostics_["pseudo_sensitive"]) == {"sex", "race"}
 
 
+@pytest.mark.parametrize("counted", [1 << 24, 3], ids=["counted", "sorted"])
 @pytest.mark.parametrize("seed", range(5))
-def test_joint_groups_are_numbered_as_sorted_rows_of_codes(seed):
+def test_joint_groups_are_numbered_as_sorted_rows_of_codes(seed, counted, monkeypatch):
+    monkeypatch.setattr("fairerclip.inputs.sensitive.COUNTED_GROUPS", counted)
     rng = np.random.default_rng(seed)
     values = [rng.integers(0, rng.integers(1, 5), size=60) for _ in range(rng.integers(1, 4))]
     columns = [SensitiveColumn(str(k), codes, np.arange(5), None) for k, codes in enumerate(values)]

@@ -115,7 +115,7 @@ def working_dtype(dtype: Any) -> type[np.floating]:
     return np.float32 if type_name(dtype) in SINGLE else np.float64
 
 
-def unit_view(X: Any, lengths: F64 | None = None) -> Any:
+def unit_view(X: Any, lengths: Floats | None = None) -> Any:
     """Return rows that are scaled to unit length when they are read, wherever they are.
 
     ``lengths`` (n,) are those of the rows, if they are known: they need not be computed in every pass then.
@@ -134,7 +134,7 @@ class UnitRows:
         Lengths of the rows, if they are known.
     """
 
-    def __init__(self, X: Any, lengths: F64 | None = None) -> None:
+    def __init__(self, X: Any, lengths: Floats | None = None) -> None:
         self._X = X
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.ndim = 2
@@ -142,7 +142,7 @@ class UnitRows:
         self.device = getattr(X, "device", None)
         # Very long and very short rows are divided twice, so that float32 can hold them: `unit_rows` does it.
         usable = lengths is not None and bool(((lengths > SMALLEST) & (lengths < LARGEST)).all())
-        self._lengths = lengths.astype(self.dtype) if lengths is not None and usable else None
+        self._lengths = lengths.astype(self.dtype, copy=False) if lengths is not None and usable else None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -174,7 +174,7 @@ class CheckedRows:
         rows, squares = self._checked(rows)
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
-            self._lengths.append(to_numpy(lengths * scale))
+            self._lengths.append(to_numpy(lengths * scale).astype(working_dtype(working.dtype), copy=False))
             self._total = self._total + _unit_sum(working, lengths)
 
     def _checked(self, rows: Any) -> tuple[Any, Any]:
@@ -218,13 +218,15 @@ class CheckedRows:
         warnings.warn(message, ZeroRowWarning, stacklevel=depth)
 
     @property
-    def lengths(self) -> F64:
-        """(n,) lengths of all rows, if they were summarised."""
-        return np.concatenate(self._lengths)
+    def lengths(self) -> Floats:
+        """(n,) lengths of all rows, if they were summarised, in the precision in which the rows are processed."""
+        self._lengths = [np.concatenate(self._lengths)]
+        return self._lengths[0]
 
     def summary(self) -> RowSummary:
         """Return the summary of all rows."""
-        return RowSummary(self.rows, np.quantile(self.lengths, TAILS), self._total / self.rows)
+        quantiles = np.quantile(self.lengths, TAILS).astype(np.float64)
+        return RowSummary(self.rows, quantiles, self._total / self.rows)
 
 
 class _CheckedFill(CheckedRows):

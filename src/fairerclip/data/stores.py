@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.arrays import row_squares
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
 from fairerclip.data.io.remote_path import RemotePath, as_location
@@ -254,7 +255,7 @@ def part_ids(part: StorePart) -> Array:
 def unit_again(rows: Floats) -> Floats:
     """Scale rows near unit length to unit length, in place, to undo rounding; other rows stay as they are."""
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+        norms = np.sqrt(row_squares(rows))
         near = np.abs(norms - 1.0) <= UNIT_TOLERANCE
     rows /= np.where(near, norms, 1.0).astype(np.float32)[:, None]
     return rows

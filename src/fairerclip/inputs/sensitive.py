@@ -25,6 +25,9 @@ from fairerclip.inputs.prompts import PromptValues, sensitive_prompts, zero_shot
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
 from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
 
+COUNTED_GROUPS = 1 << 24
+"""Number of combinations of sensitive values up to which rows of each are counted; beyond, rows are sorted."""
+
 
 @dataclass(frozen=True)
 class ResolvedSensitive:
@@ -53,11 +56,17 @@ class ResolvedSensitive:
         codes = [c.codes for c in self.columns if c.codes is not None]
         if not codes:
             return None
-        joint = np.zeros(len(codes[0]), dtype=np.int64)
-        for code in codes:  # one number per row is sorted ten times faster than a row of numbers
-            place = code.astype(np.int64) - code.min(initial=0)
-            joint = np.unique(joint * (place.max(initial=0) + 1) + place, return_inverse=True)[1]
-        return np.asarray(joint, dtype=CODES)
+        joint, count = np.zeros(len(codes[0]), dtype=CODES), 1
+        for code in codes:
+            values = int(code.max(initial=0)) + 1
+            if count * values > COUNTED_GROUPS:
+                found = np.unique(joint.astype(np.int64) * values + code, return_inverse=True)[1]
+                joint = found.astype(CODES)
+            else:  # neither sorted nor widened: there may be many rows
+                joint = joint * CODES(values) + code.astype(CODES, copy=False)
+                joint = (np.cumsum(np.bincount(joint) > 0, dtype=CODES) - 1)[joint]
+            count = int(joint.max(initial=0)) + 1
+        return joint
 
 
 def resolve_sensitive(

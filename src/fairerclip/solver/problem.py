@@ -187,7 +187,7 @@ class Problem:
     def _moments(self, y: Ints) -> MomentResult:
         design, known = self._first
         changed = np.count_nonzero(y != design.y)
-        if self.solver == "cg" and changed <= CHANGED_SHARE * len(y):
+        if changed <= CHANGED_SHARE * len(y):
             return (
                 changed_moments(self.rows, self.weight, known, design, self._design(y)) if changed else known
             )
