@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         on_disk, in_memory = affordable(bench, folder)
         source = SimulatedRows(asked.width)
         y = source.write(folder / "rows.npy", on_disk, asked.distinct)
-        np.save(folder / "y.npy", y)
+        np.save(folder / "y.npy", y.astype(np.int8))
         np.savez(folder / "prompts.npz", text=source.text, sensitive_text=source.sensitive_text)
         if not drop_from_cache(folder / "rows.npy"):
             bench.note("this system cannot be asked to drop a file from its cache: rows may come from there")

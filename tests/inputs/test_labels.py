@@ -14,7 +14,7 @@ from fairerclip.errors import (
     TextCollapseWarning,
     VanishedLabelWarning,
 )
-from fairerclip.inputs.encode import encode
+from fairerclip.inputs.encode import encode, occurring
 from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import (
     balancing_weights,
@@ -368,3 +368,16 @@ def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddin
     m.fit(e.X, text=e.text, sensitive_features=e.s)
     assert m.diagnostics_["rows"] < 300
     assert_array_equal(m.pseudo_labels_, m.predict(e.X))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_occurring_codes_are_those_of_unique(seed, monkeypatch):
+    monkeypatch.setattr("fairerclip.inputs.encode.CODE_ROWS", 7)
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, rng.integers(1, 9), size=30 * seed).astype(np.int32)
+    present, places = occurring(codes)
+    expected = np.unique(codes, return_inverse=True)
+    np.testing.assert_array_equal(present, expected[0])
+    np.testing.assert_array_equal(places, expected[1])
+    with pytest.raises(AssertionError, match="without a code"):
+        occurring(np.array([0, -1]))

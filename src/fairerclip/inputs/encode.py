@@ -14,6 +14,9 @@ from fairerclip._util.types import CODES, Ints
 from fairerclip.data.coded_labels import CodedLabels
 from fairerclip.errors import LabelError, ParameterError
 
+CODE_ROWS = 1 << 16
+"""Rows whose codes are used as an index at a time."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -132,3 +135,26 @@ def _recode(codes: Ints, distinct: NDArray[Any], classes: NDArray[Any]) -> Encod
         raise LabelError(f"labels {unknown[:5]} are not among the classes {classes.tolist()[:10]}")
     new_codes = np.array([place[v] for v in distinct.tolist()] + [-1], dtype=CODES)
     return Encoded(new_codes[codes], classes)
+
+
+def occurring(codes: Ints) -> tuple[Ints, Ints]:
+    """Return the codes that occur, in rising order, and the place of each row's code (n,) among them.
+
+    As ``np.unique`` with inverse, for codes from 0 on, but rows are not sorted, and memory is that of the result.
+
+    Examples
+    --------
+    >>> [found.tolist() for found in occurring(np.array([3, 0, 3]))]
+    [[0, 3], [1, 0, 1]]
+    """
+    if codes.min(initial=0) < 0:
+        raise AssertionError("rows without a code have no place among those that occur")
+    present = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
+    places = np.empty(len(codes), dtype=CODES)
+    blocks = [slice(start, start + CODE_ROWS) for start in range(0, len(codes), CODE_ROWS)]
+    for block in blocks:  # an index of all rows would be widened to 8 bytes per row
+        present[codes[block]] = True
+    number = np.cumsum(present, dtype=CODES) - CODES(1)
+    for block in blocks:
+        places[block] = number[codes[block]]
+    return np.flatnonzero(present), places

@@ -20,13 +20,13 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.inputs.agreement import agreement, check_order, check_swapped
-from fairerclip.inputs.encode import as_labels
+from fairerclip.inputs.encode import as_labels, occurring
 from fairerclip.inputs.prompts import PromptValues, sensitive_prompts, zero_shot
 from fairerclip.inputs.sensitive_columns import SensitiveColumn, intersect, sensitive_columns
 from fairerclip.inputs.target import Guess, ResolvedTarget, indexes_prompts, mapping_to_write
 
 COUNTED_GROUPS = 1 << 24
-"""Number of combinations of sensitive values up to which rows of each are counted; beyond, rows are sorted."""
+"""Number of combinations of sensitive values up to which there is a table of them; beyond, rows are sorted."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class ResolvedSensitive:
         codes = [c.codes for c in self.columns if c.codes is not None]
         if not codes:
             return None
-        joint, count = np.zeros(len(codes[0]), dtype=CODES), 1
+        joint: Ints = np.zeros(len(codes[0]), dtype=CODES)
+        count = 1
         for code in codes:
             values = int(code.max(initial=0)) + 1
             if count * values > COUNTED_GROUPS:
@@ -64,7 +65,7 @@ class ResolvedSensitive:
                 joint = found.astype(CODES)
             else:  # neither sorted nor widened: there may be many rows
                 joint = joint * CODES(values) + code.astype(CODES, copy=False)
-                joint = (np.cumsum(np.bincount(joint) > 0, dtype=CODES) - 1)[joint]
+                joint = occurring(joint)[1]
             count = int(joint.max(initial=0)) + 1
         return joint
 

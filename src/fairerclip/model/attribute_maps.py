@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fairerclip._util.types import CODES, F64, Ints
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
+from fairerclip.inputs.encode import occurring
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.solver.terms import Attribute, OneHot
 
@@ -135,8 +136,8 @@ def attributes(
     out = []
     for column in columns:
         if column.soft is None and column.codes is not None:
-            present, codes = np.unique(column.codes, return_inverse=True)
-            psi = OneHot(codes.reshape(-1).astype(CODES), len(present))
+            present, codes = occurring(column.codes)
+            psi = OneHot(codes, len(present))
             out.append(Attribute(term_name(column.name), psi))
         elif column.soft is not None:
             out.append(Attribute(term_name(column.name), column.soft))

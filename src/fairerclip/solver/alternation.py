@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import (
     DroppedTermWarning,
     FairerClipWarning,
@@ -236,10 +237,9 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
     if setting.max_iter < 1:
         raise ParameterError(f"max_iter must be at least 1; got {setting.max_iter}")
     history: list[Iteration] = []
-    seen = {y.tobytes()}
+    seen = {digest(y)}
     notes: list[Note] = []
-    settled = False
-    labels = y
+    settled, labels = False, y
     for latest in _rounds(problem, y, setting, free):
         if latest is None:
             settled = True
@@ -247,7 +247,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
         current, labels = latest
         changes = int(np.sum(labels != current.sides.y))
         history.append(Iteration(current.image, current.text, changes))
-        if changes and labels.tobytes() in seen:
+        if changes and digest(labels) in seen:
             message = (
                 f"pseudo-labels returned to an earlier state after {len(history)} rounds and would repeat "
                 f"({changes} rows alternate); stopped there. Set max_iter=1 to keep the first solve"
@@ -255,7 +255,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
             notes.append((LabelCycleWarning, message))
             settled = True
             break
-        seen.add(labels.tobytes())
+        seen.add(digest(labels))
         if len(history) == setting.max_iter:
             settled = changes == 0 and _solve_text(current, setting) is None
             break
@@ -362,7 +362,7 @@ def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:
     notes: list[Note] = []
     n_classes = last.sides.prompts.n_classes
     before = last.sides.image.table.class_share > 0
-    vanished = np.flatnonzero((np.bincount(labels, minlength=n_classes) == 0) & before)
+    vanished = np.flatnonzero(~np.isin(np.arange(n_classes), labels) & before)
     if len(vanished):
         message = (
             f"no row is labelled with class number {', '.join(map(str, vanished))} after refinement; lower tau, "

@@ -153,16 +153,12 @@ class Problem:
             self.factor = ConjugateGradientFactor(rows, weight, moments.mean, gamma, random_state, how=how)
         self._latest = self._sides(y, moments)
         # The first labels, and not the latest, so that a result does not depend on the labels in between.
-        self._first = self._design(y.copy()), replace(moments, covariance=None)
+        self._first = self._design(self._latest.y), replace(moments, covariance=None)
 
     @cached_property
     def n_present(self) -> int:
         """Number of classes that have rows."""
-        if self._table is not None:
-            return int(np.count_nonzero(self._table.class_share))
-        return int(
-            np.count_nonzero(np.bincount(self._latest.y))
-        )  # without sorting, because every fit of a search asks
+        return int(np.count_nonzero(self._latest.image.table.class_share))
 
     def at(self, gamma: float) -> Problem:
         """Return the problem of another γ, without a pass over the rows before it is solved.
