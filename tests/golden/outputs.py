@@ -40,8 +40,9 @@ WIDTH = 110
 GONE = "…"
 RUN_KEYS = {"seconds", "seconds_in_all", "peak_mb", "made", "fairerclip_version"}
 """Keys of JSON whose values are times, memory, dates, versions or facts of the machine."""
+DATE = r"\b\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?"
 RUN_TEXTS = (
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE"),
+    (DATE, "DATE"),
     (r"\b(in|took|Fitting:) \d+(\.\d+)? s\b", r"\1 … s"),
     (r"(seconds to fit\D{1,80}?)\d+(\.\d+)?", r"\1…"),
     (r"\b(fairerclip|python|numpy|scipy|scikit-learn)(</bdi>)? \d+\.\d+[\w.]*", r"\1\2 VERSION"),
@@ -132,6 +133,7 @@ class Outline(HTMLParser):
         super().__init__()
         self.lines: list[str] = []
         self._results, self._words, self._held = results, [], ""
+        page = re.sub(DATE, "DATE", page)
         for part in re.split(r"(?=<section)", re.sub(r"(?s)<(style|script).*?</\1>", "", page)):
             self.lines.append(f"markup {digest(part)}, {len(part)} characters: {part[:60].splitlines()[0]}")
         self.feed(page)
