@@ -227,6 +227,8 @@ def _processors() -> int:
 
 @cache
 def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401 - scipy has a BLAS of its own, which is found only once it is loaded
+
     return ThreadpoolController().select(user_api="blas")
 
 
