@@ -8,6 +8,7 @@ the script sets it as text.
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment
@@ -98,8 +99,12 @@ SCRIPTED = ("average", "worst_group", "eod", "gap")
 """Figures that the script shows."""
 
 
+@cache
 def _environment() -> Environment:
-    """Return the template environment with our number filters and names of figures."""
+    """Return the template environment with our number filters and names of figures.
+
+    It is made once, because to compile the template takes longer than to fill it.
+    """
     environment = template_environment("page.html.j2")
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
