@@ -246,6 +246,10 @@ def rows_come_in_the_order_that_is_asked_for(client, file):
     numbers = np.array([899, 3, 3, -1, 450])
     np.testing.assert_array_equal(rows[numbers], local[numbers])
     np.testing.assert_array_equal(rows[150:450], local[150:450])
+    np.testing.assert_array_equal(rows[[0, 0, 2]], local[[0, 0, 2]])
+    found = rows[0:3]
+    found += 1.0  # ours to change
+    np.testing.assert_array_equal(rows[0:3], local[0:3])
     np.testing.assert_array_equal(rows.taken(np.array([5, 700]))[:], local[[5, 700]])
     np.testing.assert_array_equal(np.asarray(rows), local[:])
     assert rows[:0].shape == (0, WIDTH)

@@ -25,6 +25,25 @@ def test_available_memory_is_what_linux_says_or_else_the_free_pages(monkeypatch,
     assert memory.available_memory() is None
 
 
+def test_the_limit_of_a_container_counts_and_so_do_those_around_it(monkeypatch, tmp_path):
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    own = groups / "service" / "worker"
+    own.mkdir(parents=True)
+    (proc / "self").mkdir(parents=True)
+    monkeypatch.setattr(memory, "PROC", proc)
+    monkeypatch.setattr(memory, "GROUPS", groups)
+    (proc / "meminfo").write_text("MemAvailable: 8000 kB\n")
+    (proc / "self" / "cgroup").write_text("4:memory:/other\n0::/service/worker\n")
+    assert memory.available_memory() == 8000 << 10
+    for folder, limit, used, cached in ((own, "max", 10, 0), (own.parent, "5000000", 2_000_000, 600_000)):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 7\ninactive_file {cached}\n")
+    assert memory.available_memory() == 3_600_000
+    (own.parent / "memory.current").write_text("7000000\n")
+    assert memory.available_memory() == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems report the peak in another way")
 def test_peak_memory_of_a_new_process_is_its_own_and_stays():
     held = np.ones(300 << 17)  # 300 MB of this process

@@ -84,19 +84,78 @@ def test_a_file_that_becomes_shorter_is_an_error_that_names_it(tmp_path, ending)
             store[index]
 
 
-@pytest.mark.parametrize("change", ["replaced", "longer"])
-def test_a_file_that_is_replaced_between_two_reads_is_an_error(tmp_path, mapped, change):
-    file = tmp_path / "x.npy"
-    for rows in (EmbeddingStore.from_array(mapped), FileRows.of(mapped)):
+def replace(file, array):
+    np.save(file.with_name("new.npy"), array)
+    file.with_name("new.npy").replace(file)
+
+
+def append(file, array):
+    with file.open("ab") as handle:
+        handle.write(b"more")
+
+
+@pytest.mark.parametrize("change", [replace, append, np.save])
+@pytest.mark.parametrize("kind", [EmbeddingStore.from_array, FileRows.of])
+def test_a_file_that_is_changed_between_two_reads_is_an_error(tmp_path, mapped, kind, change):
+    rows = kind(mapped)
+    np.testing.assert_array_equal(rows[:10], mapped[:10])
+    change(tmp_path / "x.npy", np.zeros_like(mapped))
+    with pytest.raises(StoreError, match=r"x\.npy: the file has been replaced or changed"):
         rows[:10]
-        if change == "replaced":
-            np.save(tmp_path / "new.npy", np.zeros_like(mapped))
-            (tmp_path / "new.npy").replace(file)
-        else:
-            with file.open("ab") as handle:
-                handle.write(b"more")
-        with pytest.raises(StoreError, match=r"x\.npy: the file has been replaced"):
-            rows[:10]
+
+
+@pytest.mark.parametrize("shape", [(1000, 4), (2000, 8)])
+def test_a_map_keeps_its_rows_if_its_file_was_replaced_before(tmp_path, mapped, shape):
+    expected = np.array(mapped)
+    replace(tmp_path / "x.npy", np.full(shape, -1, dtype=np.float16))
+    assert FileRows.of(mapped) is None
+    np.testing.assert_array_equal(EmbeddingStore.from_array(mapped)[:], expected)
+
+
+def test_a_map_keeps_its_rows_if_its_file_was_removed(tmp_path, mapped):
+    expected = np.array(mapped)
+    (tmp_path / "x.npy").unlink()
+    assert FileRows.of(mapped) is None
+    np.testing.assert_array_equal(EmbeddingStore.from_array(mapped)[:], expected)
+
+
+def test_rows_near_and_far_from_each_other_and_repeated_ones_are_those_of_the_array(tmp_path):
+    X = np.arange(60_000, dtype=np.float32).reshape(20_000, 3)
+    np.save(tmp_path / "x.npy", X)
+    rows = FileRows.of(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    rng = np.random.default_rng(0)
+    for numbers in (
+        np.sort(rng.choice(20_000, 5000)),
+        np.arange(0, 20_000, 2),
+        np.array([0, 0, 2]),
+        np.array([5, 5, 5, 19_999]),
+        np.array([3, 4, 4, 6]),
+        np.zeros(0, dtype=np.int64),
+    ):
+        np.testing.assert_array_equal(rows.take(numbers), X[numbers])
+        np.testing.assert_array_equal(rows[numbers], X[numbers])
+
+
+def test_row_numbers_of_a_large_file_take_memory_for_these_rows_alone(tmp_path, tracemalloc_peak):
+    file = tmp_path / "x.npy"
+    np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=(4_000_000, 2)).flush()
+    rows = FileRows.of(np.load(file, mmap_mode="r"))
+    found, peak = tracemalloc_peak(lambda: rows[np.array([7, 3_999_999, -2])])
+    assert found.shape == (3, 2)
+    assert peak < 1_000_000
+
+
+def test_a_search_reads_a_map_block_by_block(tmp_path, embeddings, monkeypatch):
+    from fairerclip import FairerCLIPSearch
+
+    data = embeddings(n=200)
+    np.save(tmp_path / "x.npy", data.X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    monkeypatch.setattr("fairerclip.model.prepare.UNIT_COPY", 0)  # or the rows of a small file are copied
+    monkeypatch.setattr(FileRows, "__array__", lambda *_, **__: pytest.fail("the whole file was read"))
+    search = FairerCLIPSearch(FairerCLIP(n_features=20, random_state=0), cv=2)
+    search.fit(mapped, data.y, sensitive_features=data.s, text=data.text)
+    assert search.best_estimator_.predict(mapped[:5]).shape == (5,)
 
 
 def mapped_bytes(file):

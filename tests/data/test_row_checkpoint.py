@@ -11,6 +11,7 @@ from fairerclip.data.row_checkpoint import RowCheckpoint, digest, sum_rows_saved
 from fairerclip.errors import CheckpointError, ParameterError
 from fairerclip.solver import preconditioner
 from fairerclip.solver import rows as solver_rows
+from fairerclip.solver.descent import MOST_SOLVES, Descent, SavedSolves
 from fairerclip.solver.moments import Moments, MomentTable
 
 FIXED = {"tau": 0.7, "zero_shot": 0.5, "gamma": 1e-3, "criterion": "marginal", "class_offsets": None}
@@ -238,19 +239,19 @@ def test_damaged_solutions_and_those_of_another_fit_are_refused(embeddings, tmp_
         fit(gamma=1e-4)
     tensors, metadata = open_tensors(file, CheckpointError)
     arrays = {name: np.array(tensor.array()) for name, tensor in tensors.items()}
-    assert "0.direction" in arrays
+    (key,) = {name.partition(".")[0] for name in arrays if name.endswith(".direction")}
     wrong = {
-        "0.direction": [np.zeros(7), arrays["0.direction"] * np.nan],
-        "0.rho": [arrays["0.rho"][1:]],
-        "0.start": [arrays["0.start"][1:], np.zeros(3)],
-        "x.start": [arrays["0.start"]],
+        f"{key}.direction": [np.zeros(7), arrays[f"{key}.direction"] * np.nan],
+        f"{key}.rho": [arrays[f"{key}.rho"][1:], np.float64(1.0)],
+        f"{key}.start": [arrays[f"{key}.start"][1:], np.zeros(3)],
+        "x.start": [arrays[f"{key}.start"]],
     }
     for name, values in wrong.items():
         for value in values:
             write_tensors(file, {**arrays, name: value}, metadata, overwrite=True)
             with pytest.raises(CheckpointError, match="remove the file to begin anew"):
                 fit()
-    only = {"0.start": np.zeros((3, 2)), "0.counts": np.zeros(3)}
+    only = {f"{key}.start": np.zeros((3, 2)), f"{key}.counts": np.zeros(3)}
     write_tensors(file, only, metadata, overwrite=True)
     with pytest.raises(CheckpointError, match="expected solutions of shape"):
         fit()
@@ -295,3 +296,40 @@ def test_kernel_features_without_a_seed_cannot_go_on(embeddings, tmp_path):
         made.fit(e.X, sensitive_features=e.s, checkpoint=file, progress=Interrupt(16))
     with pytest.raises(CheckpointError, match="sums of another fit"):
         made.fit(e.X, sensitive_features=e.s, checkpoint=file)
+
+
+@pytest.mark.usefixtures("few_sampled")
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_fits_of_folds_never_take_over_sums_of_each_other(embeddings, tmp_path, monkeypatch, solver):
+    # Without a table of moments, each fold makes a pass; all have weights of one.
+    monkeypatch.setattr("fairerclip.model.cross_validation.sums_budget", lambda budget: 0)
+    e, restored = embeddings(n=240), []
+    restore = RowCheckpoint.restore
+
+    def heard(self, total, purpose):
+        done = restore(self, total, purpose)
+        restored.append((done, purpose))
+        return done
+
+    monkeypatch.setattr(RowCheckpoint, "restore", heard)
+    model = FairerCLIP(n_features=30, random_state=0, solver=solver, class_weight=None)
+    saved = model.fit(e.X, e.y, sensitive_features=e.s, text=e.text, checkpoint=tmp_path / "sums.safetensors")
+    assert {done for done, _ in restored} == {0}
+    assert len(restored) > (2 if solver == "cholesky" else 0)
+    plain = FairerCLIP(n_features=30, random_state=0, solver=solver, class_weight=None)
+    plain.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    np.testing.assert_allclose(saved.scores(e.X), plain.scores(e.X), rtol=1e-9, atol=1e-9)
+
+
+def test_the_solutions_of_many_solves_stay_few_and_their_file_can_be_read(tmp_path):
+    def checkpoint():
+        return RowCheckpoint(tmp_path / "sums.safetensors", "fit", seconds=0.0)
+
+    solves, columns = SavedSolves(checkpoint()), np.ones((4, 2))
+    for number in range(MOST_SOLVES + 40):
+        assert solves.begin(f"solve{number}", columns.shape) is None
+        solves.keep(Descent.of(number * columns, 0 * columns, 1e-9, (number, 0, 1.0)))
+    again = SavedSolves(checkpoint())
+    assert again.begin("solve39", columns.shape) is None
+    for number in (40, MOST_SOLVES + 39):
+        assert_array_equal(again.begin(f"solve{number}", columns.shape).start, number * columns)

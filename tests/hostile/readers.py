@@ -317,14 +317,14 @@ def _forged_mitigator(folder: Path) -> Any:
 def _checkpoint(folder: Path) -> None:
     solves = SavedSolves(RowCheckpoint(folder / "sums.safetensors", "fit", seconds=0.0))
     for steps in (4, 2):  # one that is done, and one under way
-        solves.begin(ROWS.shape)
+        solves.begin(f"solve{steps}", ROWS.shape)
         residual = np.zeros(ROWS.shape) if steps == 4 else np.asarray(ROWS, dtype=np.float64)
         solves.keep(Descent.of(np.asarray(ROWS, dtype=np.float64), residual, 1e-9, (steps, 0, 1.0)))
 
 
 def _resumed_solves(folder: Path) -> Any:
     solves = SavedSolves(RowCheckpoint(folder / "sums.safetensors", "fit"))
-    return [solves.begin(ROWS.shape) for _ in range(2)]
+    return [solves.begin(f"solve{steps}", ROWS.shape) for steps in (4, 2)]
 
 
 def _results(folder: Path) -> None:

@@ -182,3 +182,12 @@ def test_real_rows_times_ten_keep_their_answers_and_splits_have_not_drifted(real
     assert kinds(m.drift(X)) == []
     turned, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1],) * 2))
     assert DirectionDriftWarning in kinds(m.drift(X @ turned))
+
+
+def test_very_long_rows_of_float32_have_finite_lengths_and_their_model_can_be_loaded(embeddings, tmp_path):
+    e = embeddings()
+    X = (e.X / np.abs(e.X).max() * 3e38).astype(np.float32)
+    model = FairerCLIP(n_features=20, random_state=0).fit(X, e.y, sensitive_features=e.s, text=e.text)
+    assert np.isfinite(model.rows_.lengths).all()
+    model.save(tmp_path / "m")
+    assert_array_equal(FairerCLIP.load(tmp_path / "m").scores(e.X), model.scores(e.X))

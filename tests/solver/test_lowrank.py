@@ -110,3 +110,12 @@ def test_the_factor_still_knows_c_after_factoring():
 def test_an_indefinite_matrix_is_a_named_error():
     with pytest.raises(NotDefiniteError, match="raise gamma"):
         CholeskyFactor(np.diag([1.0, -1.0]), 1e-3)
+
+
+@pytest.mark.parametrize("first", [1e-6, 1e6, 1e14])
+def test_the_factor_of_another_gamma_is_that_of_a_fresh_one(first):
+    Phi, w, factors = problem(3, 50, 12, (3,))
+    moments = Moments(12, 3).update(Phi, factors[0], w).finalise()
+    other = CholeskyFactor(moments.covariance.copy(), first).at(1e-3)
+    fresh = CholeskyFactor(moments.covariance.copy(), 1e-3)
+    np.testing.assert_array_equal(other.reduce(moments.cross).basis, fresh.reduce(moments.cross).basis)

@@ -188,8 +188,6 @@ class ClusterRows:
         numbers = np.where(numbers < 0, numbers + n, numbers).astype(np.int64)
         if not len(numbers):
             return np.empty((0, self.shape[1]), dtype=self.dtype)
-        if np.all(numbers[1:] >= numbers[:-1]):
-            return cluster_tasks.joined(*self.map_some(cluster_tasks.read_part, numbers))
         order = np.argsort(numbers, kind="stable")
         out = np.empty((len(numbers), self.shape[1]), dtype=self.dtype)
         out[order] = cluster_tasks.joined(*self.map_some(cluster_tasks.read_part, numbers[order]))
@@ -259,7 +257,7 @@ def _finished(client: Any, left: dict[Any, int], homes: Sequence[str | None] = (
             if workers := client.nthreads().keys():
                 alive = time.monotonic()
                 if any(home is not None and home not in workers for home in homes):
-                    client.run_on_scheduler(cluster_tasks.free_waiting)
+                    client.run_on_scheduler(cluster_tasks.free_waiting, keys=[future.key for future in left])
             elif time.monotonic() - alive > PATIENCE:
                 raise LostWorkerError(
                     f"the cluster has had no worker for {int(PATIENCE)} seconds: start workers, and begin again"
@@ -349,4 +347,5 @@ def asking() -> Iterator[None]:
 def _compact(numbers: Ints) -> slice | Ints:
     """Return consecutive numbers as a slice, which is read in one piece."""
     first, last = int(numbers[0]), int(numbers[-1])
-    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
+    follow = last - first + 1 == len(numbers) and bool(np.all(np.diff(numbers) == 1))
+    return slice(first, last + 1) if follow else numbers

@@ -115,12 +115,17 @@ def merged(first: Sum, *others: Sum) -> Sum:
     return total
 
 
-def free_waiting(dask_scheduler: Any) -> None:
+def free_waiting(dask_scheduler: Any, keys: Sequence[Any]) -> None:
     """Let tasks whose worker died while there was no other run on workers that came since; runs in the scheduler.
 
-    Dask forgets here that other workers are allowed, and such tasks would wait for ever.
+    Dask forgets here that other workers are allowed, and such tasks would wait for ever. ``keys`` are those of tasks
+    that are waited for; they and what they depend on are ours, and tasks of others are left alone.
     """
-    stuck = [task.key for task in dask_scheduler.unrunnable if task.loose_restrictions]
+    ours = set(keys)
+    waiting = [task for task in dask_scheduler.unrunnable if task.loose_restrictions]
+    stuck = [
+        task.key for task in waiting if task.key in ours or ours & {other.key for other in task.dependents}
+    ]
     dask_scheduler.set_restrictions(dict.fromkeys(stuck))
     dask_scheduler.transitions(dict.fromkeys(stuck, "processing"), "fairerclip")
 

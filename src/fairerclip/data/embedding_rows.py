@@ -174,7 +174,10 @@ class CheckedRows:
         rows, squares = self._checked(rows)
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
-            self._lengths.append(to_numpy(lengths * scale).astype(working_dtype(working.dtype), copy=False))
+            found, dtype = to_numpy(lengths * scale), working_dtype(working.dtype)
+            # The length of a row whose entries fit into float32 may not.
+            fits = float(found.max(initial=0.0)) <= float(np.finfo(dtype).max)
+            self._lengths.append(found.astype(dtype, copy=False) if fits else found)
             self._total = self._total + _unit_sum(working, lengths)
 
     def _checked(self, rows: Any) -> tuple[Any, Any]:

@@ -41,7 +41,7 @@ def given_rows(estimator: Any, X: Any, *, reset: bool, dtype: Any = "numeric") -
     X = on_cluster(X)
     try:
         X = tensor_rows(X)
-        if isinstance(X, EmbeddingStore) or is_on_device(X) or is_remote(X):
+        if isinstance(X, EmbeddingStore | FileRows) or is_on_device(X) or is_remote(X):
             return validate_data(estimator, X, reset=reset, skip_check_array=True)
         X = validate_data(estimator, X, reset=reset, dtype=dtype, ensure_all_finite=False)
     except ValueError as error:

@@ -85,7 +85,7 @@ class RowCheckpoint:
         try:
             total.restore({name: np.array(tensor.array()) for name, tensor in tensors.items()})
             return int(metadata["rows"])
-        except (KeyError, ValueError) as problem:
+        except (KeyError, ValueError, TypeError) as problem:
             raise CheckpointError(
                 f"{self.path}: damaged sums ({problem}); remove the file to begin anew"
             ) from problem

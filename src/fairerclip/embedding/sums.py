@@ -131,7 +131,10 @@ class MitigatorSums:
         p = self.width
         shares = moments.mean[len(moments.mean) - sum(self.sizes) :]
         return Factored(
-            space, CollectionSummary(_joined(self.rows), moments.mean[:p], moments.covariance[:p, :p], shares)
+            space,
+            CollectionSummary(
+                RowSummary.joined(self.rows), moments.mean[:p], moments.covariance[:p, :p], shares
+            ),
         )
 
 
@@ -297,12 +300,3 @@ def _features(
         bandwidth=params["bandwidth"],
         random_state=as_rng(params["random_state"]),
     )
-
-
-def _joined(rows: Sequence[RowSummary]) -> RowSummary:
-    """Return the summary of several groups of rows; quantiles of lengths are averaged by their numbers of rows."""
-    sizes = np.array([part.rows for part in rows], dtype=np.float64)
-    shares = sizes / sizes.sum()
-    lengths = sum(share * part.lengths for share, part in zip(shares, rows, strict=True))
-    mean = sum(share * part.mean for share, part in zip(shares, rows, strict=True))
-    return RowSummary(int(sizes.sum()), np.asarray(lengths), np.asarray(mean))

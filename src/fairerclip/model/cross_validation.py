@@ -166,8 +166,9 @@ class FoldedFits:
             design = replace(design, scores=np.concatenate(scores, axis=1))
         D = self.data.rows.n_features
         start = partial(MomentTable, n_parts, D, design.n_columns, shift=self.data.rows.centre())
-        columns, purpose = [design, weight, self._part], digest("table", self._part)
-        return self.data.rows.sum_saved(start, columns, self.data.how, purpose, values=n_parts * D * D)
+        rows, how = self.data.rows, self.data.how
+        purpose = digest("table", rows.digest(), weight, design.y, self._part)
+        return rows.sum_saved(start, [design, weight, self._part], how, purpose, values=n_parts * D * D)
 
     def prepare(
         self,
@@ -213,6 +214,8 @@ class FoldedFits:
 
     def _keeps_another(self, near: Prepared) -> bool:
         """Return whether there is memory to keep one more fit besides those that are kept."""
+        if is_remote(self.data.X):
+            return False  # each fit has features of its own on the workers
         # Its features are those of all rows, which are kept once. A factor has D² numbers at most, a basis n·K.
         D, K = near.problem.sides(near.y).image.cross.shape
         needed = (len(self._near) + 1) * 8 * (D**2 + len(near.rows) * K)
@@ -264,10 +267,9 @@ class FoldedFits:
             return self.data.project(rows, mean, basis)
         # The features of all rows are not kept here. Those of the scored rows are few, and every fit needs them.
         if self._scored is None:
-            every = np.sort(np.concatenate([split.scored for split in self.splits]))
+            every = np.unique(np.concatenate([split.scored for split in self.splits]))
             X, own = (X[every], None) if remote else (X, every)
-            features = FeatureRows(self.data.rows.features, X, rows=own, dtype=self.data.params["dtype"])
-            self._scored = (every, features)
+            self._scored = (every, self.data.more_rows(X, own))
         every, features = self._scored
         return features.project_some(np.searchsorted(every, rows), mean, basis)
 

@@ -199,6 +199,11 @@ class FitData:
         """Return (Φ − mean) @ basis (m, q) of other rows X (m, p), prepared as those of the fit."""
         return FeatureRows(self.rows.features, X, dtype=self.rows.dtype.name, budget=0).project(mean, basis)
 
+    def more_rows(self, X: Any, rows: Ints | None = None) -> FeatureRows:
+        """Return the features of other rows X (m, p), or of some of them, kept if the memory budget allows it."""
+        budget = kept_bytes(self.how.memory_budget)
+        return FeatureRows(self.rows.features, X, rows=rows, dtype=self.rows.dtype.name, budget=budget)
+
     def prepare(
         self,
         class_weight: Any,

@@ -12,7 +12,8 @@ from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.data.row_checkpoint import RowCheckpoint, digest, digest_rows
-from fairerclip.data.row_pass import Progress
+from fairerclip.data.row_pass import Progress, is_remote
+from fairerclip.errors import ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
@@ -51,6 +52,11 @@ def read_inputs(
     Rows of one class only are an error if a model ``learns`` from them. ``progress`` is called with the numbers of rows
     done and of all rows in a pass, and ``checkpoint`` is the file of the sums in between.
     """
+    if checkpoint is not None and is_remote(X) and params["solver"] != "cg":
+        raise ParameterError(
+            "on a cluster, checkpoint= goes with solver='cg' alone: sums in one pass are not saved there, because a "
+            "cluster repeats what a lost worker had"
+        )
     prompted = text is not None or sensitive_text is not None
     X, seen = training_rows(X, normalize=params["normalize"], prompted=prompted)
     weight = check_weights(sample_weight, X.shape[0])

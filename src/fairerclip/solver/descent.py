@@ -16,6 +16,8 @@ from fairerclip.errors import CheckpointError
 
 PURPOSE = "solves"
 """Name of these sums in a file."""
+MOST_SOLVES = 100
+"""Solutions that are kept for a fit that is taken up again; of earlier ones it makes the solve again."""
 COLUMNS, OTHERS = ("X", "R", "previous", "direction"), ("start", "turn", "rho", "counts")
 
 
@@ -60,8 +62,8 @@ class Descent:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Descent:
         """Return a saved state; raise ValueError or KeyError if it is damaged."""
-        D, K = arrays["start"].shape
-        j = len(arrays.get("rho", ()))
+        D, K = arrays["start"].shape  # ValueError if it is no matrix
+        j = arrays["rho"].size if "rho" in arrays else 0
         shapes = {"start": (D, K), "turn": (j, K), "rho": (j,), "counts": (3,)}
         shapes |= dict.fromkeys(COLUMNS, (D, j))
         # Empty arrays are not saved.
@@ -116,7 +118,7 @@ class Descent:
 
 
 class SavedSolves:
-    """Solves of a fit, in their order: solutions of those that are done, and the state of the one under way.
+    """Solves of a fit, by what they solve: solutions of those that are done, and the state of the one under way.
 
     Parameters
     ----------
@@ -126,15 +128,18 @@ class SavedSolves:
 
     def __init__(self, checkpoint: RowCheckpoint) -> None:
         self._checkpoint = checkpoint
-        self._states: dict[int, Descent] = {}
-        self._number = -1
+        self._states: dict[str, Descent] = {}
+        self._key: str | None = None
 
-    def begin(self, shape: tuple[int, ...]) -> Descent | None:
-        """Begin the next solve, for columns (D, K), and return its saved state; None if there is none."""
-        if self._number < 0:
+    def begin(self, key: str, shape: tuple[int, ...]) -> Descent | None:
+        """Begin a solve for columns (D, K), and return its saved state; None if there is none.
+
+        ``key`` is a digest of the columns and of all that the solution depends on.
+        """
+        if self._key is None:
             self._checkpoint.restore(self, PURPOSE)
-        self._number += 1
-        found = self._states.get(self._number)
+        self._key = key
+        found = self._states.get(key)
         if found is not None and found.start.shape != shape:
             raise CheckpointError(
                 f"{self._checkpoint.path}: expected solutions of shape {shape}, found {found.start.shape}; remove the "
@@ -144,21 +149,26 @@ class SavedSolves:
 
     def keep(self, state: Descent) -> None:
         """Take over the state of the solve under way, and write all if the last file is old enough."""
-        self._states[self._number] = state
+        if self._key is None:
+            raise AssertionError("a solve begins before its state is kept")
+        self._states.pop(self._key, None)  # the latest is the last
+        self._states[self._key] = state
+        while len(self._states) > MOST_SOLVES:
+            del self._states[next(iter(self._states))]
         self._checkpoint.save(self, PURPOSE, state.steps)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all states as arrays."""
         return {
-            f"{number}.{name}": array
-            for number, state in self._states.items()
+            f"{key}.{name}": array
+            for key, state in self._states.items()
             for name, array in state.to_arrays().items()
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over saved states; raise ValueError or KeyError if they are damaged."""
-        by_number: dict[int, dict[str, NDArray[Any]]] = {}
+        by_key: dict[str, dict[str, NDArray[Any]]] = {}
         for name, array in arrays.items():
-            number, _, field = name.partition(".")
-            by_number.setdefault(int(number), {})[field] = array
-        self._states = {number: Descent.from_arrays(found) for number, found in by_number.items()}
+            key, _, field = name.partition(".")
+            by_key.setdefault(key, {})[field] = array
+        self._states = {key: Descent.from_arrays(found) for key, found in by_key.items()}

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from fairerclip._util.types import F64
+from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import ToleranceError
 from fairerclip.solver.covariance_product import covariance_product
 from fairerclip.solver.descent import Descent
@@ -134,7 +135,7 @@ class ConjugateGradientFactor:
         size = np.linalg.norm(M, axis=0)
         unit = M / np.where(size > 0, size, 1.0)
         saved = self._how.solves
-        state = None if saved is None else saved.begin(unit.shape)
+        state = None if saved is None else saved.begin(self._key(unit), unit.shape)
         cut = 0.1 * self.tolerance
         if state is None:
             X, CX = _best_combination(self._near, unit)
@@ -161,6 +162,10 @@ class ConjugateGradientFactor:
         if projected is not None:
             projected *= size
         return X * size, projected
+
+    def _key(self, columns: F64) -> str:
+        """Return a digest of a solve for columns (D, K), by which its state is found in a file."""
+        return digest(self._rows.digest(), self._weight, self._gamma, columns)
 
     def _descend(self, state: Descent) -> F64:
         """Take steps until the updated residuals are small enough, and return the solutions (D, K)."""

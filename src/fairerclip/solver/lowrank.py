@@ -87,8 +87,11 @@ class CholeskyFactor:
         # LAPACK reads and writes one triangle only. The other keeps C, so that `apply` can compute
         # residuals with C itself and not with its factor.
         C = np.asfortranarray(covariance.T)  # symmetric: a view when covariance is C-ordered
+        self._diagonal, self._gamma = (
+            C.diagonal().copy(),
+            gamma,
+        )  # the diagonal without γ, so that another γ finds all its digits
         C[np.diag_indices_from(C)] += gamma
-        self._diagonal, self._gamma = C.diagonal().copy(), gamma
         self._norm = float(lapack.dlange("1", C))
         factor, info = lapack.dpotrf(C, lower=1, overwrite_a=1, clean=0)
         if info != 0:
@@ -102,7 +105,7 @@ class CholeskyFactor:
         """Return the factor of another γ, from the triangle that keeps C. O(D³/3) time."""
         covariance = np.triu(self._factor, 1)
         covariance += covariance.T
-        covariance[np.diag_indices_from(covariance)] = self._diagonal - self._gamma
+        covariance[np.diag_indices_from(covariance)] = self._diagonal
         return CholeskyFactor(covariance, gamma)
 
     @cached_property
@@ -135,7 +138,7 @@ class CholeskyFactor:
     def apply(self, V: F64) -> F64:
         """Return C V (D, k), from the triangle that still holds C."""
         upper: F64 = blas.dsymm(1.0, self._factor, np.asfortranarray(V), lower=0)
-        return np.asarray(upper + (self._diagonal - self._factor.diagonal())[:, None] * V)
+        return np.asarray(upper + (self._diagonal + self._gamma - self._factor.diagonal())[:, None] * V)
 
 
 def to_digits(condition: float, digits: int) -> float:

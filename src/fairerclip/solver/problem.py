@@ -198,7 +198,7 @@ class Problem:
         start = partial(Moments, D, design.n_columns, covariance=covariance, shift=self.rows.centre())
         if not covariance:
             return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
-        purpose = digest("moments", self.weight)
+        purpose = digest("moments", self.rows.digest(), self.weight, design.y)
         rows = self.rows if self._keeps else self.rows.once()
         return rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
 

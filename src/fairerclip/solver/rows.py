@@ -14,7 +14,7 @@ from fairerclip._util.arrays import Placed, cast, empty, free_on_device, to_nump
 from fairerclip._util.memory import available_memory
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.cluster_tasks import worker_memory
-from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, sum_rows_saved
+from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, digest, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
 from fairerclip.solver.descent import SavedSolves
 from fairerclip.solver.moments import rounded_mean
@@ -98,7 +98,7 @@ DEFAULT_PASSES = PassOptions()
 class FeatureRows:
     """Features Φ(X) of the rows of X, computed in blocks; the whole n×D matrix need not be in memory.
 
-    Whether blocks are kept changes the time of later passes and never the result.
+    Whether blocks are kept changes the time of later passes, and of the result the last digits at most.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class FeatureRows:
         Where these rows keep their features, they serve the part, too; else it may keep ``budget`` bytes of its own.
         """
         numbers = places if self._rows is None else self._rows[places]
-        shared = self.kept and self._remote is None
+        shared = self.kept and not is_remote(self._X)
         own = 0 if shared else budget
         part = FeatureRows(self.features, self._X, rows=numbers, dtype=self.dtype.name, budget=own)
         if shared:
@@ -164,6 +164,12 @@ class FeatureRows:
         """Return the bytes that this will keep: Dask leaves large results on their worker."""
         kept = self.n_rows * self.n_features * self.dtype.itemsize if self.kept else 0
         return object.__sizeof__(self) + kept
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the feature map, the precision and the numbers of the rows."""
+        arrays = [array for _, array in sorted(self.features.to_arrays().items())]
+        rows = "all" if self._rows is None else self._rows
+        return digest(self.features.kernel, *arrays, self.dtype.name, str(self.shape), rows)
 
     @property
     def n_features(self) -> int:
@@ -256,6 +262,8 @@ class FeatureRows:
 
     def _gathered(self, rows: Ints) -> Any:
         """Return Φ (m, D) of training rows, by rising numbers, from the blocks that they are in."""
+        if not len(rows):
+            return self.raw(rows)
         starts = [block.start for block in self.kept_blocks]
         first, stop = np.searchsorted(starts, rows[[0, -1]], side="right") - [1, 0]
         out = None

@@ -221,8 +221,7 @@ class CandidateFits:
             return None
         key = _features_key(params, any_prompts=True)
         if key not in self._held:
-            features, dtype = fits.data.rows.features, fits.data.params["dtype"]
-            self._held[key] = FeatureRows(features, self._held_rows, dtype=dtype)
+            self._held[key] = fits.data.more_rows(self._held_rows)
         return self._held[key]
 
     def _check_drawn(self, data: FitData) -> None:
