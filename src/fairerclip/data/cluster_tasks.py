@@ -121,11 +121,12 @@ def free_waiting(dask_scheduler: Any, keys: Sequence[Any]) -> None:
     Dask forgets here that other workers are allowed, and such tasks would wait for ever. ``keys`` are those of tasks
     that are waited for; they and what they depend on are ours, and tasks of others are left alone.
     """
-    ours = set(keys)
-    waiting = [task for task in dask_scheduler.unrunnable if task.loose_restrictions]
-    stuck = [
-        task.key for task in waiting if task.key in ours or ours & {other.key for other in task.dependents}
-    ]
+    ours: set[Any] = set()
+    more = {dask_scheduler.tasks[key] for key in keys if key in dask_scheduler.tasks}
+    while more:
+        ours |= more
+        more = {needed for task in more for needed in task.dependencies} - ours
+    stuck = [task.key for task in dask_scheduler.unrunnable if task.loose_restrictions and task in ours]
     dask_scheduler.set_restrictions(dict.fromkeys(stuck))
     dask_scheduler.transitions(dict.fromkeys(stuck, "processing"), "fairerclip")
 
