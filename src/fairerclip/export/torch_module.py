@@ -77,6 +77,9 @@ class FittedModule(torch.nn.Module):
         """Compute the outputs of rows (n, p) in the precision of the module."""
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise ShapeError(f"expected rows of shape (n, {self.width}); got {tuple(rows.shape)}")
+        if torch.is_autocast_enabled(rows.device.type):  # it would compute in half precision
+            with torch.autocast(rows.device.type, enabled=False):
+                return self.forward(rows)
         working = self._precision.dtype
         values = [rows.to(working)]
         for number, step in enumerate(self._steps, start=1):
