@@ -119,6 +119,8 @@ class Computation:
         Labels of a classifier, in the order of the columns of its scores.
     same_space : bool
         Whether the output is of the space of the input, so that a half-precision input gets one back.
+    wide : bool
+        Whether all steps are wide.
     """
 
     width: int
@@ -127,12 +129,13 @@ class Computation:
     normalize: bool
     classes: NDArray[Any] | None = None
     same_space: bool = False
+    wide: bool = False
     steps: list[Step] = field(default_factory=list)
     outputs: dict[str, int] = field(default_factory=dict)
 
-    def add(self, kind: Callable[..., Step], *reads: int, **settings: Any) -> int:
+    def add(self, kind: Callable[..., Step], *reads: int, wide: bool = False, **settings: Any) -> int:
         """Add a step, and return the number of its value."""
-        self.steps.append(kind(reads=reads, **settings))
+        self.steps.append(kind(reads=reads, wide=wide or self.wide, **settings))
         return len(self.steps)
 
     def unit(self, value: int) -> int:

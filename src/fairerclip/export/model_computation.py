@@ -123,6 +123,7 @@ def _has_text_encoder(model: FairerCLIP) -> bool:
 def _fairerclip(model: FairerCLIP, part: str) -> Computation:
     fitted = model.fitted_
     found = Computation(fitted.features.n_features_in, "FairerCLIP", part, fitted.normalize)
+    found.wide = part == "text"  # as in the package: prompts are few, and may be near each other
     x = found.rows()
     if part == "text":
         side = (model.text_features_, model.text_mean_, model.text_components_, model.text_intercept_)
@@ -228,7 +229,7 @@ def _probabilities(found: Computation, x: int, reader: ValueReader) -> int:
 def _baseline(model: Baseline, part: str) -> Computation:
     found = Computation(int(model.n_features_in_), type(model).__name__, part, bool(model.normalize_))
     if part == "text":
-        found.normalize = True  # prompts always are
+        found.normalize = found.wide = True  # as in the package
         found.outputs["representation"] = _projected(found, found.rows(), model)
         return found
     embedded = _embedded(found, found.rows(), model)

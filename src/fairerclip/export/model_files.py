@@ -10,7 +10,7 @@ from typing import Any
 from fairerclip._util.checks import check_choice
 from fairerclip._util.files import atomic_folder, check_folder, check_free
 from fairerclip.errors import ExportError, OutputExistsError
-from fairerclip.export.model_computation import parts_of
+from fairerclip.export.model_computation import PARTS, parts_of
 from fairerclip.export.onnx_file import to_onnx
 from fairerclip.export.torch_file import write_pt2
 
@@ -63,11 +63,11 @@ def export_model(
         write(model, path, part=part, overwrite=overwrite)
         return [_described(part or parts_of(model)[0], path, path)]
     parts = parts_of(model)
-    names = [f"{name}{ending}" for name in parts]
-    with atomic_folder(path, overwrite=overwrite, ours=names) as fresh:
+    names = {name: f"{name}{ending}" for name in PARTS}
+    with atomic_folder(path, overwrite=overwrite, ours=[*names.values()]) as fresh:
         for name in parts:
-            write(model, fresh / f"{name}{ending}", part=name)
-        return [_described(name, fresh / file, path / file) for name, file in zip(parts, names, strict=True)]
+            write(model, fresh / names[name], part=name)
+        return [_described(name, fresh / names[name], path / names[name]) for name in parts]
 
 
 def _check_output(path: Path, ending: str, part: str | None, overwrite: bool) -> None:

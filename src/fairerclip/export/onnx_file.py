@@ -31,8 +31,8 @@ OPSET, IR = 17, 8
 """Versions of operators and of the file format: those of onnx 1.12, which every runtime of the last years reads."""
 INPUT, LABEL = "embedding", "label"
 """Names of the input (batch, p) and of the output of a classifier that has its labels (batch,)."""
-NO_LABEL = np.iinfo(np.int64).min
-"""Label of a row with NaN or infinity where labels are whole numbers; it is "" where they are text."""
+NO_LABEL = int(np.iinfo(np.int64).min)
+"""Label of a row with NaN or infinity where labels are whole numbers; it is "" or NaN where they are text or floats."""
 
 
 def to_onnx(model: Any, file: str | Path, *, part: str | None = None, overwrite: bool = False) -> Path:
@@ -181,8 +181,7 @@ class _Graph:
     def _label(self, classes: NDArray[Any]) -> Any:
         """Add the label of the largest score, the first one of equals, and none for rows that are not finite."""
         labels, kind, none = _label_values(classes)
-        tensor = self._onnx.TensorProto.STRING if kind == "text" else self._onnx.TensorProto.INT64
-        helper = self._onnx.helper
+        helper, tensor = self._onnx.helper, getattr(self._onnx.TensorProto, kind)
         self._tensors["classes"] = helper.make_tensor("classes", tensor, [len(labels)], labels)
         self._tensors["no_label"] = helper.make_tensor("no_label", tensor, [], [none])
         best = self._node("ArgMax", "scores", axis=1, keepdims=0)
@@ -234,14 +233,16 @@ def _width_of(computation: Computation, value: int) -> int:
 
 
 def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
-    """Return labels as ONNX has them, their kind, and the label of rows that have none."""
+    """Return labels as ONNX has them, the name of their type, and the label of rows that have none."""
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels):
-        return [label.encode() for label in labels], "text", b""
-    if all(isinstance(label, int) for label in labels) and max(map(abs, map(int, labels))) < -NO_LABEL:
-        return [int(label) for label in labels], "whole numbers", int(NO_LABEL)
+        return [label.encode() for label in labels], "STRING", b""
+    if all(isinstance(label, int) for label in labels) and max(abs(int(label)) for label in labels) < -NO_LABEL:
+        return [int(label) for label in labels], "INT64", NO_LABEL
+    if all(isinstance(label, float) for label in labels):
+        return labels, "DOUBLE", np.nan
     kinds = sorted({type(label).__name__ for label in labels})
     raise ExportError(
-        f"the labels of a classifier in ONNX are all text or all whole numbers; got {', '.join(kinds)}, such as "
+        f"the labels of a classifier in ONNX have one type, text or numbers; got {', '.join(kinds)}, such as "
         f"{labels[0]!r:.60}: relabel before fitting"
     )
