@@ -116,7 +116,9 @@ def model_of(kind):
 def answers(model, part, rows):
     """What the package answers, by the name of the output."""
     if part == "classifier":
-        probabilities = {"probabilities": model.predict_proba(rows)} if hasattr(model, "predict_proba") else {}
+        probabilities = (
+            {"probabilities": model.predict_proba(rows)} if hasattr(model, "predict_proba") else {}
+        )
         return {"scores": model.scores(rows), **probabilities}
     if part == "text":
         return {"representation": model.transform_text(rows)}

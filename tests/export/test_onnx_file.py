@@ -22,11 +22,10 @@ from small_models import small
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
-GOLDEN = sorted(
-    folder.parent
-    for name in ("fairerclip.json", "mitigator.json", "model.json")
-    for folder in (Path(__file__).parents[1] / "golden").glob(f"*/*/{name}")
-)
+RECORDED = Path(__file__).parents[1] / "golden"
+VERSIONS = ("model-2", "model-6", "baseline-1", "baseline-5", "mitigator-1")
+"""The oldest and the newest files of each kind."""
+GOLDEN = sorted(f.parent for v in VERSIONS for f in (RECORDED / v).glob("*/*.json"))
 
 
 def run(content, rows):
@@ -62,25 +61,17 @@ def test_every_kind_of_model_answers_as_in_the_package(kind):
 
 
 @pytest.mark.parametrize("folder", GOLDEN, ids=lambda f: f"{f.parent.name}/{f.name}")
-def test_saved_models_of_every_version_answer_as_in_the_package(folder):
+def test_saved_models_answer_as_in_the_package(folder):
     model = fairerclip.load(folder)
     rows = np.random.default_rng(0).normal(size=(50, model.n_features_in_)).astype(np.float32)
     # All prompts of some of them are parallel: their scores are equal up to rounding.
     assert_same_answers(model, rows, margin=1e-6)
 
 
-def test_every_version_of_the_files_is_among_them():
-    kinds = {folder.parent.name for folder in GOLDEN}
-    assert {"model-2", "model-6", "baseline-1", "baseline-5", "mitigator-1"} <= kinds
-    assert len(GOLDEN) > 100
-
-
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1e3, 1e20])
 def test_rows_of_any_length_give_the_same_answers_where_the_model_scales_rows(scale):
     content = onnx_bytes(computation_of(model_of("rbf, target, normalize=True")))
-    assert_allclose(
-        run(content, NEW * np.float32(scale))["scores"], run(content, NEW)["scores"], atol=SCORES
-    )
+    assert_allclose(run(content, NEW * np.float32(scale))["scores"], run(content, NEW)["scores"], atol=SCORES)
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
@@ -139,7 +130,10 @@ def test_the_file_is_checked_whole_and_tells_what_it_is(tmp_path):
         "width": "12",
         "unit_rows": "false",
     }
-    assert [d.dim_param or d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim] == ["batch", 12]
+    assert [d.dim_param or d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim] == [
+        "batch",
+        12,
+    ]
     with pytest.raises(OutputExistsError):
         to_onnx(model_of("rbf, prompts, normalize=False"), file)
     to_onnx(model_of("offsets"), file, overwrite=True)
@@ -171,11 +165,15 @@ class Elsewhere(Baseline):
 
 def test_what_cannot_be_exported_is_said_with_the_reason(tmp_path):
     model, path = model_of("rbf, target, normalize=True"), tmp_path / "m.onnx"
-    with pytest.raises(ExportError, match="no part 'text': with decision='target' .* Export classifier or image"):
+    with pytest.raises(
+        ExportError, match="no part 'text': with decision='target' .* Export classifier or image"
+    ):
         to_onnx(model, path, part="text")
     with pytest.raises(ExportError, match="queries are used as the text tower gives them. Export image"):
         to_onnx(mitigated(), path, part="text")
-    with pytest.raises(ExportError, match="it classifies the embeddings as they are. Export classifier or text"):
+    with pytest.raises(
+        ExportError, match="it classifies the embeddings as they are. Export classifier or text"
+    ):
         to_onnx(model_of("OrthProj()"), path, part="image")
     with pytest.raises(ExportError, match="part must be one of classifier, image, text; got 'all'"):
         to_onnx(model, path, part="all")
@@ -203,10 +201,10 @@ def test_a_narrow_kernel_is_computed_in_float64():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["celeba_blond", "celeba_cheekbones", "celeba_attractive", "pacs"])
+@pytest.mark.parametrize("name", ["celeba_blond", "pacs"])  # benchmarks/exported.py has the others
 def test_real_tasks_keep_their_labels(real_data, name):
     task = load_task(real_data / f"{name}.npz")
     rows = np.concatenate([split.X for split in task.splits.values()]).astype(np.float32)
-    fixed = {**small().get_params(), "n_features": 1000, "dtype": "float32"}
+    fixed = {**small().get_params(), "n_features": 500, "dtype": "float32"}
     model = Experiment.of(task).fit(FairerCLIP(**fixed), "target")
     assert_same_answers(model, rows)

@@ -42,7 +42,6 @@ def export(
     import time
     from dataclasses import asdict
 
-    from fairerclip._util.numbers import number
     from fairerclip.cli import show
     from fairerclip.export.model_files import export_model
 
@@ -55,4 +54,4 @@ def export(
         show.print_json({**found, "seconds": seconds, "warnings": warned})
         return
     for file in files:
-        show.say(f"{file.part} written to {file.path} ({number(file.bytes / 1e6, 2)} MB)")
+        show.say(f"{file.part} written to {file.path} ({file.bytes} bytes)")

@@ -66,7 +66,11 @@ def parts_of(model: Any) -> tuple[str, ...]:
         return PARTS if _has_text_encoder(model) else PARTS[:2]
     if isinstance(model, Baseline):
         check_is_fitted(model, model.fitted)
-        has = {"classifier": True, "image": model.changes_embeddings, "text": hasattr(model, "transform_text")}
+        has = {
+            "classifier": True,
+            "image": model.changes_embeddings,
+            "text": hasattr(model, "transform_text"),
+        }
         return tuple(part for part in PARTS if has[part])
     best = " (give its best_estimator_)" if hasattr(model, "best_estimator_") else ""
     raise ExportError(

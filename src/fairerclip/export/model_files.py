@@ -14,7 +14,10 @@ from fairerclip.export.model_computation import PARTS, parts_of
 from fairerclip.export.onnx_file import to_onnx
 from fairerclip.export.torch_file import write_pt2
 
-FORMATS: dict[str, tuple[str, Callable[..., Path]]] = {"onnx": (".onnx", to_onnx), "torch": (".pt2", write_pt2)}
+FORMATS: dict[str, tuple[str, Callable[..., Path]]] = {
+    "onnx": (".onnx", to_onnx),
+    "torch": (".pt2", write_pt2),
+}
 """Format → ending of its files, and what writes one."""
 ALL = "all"
 

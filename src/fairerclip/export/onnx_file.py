@@ -186,7 +186,9 @@ class _Graph:
         self._tensors["no_label"] = helper.make_tensor("no_label", tensor, [], [none])
         best = self._node("ArgMax", "scores", axis=1, keepdims=0)
         total = self._node("ReduceSum", "scores", self._axes("class_axis", 1), keepdims=0)
-        lost = self._node("IsNaN", self._node("Sub", total, total))  # the difference of infinities is NaN, too
+        lost = self._node(
+            "IsNaN", self._node("Sub", total, total)
+        )  # the difference of infinities is NaN, too
         self._node("Where", lost, "no_label", self._node("Gather", "classes", best), output=LABEL)
         return helper.make_tensor_value_info(LABEL, tensor, ["batch"])
 
@@ -203,7 +205,9 @@ class _Graph:
     def _constant(self, name: str, array: NDArray[Any], wide: bool) -> str:
         values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
         if not np.isfinite(values).all():
-            raise ExportError(f"{name} has numbers that float32 cannot hold; they reach {np.abs(array).max():.3g}")
+            raise ExportError(
+                f"{name} has numbers that float32 cannot hold; they reach {np.abs(array).max():.3g}"
+            )
         self._tensors[name] = self._onnx.numpy_helper.from_array(values, name)
         return name
 
@@ -237,7 +241,10 @@ def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels):
         return [label.encode() for label in labels], "STRING", b""
-    if all(isinstance(label, int) for label in labels) and max(abs(int(label)) for label in labels) < -NO_LABEL:
+    if (
+        all(isinstance(label, int) for label in labels)
+        and max(abs(int(label)) for label in labels) < -NO_LABEL
+    ):
         return [int(label) for label in labels], "INT64", NO_LABEL
     if all(isinstance(label, float) for label in labels):
         return labels, "DOUBLE", np.nan
