@@ -1,4 +1,4 @@
-"""Put a fitted EmbeddingMitigator into a CLIP of open_clip, so that existing retrieval code ranks with less dependence on S.
+"""Put a fitted EmbeddingMitigator into a CLIP of open_clip: existing retrieval code then depends less on S.
 
 A small CLIP with random weights stands in for a trained one, which is loaded like this:
 
@@ -21,6 +21,7 @@ def best_images(clip, pixels, tokens, k):
 
 
 def small_clip():
+    """Return a CLIP with random weights."""
     torch.manual_seed(0)
     vision = {"image_size": 32, "layers": 2, "width": 64, "patch_size": 16, "head_width": 32}
     text = {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 2}
@@ -28,6 +29,7 @@ def small_clip():
 
 
 def main():
+    """Rank before and after, and return both models with the images."""
     clip, rng = small_clip(), np.random.default_rng(0)
     s = rng.integers(2, size=200)  # a sensitive value that shows in the images: half of them are brighter
     pixels = torch.tensor(rng.normal(size=(200, 3, 32, 32)) + 2 * s[:, None, None, None], dtype=torch.float32)

@@ -15,6 +15,7 @@ import fairerclip
 
 
 def small_clip():
+    """Return a CLIP with random weights, and its processor."""
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     text = {**shape, "vocab_size": 128, "bos_token_id": 126, "eos_token_id": 127, "pad_token_id": 0}
@@ -34,6 +35,7 @@ def pictures(rng, n):
 
 
 def main():
+    """Fit, classify new images, and return the classifier, the images and what it found."""
     (clip, processor), rng = small_clip(), np.random.default_rng(0)
     images, y, s = pictures(rng, 200)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Fitted models inside a CLIP: mitigated embeddings in the place of the original, and zero-shot classification of images."""
+"""Fitted models inside a CLIP: mitigated embeddings in the place of the original, and classification of images."""
 
 import copy
 import json

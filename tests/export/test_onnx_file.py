@@ -1,14 +1,14 @@
-"""Models as ONNX files: onnxruntime answers as the package does, for every kind of model and for files of every version."""
+"""Models as ONNX files: onnxruntime answers as the package does, for every kind of model and for saved ones."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from exported_models import KINDS, NAMES, NEW, SCORES, E, answers, mitigated, model_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fairerclip
-from exported_models import E, KINDS, NAMES, NEW, SCORES, answers, mitigated, model_of
 from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.baselines import LinearProbe
 from fairerclip.baselines.baseline import Baseline
@@ -177,9 +177,9 @@ def test_what_cannot_be_exported_is_said_with_the_reason(tmp_path):
         to_onnx(model_of("OrthProj()"), path, part="image")
     with pytest.raises(ExportError, match="part must be one of classifier, image, text; got 'all'"):
         to_onnx(model, path, part="all")
+    search = FairerCLIPSearch(FairerCLIP())
+    search.best_estimator_ = model
     with pytest.raises(ExportError, match=r"got FairerCLIPSearch \(give its best_estimator_\)"):
-        search = FairerCLIPSearch(FairerCLIP())
-        search.best_estimator_ = model
         to_onnx(search, path)
     with pytest.raises(ExportError, match="got dict"):
         to_onnx({}, path)

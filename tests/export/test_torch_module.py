@@ -5,9 +5,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from exported_models import KINDS, NAMES, NEW, SCORES, E, answers, model_of
 from numpy.testing import assert_allclose
 
-from exported_models import E, KINDS, NAMES, NEW, SCORES, answers, model_of
 from fairerclip.errors import ExportError, ParameterError, ShapeError
 from fairerclip.export import export_model, to_torch
 from fairerclip.export.model_computation import parts_of

@@ -1,8 +1,9 @@
 """Models and mitigated collections in the form of other programs.
 
 `to_onnx` writes a function of a fitted model as an ONNX file, `to_torch` returns it as a torch module, and
-`export_model` writes files of either kind. `build_index` writes a folder with an index of the original rows and one of the mitigated rows, as faiss reads them;
-`open_index` opens it as a `SearchIndex`. Names are imported when they are first used.
+`export_model` writes files of either kind. `build_index` writes a folder with an index of the original rows and one of
+the mitigated rows, as faiss reads them; `open_index` opens it as a `SearchIndex`. Names are imported when they are
+first used.
 """
 
 from fairerclip._util.lazy import lazy

@@ -1,4 +1,4 @@
-"""`Computation`: the function of a fitted model as a short list of steps, which ONNX files and torch modules are made of.
+"""`Computation`: a function of a fitted model as a list of steps, from which ONNX files and torch modules are made.
 
 A step has the numbers of values that it reads; value 0 is the input, and step k makes value k + 1. Constants are kept
 in float64, and whoever renders a computation rounds them. A step that is ``wide`` is computed in float64 everywhere,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -64,16 +63,15 @@ def _twin(module: Module) -> Module:
     """Return a module with the same parts, in dictionaries of its own."""
     if "forward" in vars(module):
         raise ExportError(
-            f"forward of this {type(module).__name__} was replaced, as accelerate and torch.compile do, and a copy would "
-            "still call the original: wrap the model first"
+            f"forward of this {type(module).__name__} was replaced, as accelerate does, and a copy would still call "
+            "that of the original: wrap the model first"
         )
-    twin = type(module).__new__(type(module))
+    twin: Module = object.__new__(type(module))
     for name, value in vars(module).items():
         twin.__dict__[name] = value.copy() if isinstance(value, dict | set) else value
     return twin
 
 
-@cache
 def _mitigating(kind: type) -> type:
     """Return a subclass of a part of a model, of the same name, whose embeddings are mitigated."""
 

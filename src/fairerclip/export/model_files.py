@@ -32,7 +32,12 @@ class ExportedFile:
 
 
 def export_model(
-    model: Any, output: str | Path, *, format: str = "onnx", part: str | None = None, overwrite: bool = False
+    model: Any,
+    output: str | Path,
+    *,
+    format: str = "onnx",  # noqa: A002 - as the option of the command
+    part: str | None = None,
+    overwrite: bool = False,
 ) -> list[ExportedFile]:
     """Write a fitted model in the format of another program.
 

@@ -22,8 +22,8 @@ from fairerclip.export.computation import (
     Products,
     Scaled,
     Step,
-    ToUnit,
     Total,
+    ToUnit,
 )
 from fairerclip.export.model_computation import computation_of
 
@@ -205,9 +205,7 @@ class _Graph:
     def _constant(self, name: str, array: NDArray[Any], wide: bool) -> str:
         values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
         if not np.isfinite(values).all():
-            raise ExportError(
-                f"{name} has numbers that float32 cannot hold; they reach {np.abs(array).max():.3g}"
-            )
+            raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
         self._tensors[name] = self._onnx.numpy_helper.from_array(values, name)
         return name
 

@@ -1,4 +1,4 @@
-"""`to_torch`: a function of a fitted model as a torch module; `write_pt2` writes it as a file that needs no fairerclip."""
+"""`to_torch`: a function of a fitted model as a torch module; `write_pt2` writes it as an archive of torch."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def module_of(computation: Computation, dtype: str = "float32") -> Any:
 def write_pt2(model: Any, file: str | Path, *, part: str | None = None, overwrite: bool = False) -> Path:
     """Write one function of a fitted model as an archive that ``torch.export.load(file).module()`` opens.
 
-    It takes float32 rows (n, p) of any number n, and needs torch alone. Its graph is JSON and its tensors are bytes. torch
-    would also unpickle objects that a forged archive may hold, so load only files that you trust.
+    It takes float32 rows (n, p) of any number n, and needs torch alone. Its graph is JSON and its tensors are bytes.
+    torch would also unpickle objects that a forged archive may hold, so load only files that you trust.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ from fairerclip.export.computation import (
     Products,
     Scaled,
     Step,
-    ToUnit,
     Total,
+    ToUnit,
 )
 
 Tensor = Any

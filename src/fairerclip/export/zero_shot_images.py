@@ -79,7 +79,8 @@ class ImageClassifier:
             return
         if isinstance(given, str) or sorted(map(str, given)) != sorted(map(str, self.labels)):
             raise LabelError(
-                f"candidate_labels must be the classes that the model was fitted on, {self.labels[:10]}; got {given!r:.200}"
+                f"candidate_labels must be the classes that the model was fitted on, {self.labels[:10]}; got "
+                f"{given!r:.200}"
             )
 
 
@@ -114,8 +115,8 @@ def image_rows(clip: Any, preprocess: Any) -> ImageRows:
         if preprocess is not None:
             raise ExportError("an encoder of fairerclip has its own preprocessing: leave preprocess out")
         return lambda images: np.asarray(clip.encode_images(np.stack([clip.preprocess(i) for i in images])))
-    features = getattr(clip, "get_image_features", None)
-    encode = getattr(clip, "encode_image", None)
+    features: Any = getattr(clip, "get_image_features", None)
+    encode: Any = getattr(clip, "encode_image", None)
     if features is None and encode is None:
         raise ExportError(
             "expected an encoder (fairerclip.encoders.load), a CLIP of open_clip or a CLIPModel or SiglipModel of "
