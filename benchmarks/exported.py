@@ -132,14 +132,19 @@ def line(task: str, name: str, model: Any, X: np.ndarray, folder: Path) -> list[
     found = program(torch.from_numpy(X))
     in_torch = (found["scores"] if classifier else found).detach().numpy()
     ratios = [
-        seconds(lambda rows=rows: run.run([output], {"embedding": rows})) / seconds(lambda rows=rows: package(rows))
+        seconds(lambda rows=rows: run.run([output], {"embedding": rows}))
+        / seconds(lambda rows=rows: package(rows))
         for rows in (X, X[:1])
     ]
     cells = [task, name]
     for values in (onnx, in_torch):
         worst, same = compared(values, true, classifier)
         cells += [f"{worst:.1e}", f"{100 * same:.3f}" if classifier else "–"]
-    cells += [f"{len(content) / 1e6:.2f}", f"{archive.stat().st_size / 1e6:.2f}", *(f"{ratio:.2f}" for ratio in ratios)]
+    cells += [
+        f"{len(content) / 1e6:.2f}",
+        f"{archive.stat().st_size / 1e6:.2f}",
+        *(f"{ratio:.2f}" for ratio in ratios),
+    ]
     for how in (to_half, to_int8):
         values = session(onnx_bytes(rounded(computation, how))).run([output], {"embedding": X})[0]
         worst, same = compared(values, true, classifier)
@@ -154,9 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", default=",".join(TASKS))
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    head = (
-        "task, model, onnx Δ, onnx labels %, torch Δ, torch labels %, onnx MB, pt2 MB, onnx time / package, of one row, "
-    )
+    head = "task, model, onnx Δ, onnx labels %, torch Δ, torch labels %, onnx MB, pt2 MB, onnx time / package, of one row, "
     head += "float16 Δ, float16 labels %, int8 Δ, int8 labels %"
     print(f"| {head.replace(', ', ' | ')} |\n|{'---|' * (head.count(', ') + 1)}")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

@@ -111,6 +111,24 @@ def test_transformers_returns_mitigated_embeddings_everywhere(request, kind, wid
     assert torch.equal(clip.get_image_features(pixel_values=x).pooler_output, raw.pooler_output)
 
 
+def test_the_pipeline_of_transformers_runs_with_a_mitigated_clip(clip_model, clip_folder, pictures):
+    library = pytest.importorskip("transformers")
+    model = mitigator(32)
+    wrapped = copy.deepcopy(fairerclip.wrap(model, clip_model))  # a copy of the copy is one, too
+    processor = library.CLIPImageProcessorPil.from_pretrained(clip_folder)
+    parts = {"tokenizer": library.CLIPTokenizer.from_pretrained(clip_folder), "image_processor": processor}
+    labels = ["bird", "man"]
+    classify = library.pipeline("zero-shot-image-classification", model=wrapped, **parts)
+    found = {one["label"]: one["score"] for one in classify(pictures[0], candidate_labels=labels)}
+    pixels = processor(images=[pictures[0]], return_tensors="pt")["pixel_values"]
+    prompts = [f"This is a photo of {label}." for label in labels]
+    texts = clip_model.get_text_features(**parts["tokenizer"](prompts, padding=True, return_tensors="pt"))
+    rows = model.transform(clip_model.get_image_features(pixel_values=pixels).pooler_output.numpy())
+    cosine = torch.nn.functional.cosine_similarity(torch.tensor(rows), texts.pooler_output)
+    expected = torch.softmax(clip_model.logit_scale.exp() * cosine, dim=0)
+    assert [found[label] for label in labels] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
 def test_precision_and_device_are_those_of_the_model(open_clip_model):
     model, x = mitigator(32), pixels(2, 64)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.bfloat16, 0.05)):

@@ -1,6 +1,7 @@
 """Models as ONNX files: onnxruntime answers as the package does, for every kind of model and for saved ones."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.baselines import LinearProbe
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import load_task
-from fairerclip.errors import ExportError, OutputExistsError, ZeroRowWarning
+from fairerclip.errors import ExportError, MissingExtraError, OutputExistsError, ZeroRowWarning
 from fairerclip.experiment import Experiment
-from fairerclip.export import export_model, to_onnx
+from fairerclip.export import export_model, to_onnx, to_torch
 from fairerclip.export.model_computation import computation_of, parts_of
 from fairerclip.export.onnx_file import NO_LABEL, onnx_bytes
 from small_models import small
@@ -191,7 +192,20 @@ def test_what_cannot_be_exported_is_said_with_the_reason(tmp_path):
     other.n_features_in_, other.normalize_, other.classes_ = 12, True, NAMES
     with pytest.raises(ExportError, match="Elsewhere is not a method of this package"):
         to_onnx(other, path)
+    large = LinearProbe().fit(E.X, E.y)
+    large.coef_ = large.coef_ * 1e300
+    with pytest.raises(ExportError, match="numbers that float32 cannot hold"):
+        to_onnx(large, path)
     assert not path.exists()
+
+
+def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r'needs onnx.*pip install "fairerclip\[onnx\]"'):
+        to_onnx(model_of("ZeroShot()"), tmp_path / "m.onnx")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r'needs torch.*pip install "fairerclip\[torch\]"'):
+        to_torch(model_of("ZeroShot()"))
 
 
 def test_a_narrow_kernel_is_computed_in_float64():

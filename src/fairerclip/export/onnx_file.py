@@ -203,7 +203,8 @@ class _Graph:
         return self._node("Cast", name, to=kind)
 
     def _constant(self, name: str, array: NDArray[Any], wide: bool) -> str:
-        values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
+        with np.errstate(over="ignore"):  # it is an error, below
+            values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
         if not np.isfinite(values).all():
             raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
         self._tensors[name] = self._onnx.numpy_helper.from_array(values, name)
