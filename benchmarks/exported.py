@@ -159,8 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", default=",".join(TASKS))
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    head = "task, model, onnx Δ, onnx labels %, torch Δ, torch labels %, onnx MB, pt2 MB, onnx time / package, of one row, "
-    head += "float16 Δ, float16 labels %, int8 Δ, int8 labels %"
+    head = "task, model, onnx Δ, onnx labels %, torch Δ, torch labels %, onnx MB, pt2 MB, "
+    head += "onnx time / package, of one row, float16 Δ, float16 labels %, int8 Δ, int8 labels %"
     print(f"| {head.replace(', ', ' | ')} |\n|{'---|' * (head.count(', ') + 1)}")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
