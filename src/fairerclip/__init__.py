@@ -29,6 +29,7 @@ _HOMES = {
     "load": "model.archive",
     "load_task": "data.task",
     "mitigate_store": "applying.mitigated_files",
+    "wrap": "export.wrap_clip",
 }
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "load",
     "load_task",
     "mitigate_store",
+    "wrap",
 ]
 __getattr__, _names = lazy(__name__, _HOMES)
 

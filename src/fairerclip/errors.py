@@ -72,6 +72,10 @@ class ModelFileError(FairerClipError, ValueError):
     """A model file is damaged, of an unknown version, or not a model."""
 
 
+class ExportError(FairerClipError, ValueError):
+    """A model, or a part of it, cannot be written in the form of another program."""
+
+
 class IndexFileError(FairerClipError, ValueError):
     """A search index is damaged, of an unknown version, or not an index."""
 

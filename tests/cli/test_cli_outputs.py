@@ -23,6 +23,7 @@ GONE = {
     "fit": ("gone.npz",),
     "path": ("gone.npz",),
     "apply": ("gone", "gone.npy"),
+    "export": ("gone",),
     "index": ("gone", "--model", "gone"),
     "search": ("gone", "a nurse", "--query-embedding", "gone.npy", "--images", "gone"),
     "compare": ("gone.npz",),

@@ -14,7 +14,8 @@ import fairerclip
 MODULES = sorted(m.name for m in pkgutil.walk_packages(fairerclip.__path__, "fairerclip."))
 if importlib.util.find_spec("torch") is None:
     NEED_TORCH = {f"fairerclip.baselines.gradient.{name}" for name in ("contrast", "loop", "nets")}
-    NEED_TORCH.add("fairerclip.data.device_rows")
+    NEED_TORCH |= {"fairerclip.data.device_rows"}
+    NEED_TORCH |= {f"fairerclip.export.{name}" for name in ("mitigated_clip", "torch_module")}
     MODULES = [name for name in MODULES if name not in NEED_TORCH]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

@@ -11,6 +11,7 @@ from fairerclip.cli import command_check as check
 from fairerclip.cli import command_compare as compare
 from fairerclip.cli import command_demo as demo
 from fairerclip.cli import command_embed as embed
+from fairerclip.cli import command_export as export
 from fairerclip.cli import command_fit as fit
 from fairerclip.cli import command_index as index
 from fairerclip.cli import command_path as path
@@ -37,6 +38,7 @@ app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("apply")(apply.apply)
+app.command("export")(export.export)
 app.command("index")(index.index)
 app.command("search")(search.search)
 app.command("compare")(compare.compare)
