@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fairerclip.auditing.sections import probes
+from fairerclip.metrics.retrieval import gallery
 from fairerclip.study import jobs, methods
 from fairerclip.study.paper import context
 from fairerclip.study.workers import guarded
@@ -27,6 +29,15 @@ def few_settings(monkeypatch):
     monkeypatch.setattr(methods, "METHODS", few)
     monkeypatch.setattr(context, "METHODS", few)
     monkeypatch.setattr(jobs, "run_calls", inline)
+
+
+def lighter_audits():
+    """Yield while audits probe with few features and one penalty, and resample rankings seldom: body of a fixture."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probes, "LANDMARKS", 40)
+        patch.setattr(probes, "PENALTIES", probes.PENALTIES[:1])
+        patch.setattr(gallery, "HALF_SAMPLES", 20)
+        yield
 
 
 def fewer_fits():

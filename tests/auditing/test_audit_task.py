@@ -18,7 +18,7 @@ from fairerclip.metrics import retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
 from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
-from light import fewer_fits
+from light import fewer_fits, lighter_audits
 
 FAST = {"n_features": 200, "random_state": 0}
 QUICK = AuditOptions(permutations=19, seeds=2)
@@ -34,6 +34,7 @@ def run_audit(task, options=QUICK, sensitive=None, classes=None, model=True, **m
     return experiment, *audit_task(experiment, options, model=model, **more)
 
 
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
 few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 
 

@@ -16,6 +16,10 @@ from fairerclip.data import simulate
 from fairerclip.errors import PromptError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.study.fit_mitigator import fit_mitigator
+from light import lighter_audits
+
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
+
 
 QUICK = AuditOptions(permutations=19)
 

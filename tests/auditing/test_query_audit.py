@@ -24,6 +24,10 @@ from fairerclip.report.markdown import render_markdown
 from fairerclip.report.page import render_page
 from fairerclip.report.query_tables import ordered_queries, query_tables, remark, rises
 from fairerclip.study.fit_mitigator import fit_mitigator
+from light import lighter_audits
+
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
+
 
 PROMPTS = ("good", "evil", "smart", "a <b>woman</b>")
 

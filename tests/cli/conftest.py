@@ -3,6 +3,9 @@
 import pytest
 
 from fairerclip.data import save_task, simulate
+from light import lighter_audits
+
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,12 @@ from fairerclip.experiment import Experiment
 from fairerclip.metrics import group_report
 from fairerclip.report import audit_call
 from fairerclip.report.audit_call import audit
+from light import lighter_audits
 
 CLASSES, PLACES = ("land", "water"), ("field", "lake")
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
+
+
 QUICK = {"permutations": 19}
 
 
