@@ -47,11 +47,11 @@ class Saving:
 
     path: Path
     overwrite: bool
-    weights: str
+    precision: str
 
     def save(self, model: Any, details: ModelDetails) -> None:
         """Write a model with what is known of it."""
-        model.save(self.path, overwrite=self.overwrite, weights=self.weights, details=details)
+        model.save(self.path, overwrite=self.overwrite, precision=self.precision, details=details)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def fit(
     memory_budget: fit_options.MemoryBudget = None,
     cluster: Cluster = None,
     checkpoint: fit_options.Checkpoint = None,
-    weights: fit_options.Weights = None,
+    precision: fit_options.Precision = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -105,7 +105,7 @@ def fit(
 ) -> None:
     """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
     from fairerclip._util.checks import check_choice
-    from fairerclip.model.archive import WEIGHTS, check_output
+    from fairerclip.model.archive import PRECISIONS, check_output
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import fit_key
 
@@ -121,8 +121,8 @@ def fit(
         checkpoint=checkpoint,
     )
     given.check(key)
-    check_choice("weights", weights or "full", WEIGHTS)
-    saving = Saving(output, overwrite, weights or "full")
+    check_choice("precision", precision or "full", PRECISIONS)
+    saving = Saving(output, overwrite, precision or "full")
     check_output(output, overwrite=overwrite)  # before the work, not after it
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)

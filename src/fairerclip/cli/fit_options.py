@@ -68,10 +68,10 @@ Folds = Annotated[
         "split. Needs target labels.",
     ),
 ]
-Weights = Annotated[
+Precision = Annotated[
     str | None,
     typer.Option(
-        "--weights",
+        "--precision",
         metavar="full|float16",
         help="Precision of the written weights: full, which answers as the fitted model bit for bit, or float16, half "
         "the size and nearly the same answers (docs/format.md). Default: full.",

@@ -42,7 +42,7 @@ from fairerclip.model.folder_files import (
 )
 
 FORMAT, VERSION = "fairerclip", 7
-WEIGHTS = ("full", "float16")
+PRECISIONS = ("full", "float16")
 HALF_ERROR = 1e-3
 """Largest error of a tensor in float16, as a share of its norm; other tensors keep their type."""
 TRIES = 20
@@ -136,18 +136,18 @@ def save(
     path: Path,
     *,
     overwrite: bool = False,
-    weights: str = "full",
+    precision: str = "full",
     details: ModelDetails | None = None,
 ) -> Path:
     """Write a fitted model as a folder, atomically; the parameters are those of `SavedModel.save`."""
-    check_choice("weights", weights, WEIGHTS)
+    check_choice("precision", precision, PRECISIONS)
     if not (details is None or isinstance(details, ModelDetails)):
         raise ParameterError(f"details must be ModelDetails or None; got {type(details).__name__}")
     earlier = _check_replaced(path, overwrite=overwrite)
     contents = contents_of(model)
     if details is not None:
         contents = replace(contents, details=details)
-    stored = {name: _stored(array, weights) for name, array in contents.tensors.items()}
+    stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
     blob = save_tensors(stored)
     manifest = _manifest(contents, stored, len(blob))
     raw = canonical({**manifest, "manifest_sha256": digest(manifest)})
@@ -196,10 +196,10 @@ def versions() -> dict[str, str]:
     }
 
 
-def _stored(array: NDArray[Any], weights: str) -> NDArray[Any]:
+def _stored(array: NDArray[Any], precision: str) -> NDArray[Any]:
     """Return an array as it is written: in float16 if that is asked for, and close enough to it."""
     array = np.ascontiguousarray(array)
-    if weights != "float16" or array.ndim < 2 or not array.size:
+    if precision != "float16" or array.ndim < 2 or not array.size:
         return array
     with np.errstate(over="ignore"):
         half = array.astype(np.float16)

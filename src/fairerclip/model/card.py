@@ -82,6 +82,7 @@ def metadata(contents: Contents) -> dict[str, Any]:
     measures = [
         {"type": METRIC_TYPES.get(m.name, clean(m.name)), "name": clean(_label(m)), "value": m.value}
         for m in sorted(details.metrics, key=lambda m: m.stage)  # "after" first: it is taken for the model's
+        if _figure(m).better is not None  # signed figures have no better direction
     ]
     if measures:
         name = clean(details.task or "") or "unnamed"
@@ -145,6 +146,8 @@ def _figures(details: ModelDetails) -> list[str]:
         ]
     rows = [[escape(_label(m, interval=False)), escape(m.split), _value(m)] for m in details.metrics]
     note = "Brackets hold intervals, where there are some; they are about these rows, not about other images."
+    if any(metric.split == "train" for metric in details.metrics):
+        note += " The split train has the rows of the fit, so its figures are too optimistic."
     return [*table(["figure", "split", "value"], rows, left=2), note, ""]
 
 

@@ -21,7 +21,7 @@ class SavedModel:
         path: str | Path,
         *,
         overwrite: bool = False,
-        weights: str = "full",
+        precision: str = "full",
         details: ModelDetails | None = None,
     ) -> Path:
         """Write the fitted model as a folder of tensors, JSON and a card, whole or not at all. No pickle.
@@ -32,7 +32,7 @@ class SavedModel:
             The folder; it is created with its parents.
         overwrite : bool
             Replace a model that is there, or fill an empty folder; anything else is left alone.
-        weights : {"full", "float16"}
+        precision : {"full", "float16"}
             Precision of the file. "full" answers as this model bit for bit. "float16" stores tensors of two axes in
             half precision where this changes them by at most 0.1 % of their norm; the loaded model computes in the
             precision that this one has (docs/format.md has the effect).
@@ -49,7 +49,7 @@ class SavedModel:
         """
         from fairerclip.model.archive import save
 
-        return save(self, Path(path), overwrite=overwrite, weights=weights, details=details)
+        return save(self, Path(path), overwrite=overwrite, precision=precision, details=details)
 
     @classmethod
     def load(cls, path: str | Path, *, mapped: bool = False) -> Self:
