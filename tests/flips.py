@@ -27,7 +27,9 @@ KINDS = {
     "FairerCLIP": "model-7/defaults",
     "FairerCLIP, float16": "model-7/float16",
     "EmbeddingMitigator": "mitigator-7/prompts",
-    **{f"baseline {name}": f"baseline-7/{name}" for name in ("adapter", "contrastiveadapter", "dfr", "leace")},
+    **{
+        f"baseline {name}": f"baseline-7/{name}" for name in ("adapter", "contrastiveadapter", "dfr", "leace")
+    },
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("linearprobe", "orthcali", "orthproj", "wise")},
     "baseline zeroshot": "baseline-7/zeroshot",
 }

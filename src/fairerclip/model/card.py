@@ -100,7 +100,8 @@ def _name(contents: Contents) -> str:
 def _use(contents: Contents) -> list[str]:
     embeds = contents.kind == "EmbeddingMitigator"
     purpose = "to search a collection by free queries" if embeds else "to predict its classes"
-    sentence = f"It is meant {purpose}, on images like those it was fitted on, by people who read the figures of every group."
+    people = "by people who read the figures of every group"
+    sentence = f"It is meant {purpose}, on images like those it was fitted on, {people}."
     return [sentence, "", *block(MAPS if embeds else PREDICTS, "python")]
 
 

@@ -93,7 +93,13 @@ def read_manifest(file: Path) -> tuple[bytes, Manifest]:
 
 def check_digest(file: Path, raw: bytes, manifest: Manifest) -> None:
     """Raise if the bytes of a manifest are not those that its own digest and its values give."""
-    if raw != canonical(manifest) or manifest.get("manifest_sha256") != digest(manifest):
+    try:
+        expected = canonical(manifest)
+    except ModelFileError:
+        raise ModelFileError(f"{file}: expected finite numbers, got one that is too large").because(
+            "not-finite-json"
+        ) from None
+    if raw != expected or manifest.get("manifest_sha256") != digest(manifest):
         raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed").because(
             "changed-manifest"
         )
