@@ -105,9 +105,9 @@ def test_fit_refuses_what_a_method_does_not_have(run, task, tmp_path, arguments,
 def test_a_model_of_another_kind_is_left_alone(run, task, tmp_path):
     model, birds = ZeroShot(), load_task(task)
     model.fit(birds.train.X, text=birds.text_target).save(tmp_path / "m")
-    before = (tmp_path / "m" / "model.json").read_bytes()
+    before = (tmp_path / "m" / "fairerclip.json").read_bytes()
     assert refused(run("fit", task, "-o", tmp_path / "m", "--overwrite", "--tau", 0.5), "is left alone")
-    assert (tmp_path / "m" / "model.json").read_bytes() == before
+    assert (tmp_path / "m" / "fairerclip.json").read_bytes() == before
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import ModelFileError
 from fairerclip.model import archive
 from fairerclip.model.contents import (
-    MANIFEST,
     TENSORS,
     Contents,
     Tensors,
     are_labels,
+    check_state,
     class_array,
     make,
     plain_value,
@@ -113,11 +113,7 @@ def _given(value: Any, arrays: Tensors) -> Any:
 def build(cls: type[B], path: Path, saved: Contents) -> B:
     """Return the fitted baseline of a folder, after all checks."""
     state, arrays = saved.state, dict(saved.tensors)
-    odd = sorted(set(state) ^ set(STATE))
-    if odd:
-        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
-            "unknown-field"
-        )
+    check_state(path, state, STATE)
     refuse(
         path,
         {

@@ -30,6 +30,8 @@ TaskOrStore = Annotated[
 ]
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
 NO_STORE = StoreOptions()
+KINDS = {OWN: "FairerCLIP", EMBEDDING: "EmbeddingMitigator"}
+"""Kinds of the models of two methods; the others are baselines."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def fit(
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
     saving = Saving(output, overwrite, precision or "full")
-    check_output(output, overwrite=overwrite)  # before the work, not after it
+    check_output(output, KINDS.get(key, key), overwrite=overwrite)  # before the work, not after it
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)

@@ -29,13 +29,13 @@ from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ModelFileError
 from fairerclip.features import FeatureMap, features_from_arrays
 from fairerclip.model.contents import (
-    MANIFEST,
     TENSORS,
     Contents,
     Manifest,
     Tensors,
     are_labels,
     check_dtypes,
+    check_state,
     class_array,
     make,
     plain_value,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
 STATE = ("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows")
+NUMBERS = ("strengths", "remaining")
 ARRAYS = (
     "mean",
     "right",
@@ -135,17 +136,10 @@ def class_of(kind: str) -> type[EmbeddingMitigator]:
     return EmbeddingMitigator
 
 
-def build(cls: type[M], path: Path, saved: Contents) -> M:
-    """Return the fitted mitigator of a folder, after all checks."""
-    state, tensors, p = saved.state, saved.tensors, saved.n_features_in
-    odd = sorted(set(state) ^ set(STATE))
-    if odd:
-        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
-            "unknown-field"
-        )
-    check_dtypes(path, tensors)
+def _check_values(path: Path, saved: Contents) -> None:
+    state = saved.state
+    check_state(path, state, STATE)
     listed, n_rows, scale = (state[key] for key in ("attributes", "n_rows", "probability_scale"))
-    numbers = {name: state[name] for name in ("strengths", "remaining")}
     valid = {
         "attributes": isinstance(listed, list)
         and len(listed) <= MAX_ATTRIBUTES
@@ -157,25 +151,33 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
         "diagnostics": isinstance(saved.diagnostics, dict),
         **{
             name: isinstance(v, list) and all(type(x) is float and 0 <= x for x in v)
-            for name, v in numbers.items()
+            for name, v in ((name, state[name]) for name in NUMBERS)
         },
     }
     refuse(path, valid)
+
+
+def build(cls: type[M], path: Path, saved: Contents) -> M:
+    """Return the fitted mitigator of a folder, after all checks."""
+    state, tensors, p = saved.state, saved.tensors, saved.n_features_in
+    _check_values(path, saved)
+    check_dtypes(path, tensors)
     missing = sorted(set(ARRAYS).difference(tensors))
     if missing:
         raise ModelFileError(f"{path / TENSORS} lacks {missing}").because("missing-tensor")
     rest = {name: array for name, array in tensors.items() if name not in ARRAYS}
-    attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(listed)]
+    attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(state["attributes"])]
     model = make(path, cls, dict(saved.parameters))
     model._check_parameters()
     crossed = model.sensitive_terms == "intersection"
+    scale = state["probability_scale"]
     features = _features(state["features"], scale, attributes, rest, p, crossed=crossed)
     if rest:
         raise ModelFileError(f"{path / TENSORS} has unknown tensors {sorted(rest)[:3]}").because(
             "unknown-tensor"
         )
     sizes = term_sizes(attributes, crossed=crossed)
-    refuse(path, {name: len(values) == len(sizes) for name, values in numbers.items()})
+    refuse(path, {name: len(state[name]) == len(sizes) for name in NUMBERS})
     low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
     linear = state["features"] in ("linear", "both")
     D = (p if linear else 0) + (0 if features is None else features.n_features)
@@ -185,7 +187,7 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
     wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
     if wrong:
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong})")
-    rows = RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"])
+    rows = RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"])
     summary = CollectionSummary(
         rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
     )

@@ -28,7 +28,6 @@ from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import DTYPES, Tensor
 from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
 from fairerclip.model import earlier_files
-from fairerclip.model.card import card
 from fairerclip.model.contents import CARD, MANIFEST, TENSORS, Contents, Manifest, Tensors
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.folder_files import (
@@ -40,6 +39,7 @@ from fairerclip.model.folder_files import (
     read_manifest,
     read_tensors,
 )
+from fairerclip.model.saved_card import card
 
 FORMAT, VERSION = "fairerclip", 7
 PRECISIONS = ("full", "float16")
@@ -125,10 +125,10 @@ def home_of(kind: str) -> Any:
 # Writing --------------------------------------------------------------------------------------------
 
 
-def check_output(path: Path, *, overwrite: bool) -> None:
-    """Raise before the work if the path cannot be written, or holds something else than a model."""
+def check_output(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Raise before the work if the path cannot be written, or holds something else than a model of this kind."""
     check_folder(path, overwrite)
-    _check_replaced(path, overwrite=overwrite)
+    _check_replaced(path, kind, overwrite=overwrite)
 
 
 def save(
@@ -143,8 +143,8 @@ def save(
     check_choice("precision", precision, PRECISIONS)
     if not (details is None or isinstance(details, ModelDetails)):
         raise ParameterError(f"details must be ModelDetails or None; got {type(details).__name__}")
-    earlier = _check_replaced(path, overwrite=overwrite)
     contents = contents_of(model)
+    earlier = _check_replaced(path, contents.kind, overwrite=overwrite)
     if details is not None:
         contents = replace(contents, details=details)
     stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
@@ -220,8 +220,11 @@ def _name(array: NDArray[Any]) -> str:
     return {"float16": "F16", "float32": "F32", "float64": "F64"}[array.dtype.name]
 
 
-def _check_replaced(path: Path, *, overwrite: bool) -> tuple[str, ...]:
-    """Raise if the path exists and is no model; return the files of an earlier layout that are to be removed."""
+def _check_replaced(path: Path, kind: str, *, overwrite: bool) -> tuple[str, ...]:
+    """Raise if the path exists and is no model of a kind, or of a baseline for a baseline.
+
+    Returns the files of an earlier layout that are to be removed.
+    """
     if not os.path.lexists(path) or not overwrite:
         return ()  # without overwrite, an existing path is refused elsewhere
     earlier = earlier_files.files_in(path)
@@ -230,7 +233,21 @@ def _check_replaced(path: Path, *, overwrite: bool) -> tuple[str, ...]:
     plain = path.is_dir() and not path.is_symlink() and not any(file.is_symlink() for file in files)
     if not plain or not (manifest.is_file() or _is_empty(path)):
         raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
+    held = _kind_in(manifest)
+    if held is not None and HOMES.get(held) != HOMES.get(kind):
+        raise OutputExistsError(f"{path} exists and holds a {held}, not a {kind}; it is left alone")
     return earlier
+
+
+def _kind_in(manifest: Path) -> str | None:
+    """Return the kind of a saved model that is to be replaced; None if there is none, or it is damaged."""
+    try:
+        values = read_manifest(manifest)[1]
+    except ModelFileError:
+        return None
+    layout = earlier_files.LAYOUTS.get(str(values.get("format")))
+    kind = values.get("kind") if layout is None else layout.kind or values.get("baseline")
+    return kind if isinstance(kind, str) else None
 
 
 def _is_empty(path: Path) -> bool:

@@ -103,6 +103,15 @@ def refuse(path: Path, valid: Mapping[str, bool]) -> None:
         raise ModelFileError(f"{path}: {wrong} of the manifest do not describe a model").because("value")
 
 
+def check_state(path: Path, state: Manifest, keys: tuple[str, ...]) -> None:
+    """Raise if the state of a model has other keys."""
+    odd = sorted(set(state) ^ set(keys))
+    if odd:
+        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
+            "unknown-field"
+        )
+
+
 def check_dtypes(path: Path, tensors: Tensors, single: tuple[str, ...] = ()) -> None:
     """Raise for a tensor that is not of float64; those named in ``single`` may be of float32."""
     for name, tensor in tensors.items():

@@ -25,6 +25,7 @@ from fairerclip.model.contents import (
     Tensors,
     are_labels,
     check_dtypes,
+    check_state,
     class_array,
     make,
     plain_value,
@@ -146,11 +147,7 @@ def class_of(kind: str) -> type[FairerCLIP]:
 
 def _check_values(path: Path, contents: Contents) -> None:
     state = contents.state
-    odd = sorted(set(state) ^ set(STATE))
-    if odd:
-        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
-            "unknown-field"
-        )
+    check_state(path, state, STATE)
     temperature, n_rows = state["temperature"], state["n_rows"]
     valid = {
         "classes": are_labels(contents.classes, fewest=2),

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairerclip._util.clean_text import shorten
 from fairerclip._util.markdown_text import block, clean, escape, front_matter, table
-from fairerclip._util.numbers import interval, measured
+from fairerclip._util.numbers import interval, measured, number, significant
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
 from fairerclip.model.contents import Contents
 from fairerclip.model.details import ModelDetails, ModelMetric
@@ -169,7 +169,7 @@ def _interval(metric: ModelMetric) -> str:
     if metric.low is None or metric.high is None or metric.confidence is None:
         return ""
     low_high = interval(metric.low, metric.high, _figure(metric).kind)
-    return f", {100 * metric.confidence:g} % interval {low_high}"
+    return f", {significant(100 * metric.confidence)} % interval {low_high}"
 
 
 def _value(metric: ModelMetric) -> str:
@@ -184,6 +184,6 @@ def _made(contents: Contents, versions: Mapping[str, str], size: int) -> list[st
     details = contents.details
     labels = "" if details.labels is None else f", with labels: {details.labels}"
     task = "" if details.task is None else f"- Task: {escape(shorten(details.task))}{labels}"
-    lines = [*([task] if task else []), f"- Kind: {contents.kind}; {size / 1e6:.2f} MB of weights"]
+    lines = [*([task] if task else []), f"- Kind: {contents.kind}; {number(size / 1e6, 2)} MB of weights"]
     lines.append("- Versions: " + ", ".join(f"{escape(name)} {escape(v)}" for name, v in versions.items()))
     return [*lines, "- Format: docs/format.md of fairerclip; parameters are in fairerclip.json.", ""]
