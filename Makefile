@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash mutants \
+.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -95,6 +95,12 @@ $(VENV)/fuzz.done: $(VENV)/dev.done
 
 fuzz-guided: $(VENV)/fuzz.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py guided --cases $(RUNS)
+
+# FLIPS random bytes changed in a saved model of every kind, one at a time: each is refused, or changes no answer. About
+# three minutes.
+FLIPS ?= 2000
+flips: $(VENV)/dev.done
+	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/flips.py --count $(FLIPS)
 
 # Commands killed (SIGKILL) at every system call that changes files, and at random moments: what they leave. Needs Linux
 # and strace; about 10 minutes.

@@ -18,9 +18,9 @@ from run import FULL, QUICK, result_name
 
 import fairerclip
 from fairerclip._util.files import atomic_file
+from fairerclip._util.markdown_text import escape
 from fairerclip._util.numbers import significant
 from fairerclip.cli import show
-from fairerclip.report.markdown_text import escape
 from fairerclip.report.result_table import Cell, ResultTable, to_markdown
 
 PAGE = ROOT / "docs" / "benchmarks.md"

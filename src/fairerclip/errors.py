@@ -5,11 +5,25 @@ Each error is a `FairerClipError` and also a builtin exception, so both ``except
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 
 class FairerClipError(Exception):
-    """Base class of every error that this package raises itself."""
+    """Base class of every error that this package raises itself.
+
+    Attributes
+    ----------
+    reason : str
+        Short name of the cause, for programs; empty where the class of the error says it all. docs/format.md lists the
+        reasons of a `ModelFileError`.
+    """
+
+    reason: str = ""
+
+    def because(self, reason: str) -> Self:
+        """Set the reason and return the error, to raise it."""
+        self.reason = reason
+        return self
 
 
 class ShapeError(FairerClipError, ValueError):
@@ -69,7 +83,7 @@ class ResultsFileError(FairerClipError, ValueError):
 
 
 class ModelFileError(FairerClipError, ValueError):
-    """A model file is damaged, of an unknown version, or not a model."""
+    """A model file is damaged, of an unknown version, or not a model; ``reason`` says which."""
 
 
 class ExportError(FairerClipError, ValueError):

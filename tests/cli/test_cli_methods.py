@@ -102,12 +102,42 @@ def test_fit_refuses_what_a_method_does_not_have(run, task, tmp_path, arguments,
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize("method", ["fairerclip", "leace", "embedding"])
+def test_fit_writes_what_it_knows_into_the_manifest_and_the_card(run, task, tmp_path, method):
+    given = ("--tau", 0.5, "--set", "n_features=50") if method == "fairerclip" else ("--method", method)
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", *given, "--precision", "float16", "--json")
+    assert code == 0
+    birds, known = load_task(task), fairerclip.load(tmp_path / "m").details_
+    assert (known.task, known.simulated) == (birds.name, True)
+    assert list(known.prompts) == list(birds.class_names)
+    assert list(known.prompts.values()) == [[prompt] for prompt in birds.target_prompts]
+    assert sum(group.n for group in known.groups) == len(birds.train)
+    report = json.loads(out)["reports"]
+    before, after = report.values()
+    found = {(m.name, m.stage): m for m in known.metrics}
+    for stage, figures in (("before", before), ("after", after)):
+        metric = found["worst_group", stage]
+        assert metric.value == figures["worst"]["accuracy"]
+        assert [metric.low, metric.high] == figures["intervals"]["worst_group"]
+    card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    assert "Worst-group accuracy, this model" in card
+    entries = json.loads((tmp_path / "m" / "fairerclip.json").read_bytes())["tensors"].values()
+    assert "F16" in {entry["dtype"] for entry in entries}
+
+
+def test_fit_refuses_an_unknown_precision_before_the_work(run, task, tmp_path):
+    assert refused(
+        run("fit", task, "-o", tmp_path / "m", "--precision", "float8"), "precision must be one of"
+    )
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_model_of_another_kind_is_left_alone(run, task, tmp_path):
     model, birds = ZeroShot(), load_task(task)
     model.fit(birds.train.X, text=birds.text_target).save(tmp_path / "m")
-    before = (tmp_path / "m" / "model.json").read_bytes()
+    before = (tmp_path / "m" / "fairerclip.json").read_bytes()
     assert refused(run("fit", task, "-o", tmp_path / "m", "--overwrite", "--tau", 0.5), "is left alone")
-    assert (tmp_path / "m" / "model.json").read_bytes() == before
+    assert (tmp_path / "m" / "fairerclip.json").read_bytes() == before
 
 
 @pytest.fixture(scope="module")

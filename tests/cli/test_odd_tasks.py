@@ -168,8 +168,8 @@ def test_a_model_that_could_not_be_read_is_not_saved(tmp_path):
     task = plain()
     model = FairerCLIP(n_features=20, random_state=0)
     model.fit(task.train.X, task.train.y, sensitive_features=task.train.s["s"])
-    model.fitted_ = replace(model.fitted_, classes=np.array(["a" * 600_000, "b" * 600_000]))
-    with pytest.raises(ModelFileError, match="at most 1048576 bytes"):
+    model.fitted_ = replace(model.fitted_, classes=np.array(["a" * 1_200_000, "b" * 1_200_000]))
+    with pytest.raises(ModelFileError, match="at most 2097152 bytes"):
         model.save(tmp_path / "m")
     assert not list(tmp_path.iterdir())
 

@@ -1,6 +1,5 @@
 """The file of a mitigator: bit-identical round trips, and nothing that is damaged, forged or strange is loaded."""
 
-import hashlib
 import json
 import random
 
@@ -9,14 +8,13 @@ import pytest
 from gallery import Gallery
 from numpy.testing import assert_array_equal
 from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from fairerclip import EmbeddingMitigator, load
-from fairerclip.embedding.mitigator_file import ARCHIVE, MAX_ATTRIBUTES
+from fairerclip.embedding.mitigator_file import MAX_ATTRIBUTES
 from fairerclip.errors import ModelFileError, NoSensitiveWarning, OutputExistsError, StateError
-from forged import canonical
+from forged import MANIFEST, TENSORS, tensors_of
+from forged import forge as forge_folder
 
-TENSORS, MANIFEST = ARCHIVE.tensors, ARCHIVE.manifest
 FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
 
 
@@ -154,10 +152,10 @@ def test_a_taken_name_is_left_alone_unless_asked(g, fairer, folder):
 def test_what_is_no_mitigator_is_never_overwritten(fairer, tmp_path):
     target = tmp_path / "precious"
     target.mkdir()
-    (target / "fairerclip.json").write_text("a model")
-    with pytest.raises(OutputExistsError, match="not a fairerclip mitigator; it is left alone"):
+    (target / "thesis.txt").write_text("thesis")
+    with pytest.raises(OutputExistsError, match="not a fairerclip model; it is left alone"):
         fairer.save(target, overwrite=True)
-    assert (target / "fairerclip.json").read_text() == "a model"
+    assert (target / "thesis.txt").read_text() == "thesis"
 
 
 # Damage ---------------------------------------------------------------------------------------------
@@ -180,20 +178,18 @@ def test_byte_flips_and_truncations_are_rejected(folder, name):
         EmbeddingMitigator.load(folder)
 
 
+STATE = ("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows")
+
+
 def forge(folder, *, tensors=None, attribute=None, **changes):
     """Change a mitigator and make every digest fit again."""
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    if tensors is not None:
-        arrays = dict(load_tensors((folder / TENSORS).read_bytes()))
-        arrays = {k: v for k, v in {**arrays, **tensors}.items() if v is not None}
-        blob = save_tensors(arrays)
-        (folder / TENSORS).write_bytes(blob)
-        manifest |= {"sha256": hashlib.sha256(blob).hexdigest(), "tensor_bytes": len(blob)}
+    state = {name: changes.pop(name) for name in STATE if name in changes}
     if attribute is not None:
-        manifest["attributes"][0] |= attribute
-    manifest |= changes
-    (folder / MANIFEST).write_bytes(canonical(manifest))
-    return folder
+        attributes = json.loads((folder / MANIFEST).read_bytes())["state"]["attributes"]
+        state["attributes"] = [{**attributes[0], **attribute}, *attributes[1:]]
+    if tensors is not None:
+        tensors = {k: v for k, v in {**tensors_of(folder), **tensors}.items() if v is not None}
+    return forge_folder(folder, tensors=tensors, state=state, **changes)
 
 
 def test_a_forged_file_that_changes_nothing_is_read(g, fairer, folder):
@@ -267,6 +263,8 @@ def test_unknown_tensors_are_refused(folder):
         {"diagnostics": None},
         {"diagnostics": [1]},
         {"format": "fairerclip-model"},
+        {"kind": "FairerCLIP"},
+        {"classes": [0, 1]},
         {"format_version": 99},
         {"format_version": "1"},
         {"feature_names_in": ["a"]},

@@ -115,7 +115,7 @@ def test_damaged_arrays_are_refused(kernel):
         with_hole.flat[-1] = np.nan
         rest = {key: value for key, value in arrays.items() if key != name}
         damaged = (
-            [array.astype(np.float32), with_hole, array[..., None, None], array[:0]]
+            [array.astype(np.float16), with_hole, array[..., None, None], array[:0]]
             if (array.ndim)
             else [np.array(-1.0), np.array(0.0), np.array(np.inf), np.ones(2), np.array(1)]
         )

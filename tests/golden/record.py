@@ -1,9 +1,9 @@
 """Record saved models of the present version with the answers that they give.
 
 ``python tests/golden/record.py`` writes below ``model-N``, ``baseline-N`` and ``mitigator-N``, for the format
-versions N of the code it runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors``
-with what it says of the rows and prompts in ``questions.safetensors``. A version is recorded once; its files must load
-and answer the same for ever.
+version N of the code it runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors``
+with what the saved model says of the rows and prompts in ``questions.safetensors``. A version is recorded once; its
+files must load and answer the same for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch
+from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, load
 from fairerclip.baselines import (
     DFR,
     LEACE,
@@ -27,12 +27,28 @@ from fairerclip.baselines import (
     ZeroShot,
 )
 from fairerclip.baselines.baseline import Baseline
-from fairerclip.baselines.file import ARCHIVE as BASELINE
-from fairerclip.embedding.mitigator_file import ARCHIVE as MITIGATOR
-from fairerclip.model.model_file import ARCHIVE as MODEL
+from fairerclip.data import Provenance
+from fairerclip.model.archive import VERSION
+from fairerclip.model.details import GroupCount, ModelDetails, ModelMetric
 
 WIDTH, N_FEATURES = 6, 12
 NAMES = np.array(["cat", "dog", "bird"])
+DETAILS = ModelDetails(
+    task="golden",
+    simulated=True,
+    labels="all",
+    prompts={"cat": ["a photo of a cat"], "dog": ["a photo of a dog", "a dog"], "bird": ["<b>|a bird|</b>"]},
+    sensitive={"group": ["a", "b"]},
+    sensitive_prompts={"group": ["first", "second"]},
+    groups=(GroupCount("cat", "a", 7), GroupCount("cat", "b", 13)),
+    provenance=Provenance("ViT-B-32", None, "resize 224", "open_clip", True, WIDTH),
+    metrics=(
+        ModelMetric("worst_group", "before", "test", 0.5, None, 0.4, 0.6, 0.95),
+        ModelMetric("worst_group", "after", "test", 0.75, None, 0.7, 0.8, 0.95),
+    ),
+)
+OPTIONS = {"named": {"details": DETAILS}, "float16": {"precision": "float16"}}
+"""Options of `save` of some models."""
 
 
 class World:
@@ -65,6 +81,8 @@ def models() -> dict[str, object]:
         out[name] = model.fit(world.X, y, **{**world.prompts(), **given})
 
     add("defaults", FairerCLIP(**small), two, two.y)
+    out["float16"] = out["defaults"]
+    out["float32-rows"] = FairerCLIP(**small).fit(two.X.astype(np.float32), two.y, **two.prompts())
     large = World(2, n=300)  # enough rows of each group to choose by
     add("automatic", FairerCLIP(**small), large, large.y)
     add("no-labels", FairerCLIP(**small, refine=True), three)
@@ -166,9 +184,9 @@ def main() -> None:
     questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
     here = Path(__file__).parent
     homes = {
-        FairerCLIP: here / f"model-{MODEL.version}",
-        EmbeddingMitigator: here / f"mitigator-{MITIGATOR.version}",
-        Baseline: here / f"baseline-{BASELINE.version}",
+        FairerCLIP: here / f"model-{VERSION}",
+        EmbeddingMitigator: here / f"mitigator-{VERSION}",
+        Baseline: here / f"baseline-{VERSION}",
     }
     homes = {kind: home for kind, home in homes.items() if not home.exists()}
     for home in homes.values():
@@ -179,8 +197,8 @@ def main() -> None:
         made = [mitigators()] if list(homes) == [EmbeddingMitigator] else [models(), mitigators()]
         for name, model in (pair for group in made for pair in group.items()):
             for home in (home for kind, home in homes.items() if isinstance(model, kind)):
-                folder = model.save(home / name.removeprefix("baseline-"))
-                save_file(answers(model, **questions), folder / "answers.safetensors")
+                folder = model.save(home / name.removeprefix("baseline-"), **OPTIONS.get(name, {}))
+                save_file(answers(load(folder), **questions), folder / "answers.safetensors")
 
 
 if __name__ == "__main__":

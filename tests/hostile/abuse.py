@@ -571,6 +571,57 @@ def tensors_of_a_mitigator_of_another_size(file: Path) -> None:
     tensors(file, header, size=size + 8 + len(json.dumps(header)))
 
 
+@case("model-manifest")
+def manifest_of_a_model_that_is_nested_without_end(file: Path) -> None:
+    file.write_bytes(b'{"diagnostics": ' * 60_000)
+
+
+@case("model-manifest")
+def manifest_of_a_model_of_two_million_lists(file: Path) -> None:
+    file.write_bytes(b"[" + b"[]," * 690_000 + b"[]]")
+
+
+@case("model-manifest")
+def manifest_of_a_model_that_is_a_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+@case("model-tensors")
+def tensors_of_a_model_that_are_a_link(file: Path) -> None:
+    file.rename(file.with_name("other"))
+    file.symlink_to("other")
+
+
+@case("model-manifest")
+def manifest_of_a_model_that_is_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@case("model-tensors")
+def tensors_of_a_model_that_are_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@case("forged-model-tensors")
+def tensors_of_a_model_that_overlap(file: Path) -> None:
+    entry = {"dtype": "F64", "shape": [4], "data_offsets": [0, 32]}
+    tensors(file, {"mean_": entry, "zero_": {**entry, "data_offsets": [16, 48]}}, b"\0" * 48)
+
+
+@case("forged-model-tensors")
+def tensors_of_a_model_of_a_shape_that_is_a_lie(file: Path) -> None:
+    tensors(file, {"mean_": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8]}}, b"\0" * 8)
+
+
+@case("model-manifest", harmless=True)
+def card_of_a_model_that_is_a_pipe(file: Path) -> None:
+    file.with_name("README.md").unlink()
+    os.mkfifo(file.with_name("README.md"))
+
+
 # Archives.
 
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import tarfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ from fairerclip.solver.descent import Descent, SavedSolves
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
 from fairerclip.study.paper.entry_result import EntryResult
 from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
+from forged import forge
 
 
 @dataclass(frozen=True)
@@ -284,31 +285,24 @@ def _searched(folder: Path) -> Any:
     return open_index(folder / "index").search(ROWS[:1], 3)
 
 
-def _forge(folder: Path, manifest: str, tensors: str) -> None:
+def _forge(folder: Path) -> None:
     """Give a changed model digests that fit, as somebody who forges one would."""
-    try:
-        told = json.loads((folder / manifest).read_bytes())
-        told["tensor_bytes"] = (folder / tensors).stat().st_size
-        told["sha256"] = hashlib.sha256((folder / tensors).read_bytes()).hexdigest()
-        told.pop("manifest_sha256", None)
-        told["manifest_sha256"] = hashlib.sha256(json.dumps(told, indent=2).encode()).hexdigest()
-        (folder / manifest).write_text(json.dumps(told, indent=2))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        pass  # not a manifest any more: it is read as it is
+    with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        forge(folder, blob=(folder / "model.safetensors").read_bytes())  # else it is read as it is
 
 
 def _forged_model(folder: Path) -> Any:
-    _forge(folder / "model", "fairerclip.json", "model.safetensors")
+    _forge(folder / "model")
     return FairerCLIP.load(folder / "model").predict(_fitted()[0])
 
 
 def _forged_baseline(folder: Path) -> Any:
-    _forge(folder / "model", "model.json", "arrays.safetensors")
+    _forge(folder / "model")
     return load_baseline(folder / "model").predict(_fitted()[0])
 
 
 def _forged_mitigator(folder: Path) -> Any:
-    _forge(folder / "model", "mitigator.json", "mitigator.safetensors")
+    _forge(folder / "model")
     model = EmbeddingMitigator.load(folder / "model")
     X = _fitted()[0]
     return model.transform(X), model.query_meaning(X), model.drift(X)
@@ -572,24 +566,24 @@ READERS: dict[str, Reader] = {
     ),
     "model-manifest": Reader(_model, "model/fairerclip.json", lambda f: FairerCLIP.load(f / "model")),
     "model-tensors": Reader(_model, "model/model.safetensors", lambda f: FairerCLIP.load(f / "model")),
-    "baseline-manifest": Reader(_baseline, "model/model.json", lambda f: load_baseline(f / "model")),
-    "baseline-tensors": Reader(_baseline, "model/arrays.safetensors", lambda f: load_baseline(f / "model")),
+    "baseline-manifest": Reader(_baseline, "model/fairerclip.json", lambda f: load_baseline(f / "model")),
+    "baseline-tensors": Reader(_baseline, "model/model.safetensors", lambda f: load_baseline(f / "model")),
     "mitigator-manifest": Reader(
-        _mitigator, "model/mitigator.json", lambda f: EmbeddingMitigator.load(f / "model")
+        _mitigator, "model/fairerclip.json", lambda f: EmbeddingMitigator.load(f / "model")
     ),
     "mitigator-tensors": Reader(
-        _mitigator, "model/mitigator.safetensors", lambda f: EmbeddingMitigator.load(f / "model")
+        _mitigator, "model/model.safetensors", lambda f: EmbeddingMitigator.load(f / "model")
     ),
     "checkpoint": Reader(_checkpoint, "sums.safetensors", _resumed_solves),
-    "forged-mitigator-manifest": Reader(_mitigator, "model/mitigator.json", _forged_mitigator),
-    "forged-mitigator-tensors": Reader(_mitigator, "model/mitigator.safetensors", _forged_mitigator),
+    "forged-mitigator-manifest": Reader(_mitigator, "model/fairerclip.json", _forged_mitigator),
+    "forged-mitigator-tensors": Reader(_mitigator, "model/model.safetensors", _forged_mitigator),
     "forged-kernel-mitigator-tensors": Reader(
-        _kernel_mitigator, "model/mitigator.safetensors", _forged_mitigator
+        _kernel_mitigator, "model/model.safetensors", _forged_mitigator
     ),
     "forged-model-manifest": Reader(_model, "model/fairerclip.json", _forged_model),
     "forged-model-tensors": Reader(_model, "model/model.safetensors", _forged_model),
-    "forged-baseline-manifest": Reader(_baseline, "model/model.json", _forged_baseline),
-    "forged-baseline-tensors": Reader(_baseline, "model/arrays.safetensors", _forged_baseline),
+    "forged-baseline-manifest": Reader(_baseline, "model/fairerclip.json", _forged_baseline),
+    "forged-baseline-tensors": Reader(_baseline, "model/model.safetensors", _forged_baseline),
     "preprocessing": Reader(
         _settings("p.json", clip_settings.OPENAI), "p.json", lambda f: Preprocessing.from_json(f / "p.json")
     ),

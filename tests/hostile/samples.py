@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / "report"), str(TESTS / "encoders")]
+sys.path += [str(TESTS), str(TESTS / "report"), str(TESTS / "encoders")]
 
 import clip_settings  # noqa: E402
 from sample import two_class  # noqa: E402

@@ -1,6 +1,5 @@
 """The model file: bit-identical round trips, and nothing that is damaged, forged or strange is loaded."""
 
-import hashlib
 import json
 import os
 import random
@@ -12,14 +11,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 import fairerclip
 from fairerclip import FairerCLIP, load
 from fairerclip.errors import ModelFileError, OutputExistsError, RenamedWarning, StateError
-from fairerclip.model import archive
-from fairerclip.model.model_file import MANIFEST, TENSORS
-from forged import canonical
+from fairerclip.model import folder_files
+from forged import MANIFEST, TENSORS, canonical, forge, tensors_of
 from small_models import AUTO, FIXED
 
 
@@ -36,23 +33,6 @@ def fitted(embeddings):
 @pytest.fixture
 def folder(fitted, tmp_path):
     return fitted[0].save(tmp_path / "model")
-
-
-def forge(folder, *, tensors=None, blob=None, **changes):
-    """Change a model and make every digest fit again."""
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    if tensors is not None:
-        blob = save_tensors(tensors)
-    if blob is not None:
-        (folder / TENSORS).write_bytes(blob)
-        manifest |= {"sha256": hashlib.sha256(blob).hexdigest(), "tensor_bytes": len(blob)}
-    manifest.update(changes)
-    (folder / MANIFEST).write_bytes(canonical(manifest))
-    return folder
-
-
-def tensors_of(folder):
-    return dict(load_tensors((folder / TENSORS).read_bytes()))
 
 
 # Round trips ----------------------------------------------------------------------------------------
@@ -172,7 +152,7 @@ def test_label_free_models_survive_without_anybodys_labels(embeddings, tmp_path)
 def test_a_model_saved_twice_is_the_same_file(fitted, tmp_path):
     m, _ = fitted
     a, b = m.save(tmp_path / "a"), FairerCLIP.load(tmp_path / "a").save(tmp_path / "b")
-    for name in (TENSORS, MANIFEST):
+    for name in (TENSORS, MANIFEST, "README.md"):
         assert (a / name).read_bytes() == (b / name).read_bytes()
 
 
@@ -215,19 +195,25 @@ def test_a_taken_name_is_left_alone_unless_asked(fitted, folder):
     assert [f.name for f in folder.parent.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "empty"])
+@pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_is_no_model_is_never_overwritten(fitted, tmp_path, kind):
     target = tmp_path / "precious"
     if kind == "file":
         target.write_text("thesis")
     else:
         target.mkdir()
-        if kind == "folder":
-            (target / "thesis.txt").write_text("thesis")
+        (target / "thesis.txt").write_text("thesis")
     with pytest.raises(OutputExistsError, match="not a fairerclip model; it is left alone"):
         fitted[0].save(target, overwrite=True)
-    if kind != "empty":
-        assert (target if kind == "file" else target / "thesis.txt").read_text() == "thesis"
+    assert (target if kind == "file" else target / "thesis.txt").read_text() == "thesis"
+
+
+def test_an_empty_folder_or_a_new_clone_is_filled(fitted, tmp_path):
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    (tmp_path / "clone" / ".gitattributes").write_text("*.safetensors filter=lfs")
+    folder = fitted[0].save(tmp_path / "clone", overwrite=True)
+    assert {f.name for f in folder.iterdir()} == {".git", ".gitattributes", MANIFEST, TENSORS, "README.md"}
+    assert_same(fitted[0], FairerCLIP.load(folder), fitted[1].X)
 
 
 def test_other_files_beside_a_model_survive_an_overwrite(fitted, folder):
@@ -294,7 +280,7 @@ def test_every_truncation_and_any_trailing_byte_is_rejected(folder, name):
 @pytest.mark.parametrize("name", [TENSORS, MANIFEST])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
-    with pytest.raises(ModelFileError, match=f"{name} is missing or not a plain file"):
+    with pytest.raises(ModelFileError, match=f"{name} is missing"):
         FairerCLIP.load(folder)
 
 
@@ -318,20 +304,18 @@ def test_what_is_no_folder_is_refused(tmp_path):
     for path in (tmp_path / "file", tmp_path / "absent"):
         with pytest.raises(ModelFileError, match="not a model folder"):
             FairerCLIP.load(path)
-        with pytest.raises(
-            ModelFileError, match="not a model folder.*fairerclip.json or mitigator.json or model.json"
-        ):
+        with pytest.raises(ModelFileError, match="huggingface_hub.snapshot_download"):
             load(path)
     with pytest.raises(ModelFileError, match="missing"):
         FairerCLIP.load(tmp_path)
 
 
 def test_files_above_the_limit_are_not_read(folder, monkeypatch):
-    monkeypatch.setattr(archive, "MAX_TENSOR_BYTES", 100)
+    monkeypatch.setattr(folder_files, "MAX_TENSOR_BYTES", 100)
     with pytest.raises(ModelFileError, match="more than the limit of 100"):
         FairerCLIP.load(folder)
-    (folder / MANIFEST).write_bytes(b" " * (archive.MAX_MANIFEST_BYTES + 1))
-    with pytest.raises(ModelFileError, match="expected at most 1,048,576 bytes"):
+    (folder / MANIFEST).write_bytes(b" " * (folder_files.MAX_MANIFEST_BYTES + 1))
+    with pytest.raises(ModelFileError, match="expected at most 2,097,152 bytes"):
         FairerCLIP.load(folder)
 
 
@@ -351,7 +335,7 @@ def test_files_above_the_limit_are_not_read(folder, monkeypatch):
         b'{"a":' * 100_000,
         b"1" * 10_000,
         b'{"format": "another"}',
-        b'{"format": ["fairerclip-model"]}',
+        b'{"format": ["fairerclip"]}',
     ],
     ids=range(11),
 )
@@ -363,16 +347,16 @@ def test_a_manifest_that_is_none_is_refused(folder, raw):
 
 def test_a_repeated_key_is_refused(folder):
     text = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(text.replace('"format": ', '"format": "fairerclip-model", "format": ', 1))
+    (folder / MANIFEST).write_text(text.replace('"format": ', '"format": "fairerclip", "format": ', 1))
     with pytest.raises(ModelFileError, match="expected each key once"):
         FairerCLIP.load(folder)
 
 
-@pytest.mark.parametrize("version", [0, 1, 7, "2", None, 2.5, True])
+@pytest.mark.parametrize("version", [0, 1, 6, 8, "7", None, 7.0, True])
 def test_an_unknown_version_is_named(folder, version):
     forge(folder, format_version=version)
     with pytest.raises(
-        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads 2 to 6")
+        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads version 7")
     ):
         FairerCLIP.load(folder)
 
@@ -407,22 +391,36 @@ def test_other_spacing_than_ours_is_refused(folder):
         {"n_features_in": 7},
         {"n_features_in": "6"},
         {"n_features_in": None},
-        {"n_iter": "many"},
-        {"temperature": None},
-        {"temperature": -1.0},
-        {"temperature": float("nan")},
-        {"temperature": float("inf")},
+        {"state": {"n_iter": "many"}},
+        {"state": {"temperature": None}},
+        {"state": {"temperature": -1.0}},
+        {"state": {"temperature": float("nan")}},
+        {"state": {"temperature": float("inf")}},
+        {"state": {"surprise": 1}},
         {"feature_names_in": ["a"]},
         {"feature_names_in": 5},
         {"diagnostics": []},
-        {"features": "poly"},
-        {"features": 3},
-        {"features": None},
-        {"features": "linear"},
-        {"text_features": "rbf"},
+        {"state": {"features": "poly"}},
+        {"state": {"features": 3}},
+        {"state": {"features": None}},
+        {"state": {"features": "linear"}},
+        {"state": {"text_features": "rbf"}},
         {"parameters": []},
         {"parameters": {"tau": 0.1}},
-        {"sha256": None},
+        {"kind": None},
+        {"kind": ["FairerCLIP"]},
+        {"kind": "os.system"},
+        {"kind": "Baseline"},
+        {"kind": "EmbeddingMitigator"},
+        {"kind": "LEACE"},
+        {"entries": []},
+        {"entries": {}},
+        {"tensor_bytes": None},
+        {"tensor_bytes": True},
+        {"details": {}},
+        {"details": None},
+        {"versions": {}},
+        {"versions": None},
     ],
     ids=str,
 )
@@ -446,17 +444,17 @@ def test_a_forged_manifest_is_refused_although_its_digests_fit(folder, changes):
     ids=str,
 )
 def test_forged_learned_values_are_refused(folder, changes):
-    learned = json.loads((folder / MANIFEST).read_bytes())["learned"]
+    learned = json.loads((folder / MANIFEST).read_bytes())["state"]["learned"]
     with pytest.raises(ModelFileError):
-        FairerCLIP.load(forge(folder, learned={**learned, **changes}))
+        FairerCLIP.load(forge(folder, state={"learned": {**learned, **changes}}))
 
 
 @pytest.mark.parametrize("name", ["tau", "zero_shot", "gamma", "criterion", "guess_weight", "offsets"])
 def test_a_learned_value_that_is_missing_is_refused(folder, name):
-    learned = json.loads((folder / MANIFEST).read_bytes())["learned"]
+    learned = json.loads((folder / MANIFEST).read_bytes())["state"]["learned"]
     del learned[name]
     with pytest.raises(ModelFileError, match="learned"):
-        FairerCLIP.load(forge(folder, learned=learned))
+        FairerCLIP.load(forge(folder, state={"learned": learned}))
 
 
 @pytest.mark.parametrize("value", [[1], [[1, 2, 3]], ["ab", [1, 2]], [[[1], 2]]], ids=str)
@@ -502,6 +500,8 @@ def test_tensors_missing_extra_or_of_another_type_are_refused(folder):
         with pytest.raises(ModelFileError):
             FairerCLIP.load(forge(folder, tensors={k: v for k, v in tensors.items() if k != name}))
         for dtype in (np.float32, np.int64, np.uint8):
+            if (name, dtype) == ("features.omega", np.float32):
+                continue  # as a fit in float32 has them
             with pytest.raises(ModelFileError):
                 FairerCLIP.load(forge(folder, tensors={**tensors, name: tensors[name].astype(dtype)}))
     with pytest.raises(ModelFileError, match="unknown tensors \\['payload'\\]"):
@@ -553,7 +553,7 @@ def test_every_damage_says_which_file(folder):
     whole = (folder / TENSORS).read_bytes()
     where = re.escape(str(folder / TENSORS))
     (folder / TENSORS).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(ModelFileError, match=f"{where} does not match its digest"):
+    with pytest.raises(ModelFileError, match=f"{where}: tensor 'zero_' does not match its digest"):
         FairerCLIP.load(folder)
     (folder / TENSORS).write_bytes(b"0")
     with pytest.raises(ModelFileError, match=f"{where} has 1 bytes, its manifest says {len(whole)}"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fairerclip.baselines.adapter import Adapter
+from fairerclip.baselines.zero_shot import ZeroShot
 from fairerclip.data import cluster_rows
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.stores import open_store
@@ -32,6 +33,7 @@ NEEDS = {
     "fairlearn": ("fairlearn", lambda e, folder: group_report(e.y, e.y, e.s).to_metric_frame()),
     "dask": ("distributed", lambda e, folder: cluster_rows.dask()),
     "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
+    "hub": ("huggingface_hub", lambda e, folder: ZeroShot().fit(e.X, text=e.text).push_to_hub("me/model")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
 }
 

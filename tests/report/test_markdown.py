@@ -6,8 +6,8 @@ import sample
 from forms import render_card, render_markdown
 from rendered import foreign, numbers, render, table_with
 
+from fairerclip._util.markdown_text import block, escape
 from fairerclip._util.numbers import bare
-from fairerclip.report.markdown_text import block, escape
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.mitigator_file import ARCHIVE
+from fairerclip.embedding.mitigator_file import contents
 from fairerclip.errors import (
     DirectionDriftWarning,
     NonFiniteError,
@@ -27,13 +25,14 @@ from fairerclip.errors import (
     ShapeError,
     ZeroRowWarning,
 )
+from fairerclip.model.archive import fingerprint
 
 DRIFT_ROWS = 20_000
 """Largest number of rows that are compared with those of the fit; of a larger store a random sample of this size."""
 FEWEST_ROWS = 100
 """Fewest rows whose shares of sensitive values and spread are compared; those of fewer rows differ by chance."""
-NOT_IN_DIGEST = ("fairerclip_version", "parameters", "diagnostics", "manifest_sha256")
-"""Entries of the file of a mitigator that do not change its map; of the parameters one is kept, `sensitive_terms`."""
+IN_DIGEST = ("kind", "parameters", "n_features_in", "feature_names_in", "state")
+"""Entries of the file of a mitigator that change its map; of the parameters one does, `sensitive_terms`."""
 
 
 def as_mitigator(model: Any) -> EmbeddingMitigator:
@@ -125,8 +124,6 @@ def mitigator_digest(model: EmbeddingMitigator) -> str:
 
     A saved and loaded copy has the same one.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        manifest = ARCHIVE.read(model.save(Path(folder) / "model"))[0]
-    terms = manifest["parameters"]["sensitive_terms"]
-    kept = {name: value for name, value in manifest.items() if name not in NOT_IN_DIGEST}
-    return hashlib.sha256(json.dumps([terms, kept], sort_keys=True).encode()).hexdigest()
+    held = contents(model)
+    terms = {"sensitive_terms": held.parameters["sensitive_terms"]}
+    return fingerprint(replace(held, parameters=terms), IN_DIGEST)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -24,7 +23,9 @@ from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
+from fairerclip.model.details import forget_details
 from fairerclip.model.parameters import check_offsets
+from fairerclip.model.saving import SavedModel
 
 
 class Needs(NamedTuple):
@@ -100,7 +101,7 @@ class Training:
     counterfactual: tuple[F64, ...] | None = None
 
 
-class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
+class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     """Classifier with the `fit` of `FairerCLIP`; subclasses implement ``_learn`` and ``_class_scores``.
 
     A subclass also has ``needs``, ``title``, and ``fitted``, the names of the arrays of the fitted model, for saving.
@@ -172,6 +173,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         check_rows(X, "X", zero_is_error=True)
         X = unit_rows(X)
         self.normalize_ = True
+        forget_details(self)
         weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         self._require(y, text, sensitive_features, sources, validation)
@@ -276,6 +278,7 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         """Return a fitted copy whose class scores have other offsets: c numbers in the order of ``classes_``."""
         check_is_fitted(self, self.fitted)
         other = copy(self)
+        forget_details(other)
         other.offsets_ = check_offsets(offsets, len(self.classes_))
         return other
 
@@ -293,19 +296,6 @@ class Baseline(TransformerMixin, ClassifierMixin, BaseEstimator):
         """Return the predicted class labels (n,)."""
         best = self.scores(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the fitted model as a folder of arrays and JSON; see `fairerclip.baselines.file`."""
-        from fairerclip.baselines.file import save_baseline
-
-        return save_baseline(self, path, overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a fitted model of this class from a folder written by `save`, without running code from it."""
-        from fairerclip.baselines.file import load_baseline
-
-        return load_baseline(path, cls)
 
     def _by_blocks(self, X: Any, function: Callable[[F64], F64], width: int) -> F64:
         """Return a function of blocks of rows X (n, p) as an array (n, width); rows are checked on the way."""

@@ -53,9 +53,9 @@ class MitigatedZeroShot(Baseline):
     def _class_scores(self, embedded: F64) -> F64:
         return np.asarray(embedded @ self.text_.T)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, path: str | Path, **options: Any) -> Path:
         """Write the mitigator; class prompts are not part of it."""
-        return self.mitigator_.save(path, overwrite=overwrite)
+        return self.mitigator_.save(path, **options)
 
     def fit(self, X: Any, y: Any = None, **given: Any) -> MitigatedZeroShot:
         """Raise: fit an `EmbeddingMitigator` and call `of`."""

@@ -17,7 +17,7 @@ from fairerclip.cli.store_options import StoreOptions, with_store_options
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel
     from fairerclip.experiment import Experiment
-    from fairerclip.model.archive import Archive
+    from fairerclip.model.details import ModelDetails
     from fairerclip.model.estimator import FairerCLIP
 
 TaskOrStore = Annotated[
@@ -30,6 +30,8 @@ TaskOrStore = Annotated[
 ]
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
 NO_STORE = StoreOptions()
+KINDS = {OWN: "FairerCLIP", EMBEDDING: "EmbeddingMitigator"}
+"""Kinds of the models of two methods; the others are baselines."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,19 @@ class Read:
     notes: Sequence[str] | None = None
     """Sentences on the rows of a store; None for a task."""
     warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where and how the model is written."""
+
+    path: Path
+    overwrite: bool
+    precision: str
+
+    def save(self, model: Any, details: ModelDetails) -> None:
+        """Write a model with what is known of it."""
+        model.save(self.path, overwrite=self.overwrite, precision=self.precision, details=details)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +99,15 @@ def fit(
     memory_budget: fit_options.MemoryBudget = None,
     cluster: Cluster = None,
     checkpoint: fit_options.Checkpoint = None,
+    precision: fit_options.Precision = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
     store: StoreOptions = NO_STORE,
 ) -> None:
     """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
+    from fairerclip._util.checks import check_choice
+    from fairerclip.model.archive import PRECISIONS, check_output
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import fit_key
 
@@ -105,14 +123,16 @@ def fit(
         checkpoint=checkpoint,
     )
     given.check(key)
-    archive_of(key).check(output, overwrite=overwrite)  # before the work, not after it
+    check_choice("precision", precision or "full", PRECISIONS)
+    saving = Saving(output, overwrite, precision or "full")
+    check_output(output, KINDS.get(key, key), overwrite=overwrite)  # before the work, not after it
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)
     if key == EMBEDDING:
-        _fit_embedding(experiment, given, output, read, overwrite=overwrite, json=json)
+        _fit_embedding(experiment, given, saving, read, json=json)
     else:
-        _fit_classifier(key, experiment, given, output, read, overwrite=overwrite, json=json)
+        _fit_classifier(key, experiment, given, saving, read, json=json)
 
 
 def _experiment(
@@ -129,24 +149,19 @@ def _experiment(
 
 
 def _fit_classifier(
-    key: str,
-    experiment: Experiment,
-    given: FitOptions,
-    output: Path,
-    read: Read,
-    *,
-    overwrite: bool,
-    json: bool,
+    key: str, experiment: Experiment, given: FitOptions, saving: Saving, read: Read, *, json: bool
 ) -> None:
     """Train a classifier, save it and print its figures."""
+    from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
 
     if key == OWN:
         _check_untuned(given, experiment)
     with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
         trained = train(key, placed, given)
-        result = _result(placed, trained, output)
-    trained.model.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
+        result = _result(placed, trained, saving.path)
+        details = details_of(placed, trained.labels, result["split"], result["reports"], result["skews"])
+    saving.save(trained.model, details)  # last, so that a failure leaves no model behind
     if json:
         about = {} if read.notes is None else {"notes": read.notes}
         show.print_json({**_plain(result), **about, "warnings": [*read.warnings, *warned]})
@@ -156,19 +171,11 @@ def _fit_classifier(
     _print(result, trained)
 
 
-def archive_of(key: str) -> Archive:
-    """Return the kind of folder that a method is saved as."""
-    from fairerclip.baselines.file import ARCHIVE as BASELINE
-    from fairerclip.embedding.mitigator_file import ARCHIVE as MITIGATOR
-    from fairerclip.model.model_file import ARCHIVE as MODEL
-
-    return {OWN: MODEL, EMBEDDING: MITIGATOR}.get(key, BASELINE)
-
-
 def _fit_embedding(
-    experiment: Experiment, given: FitOptions, output: Path, read: Read, *, overwrite: bool, json: bool
+    experiment: Experiment, given: FitOptions, saving: Saving, read: Read, *, json: bool
 ) -> None:
     """Fit an `EmbeddingMitigator`, save it and print its figures."""
+    from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
     from fairerclip.data.stores import open_store
     from fairerclip.embedding.mitigator import EmbeddingMitigator
@@ -193,11 +200,12 @@ def _fit_embedding(
             checkpoint=given.checkpoint,
         )
         result = mitigator_result(placed, trained)
-    trained.mitigator.save(output, overwrite=overwrite)  # last, so that a failure leaves no model behind
+        details = details_of(placed, trained.labels, result.split, result.reports, rankings=result.rankings)
+    saving.save(trained.mitigator, details)  # last, so that a failure leaves no model behind
     if json:
         values = result.as_dict()
         values["notes"] = [*(read.notes or ()), *values["notes"]]
-        show.print_json({**values, "model": str(output), "warnings": [*read.warnings, *warned]})
+        show.print_json({**values, "model": str(saving.path), "warnings": [*read.warnings, *warned]})
         return
     for note in read.notes or ():
         show.say(note)
@@ -210,11 +218,11 @@ def _fit_embedding(
         show.put(show.rendered(strength_table(trained.path, trained.mitigator.strength)))
     for sentence in (*result.notes, *trained.sentences):
         show.say(sentence)
-    show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {output}")
+    show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {saving.path}")
 
 
 def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
-    """Train a classifier; a method of another kind is added here and in `archive_of`."""
+    """Train a classifier."""
     return _train_own(experiment, given) if key == OWN else _train_other(key, experiment, given)
 
 

@@ -68,6 +68,15 @@ Folds = Annotated[
         "split. Needs target labels.",
     ),
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="full|float16",
+        help="Precision of the written weights: full, which answers as the fitted model bit for bit, or float16, half "
+        "the size and nearly the same answers (docs/format.md). Default: full.",
+    ),
+]
 MaxSeconds = Annotated[
     float | None, typer.Option(help="Time limit of --tune: no fit is started that would end later.")
 ]

@@ -26,11 +26,11 @@ from rich.progress import (
 from rich.table import Table as Table
 from rich.text import Text
 
+from fairerclip._util.clean_text import clean, shorten
 from fairerclip._util.numbers import bare, interval, number, setting
 from fairerclip.cli import streams
 from fairerclip.cli.signals import Stopped
 from fairerclip.metrics.names import FIGURES
-from fairerclip.report.clean_text import clean, shorten
 
 if TYPE_CHECKING:
     from fairerclip.report.result_table import ResultTable

@@ -17,7 +17,7 @@ import warnings
 from contextlib import suppress
 from typing import Any, TextIO
 
-from fairerclip.report.clean_text import clean, shorten
+from fairerclip._util.clean_text import clean, shorten
 
 LONGEST_LINE = 8_000
 """Characters of a line that are printed: more than any path has."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -27,13 +26,15 @@ from fairerclip.embedding.sums import begin_sums, pass_options
 from fairerclip.errors import ParameterError, ShapeError, StateError
 from fairerclip.features import KERNELS
 from fairerclip.features.feature_map import check_n_features
+from fairerclip.model.details import forget_details
 from fairerclip.model.fitted import Ranking
 from fairerclip.model.parameters import SMALLEST_RIDGE
+from fairerclip.model.saving import SavedModel
 
 FEATURES = ("auto", *READ, *KERNELS)
 
 
-class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, BaseEstimator):
     """Map of embeddings into their own space, after which any query depends less on the sensitive attributes.
 
     For every query q the score q·x is replaced by the function closest to it whose dependence on S is penalised. The
@@ -205,6 +206,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         sums, factored = self._sums, self._factored
         strengths = self._strengths([a.name for a in sums.attributes])
         remaining = factored.space.remaining(strengths)
+        forget_details(self)
         self.fitted_ = FittedMap(
             EmbeddingMap(sums.features, sums.linear, factored.space.at(strengths)),
             tuple(sums.attributes),
@@ -330,25 +332,6 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = self._validated(X)
         rows = summarise_rows(X, "X", zero_is_error=False, depth=3)
         return compare_collections(self.fitted_, CollectionSummary.of(X, rows, self.fitted_.attributes))
-
-    # Files --------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the fitted map as a folder: tensors in safetensors, the rest in JSON.
-
-        It holds no row of the fit, except the landmarks of features "nystroem" and "exact".
-        """
-        from fairerclip.embedding.mitigator_file import write_mitigator
-
-        check_is_fitted(self)
-        return write_mitigator(self, Path(path), overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: str | Path) -> EmbeddingMitigator:
-        """Read a mitigator that `save` wrote; everything is checked before it is used."""
-        from fairerclip.embedding.mitigator_file import read_mitigator
-
-        return read_mitigator(Path(path), cls)
 
     # Checks -------------------------------------------------------------------------------------
 

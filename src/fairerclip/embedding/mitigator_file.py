@@ -1,4 +1,4 @@
-"""Files of a fitted `EmbeddingMitigator`: ``mitigator.safetensors`` (arrays) and ``mitigator.json`` (everything else).
+"""Contents of the file of a fitted `EmbeddingMitigator`.
 
 `fairerclip.model.archive` has the format that all models share. The files hold sums over all rows of the fit, and
 nothing about a single row, except that features "nystroem" and "exact" keep rows as landmarks.
@@ -7,11 +7,11 @@ nothing about a single row, except that features "nystroem" and "exact" keep row
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.types import Floats
 from fairerclip.data.embedding_rows import RowSummary
@@ -28,43 +28,26 @@ from fairerclip.embedding.row_map import (
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ModelFileError
 from fairerclip.features import FeatureMap, features_from_arrays
-from fairerclip.model.archive import Archive, Manifest, Tensors, class_array, plain_value
+from fairerclip.model.contents import (
+    TENSORS,
+    Contents,
+    Manifest,
+    Tensors,
+    are_labels,
+    check_dtypes,
+    check_state,
+    class_array,
+    make,
+    plain_value,
+    refuse,
+)
 from fairerclip.solver.same_space import LowRankMap
 
 if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
-ARCHIVE = Archive(
-    noun="mitigator",
-    format="fairerclip-mitigator",
-    version=1,
-    first=1,
-    tensors="mitigator.safetensors",
-    manifest="mitigator.json",
-    dtypes=("float64",),
-    keys=(
-        *(
-            "format",
-            "format_version",
-            "fairerclip_version",
-            "parameters",
-            "n_features_in",
-            "feature_names_in",
-        ),
-        *(
-            "attributes",
-            "features",
-            "probability_scale",
-            "strengths",
-            "remaining",
-            "n_rows",
-            "diagnostics",
-            "tensor_bytes",
-            "sha256",
-        ),
-    ),
-    added={},
-)
+STATE = ("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows")
+NUMBERS = ("strengths", "remaining")
 ARRAYS = (
     "mean",
     "right",
@@ -80,8 +63,9 @@ MAX_ATTRIBUTES = 16
 M = TypeVar("M", bound="EmbeddingMitigator")
 
 
-def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -> Path:
-    """Write a fitted mitigator as a folder, atomically."""
+def contents(model: EmbeddingMitigator) -> Contents:
+    """Return what the folder of a fitted mitigator holds."""
+    check_is_fitted(model)
     fitted = model.fitted_
     if len(fitted.attributes) > MAX_ATTRIBUTES:
         raise ModelFileError(
@@ -108,16 +92,15 @@ def write_mitigator(model: EmbeddingMitigator, path: Path, *, overwrite: bool) -
     if features is not None and not isinstance(features, ProbabilityFeatures):
         arrays |= {f"features.{name}": array for name, array in features.to_arrays().items()}
     tensors = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
-    return ARCHIVE.save(
-        *(model, path, _parameters(model), tensors),
-        overwrite=overwrite,
-        attributes=[_described(attribute) for attribute in fitted.attributes],
-        features=features_name(features, linear=fitted.map.linear),
-        probability_scale=features.scale if isinstance(features, ProbabilityFeatures) else None,
-        strengths=list(fitted.strengths),
-        remaining=list(fitted.remaining),
-        n_rows=summary.rows.rows,
-    )
+    state = {
+        "attributes": [_described(attribute) for attribute in fitted.attributes],
+        "features": features_name(features, linear=fitted.map.linear),
+        "probability_scale": features.scale if isinstance(features, ProbabilityFeatures) else None,
+        "strengths": list(fitted.strengths),
+        "remaining": list(fitted.remaining),
+        "n_rows": summary.rows.rows,
+    }
+    return Contents.of(model, "EmbeddingMitigator", _parameters(model), state, tensors)
 
 
 def _parameters(model: EmbeddingMitigator) -> Manifest:
@@ -146,44 +129,57 @@ def _described(attribute: MitigatedAttribute) -> Manifest:
     }
 
 
-def read_mitigator(path: Path, cls: type[M]) -> M:
-    """Read and check a folder that `write_mitigator` wrote."""
-    return ARCHIVE.load(path, partial(_build, cls))
+def class_of(kind: str) -> type[EmbeddingMitigator]:
+    """Return the class."""
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
+
+    return EmbeddingMitigator
 
 
-def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
-    p = manifest["n_features_in"]
-    listed, n_rows, scale = (manifest[key] for key in ("attributes", "n_rows", "probability_scale"))
-    numbers = {name: manifest[name] for name in ("strengths", "remaining")}
+def _check_values(path: Path, saved: Contents) -> None:
+    state = saved.state
+    check_state(path, state, STATE)
+    listed, n_rows, scale = (state[key] for key in ("attributes", "n_rows", "probability_scale"))
     valid = {
         "attributes": isinstance(listed, list)
         and len(listed) <= MAX_ATTRIBUTES
         and all(isinstance(entry, dict) and set(entry) == ATTRIBUTE_KEYS for entry in listed),
+        "classes": saved.classes == [],
         "n_rows": type(n_rows) is int and n_rows > 0,
-        "probability_scale": (type(scale) is float and 0 < scale <= 1) == (manifest["features"] == "both")
-        and (scale is None or manifest["features"] == "both"),
-        "diagnostics": isinstance(manifest["diagnostics"], dict),
+        "probability_scale": (type(scale) is float and 0 < scale <= 1) == (state["features"] == "both")
+        and (scale is None or state["features"] == "both"),
+        "diagnostics": isinstance(saved.diagnostics, dict),
         **{
             name: isinstance(v, list) and all(type(x) is float and 0 <= x for x in v)
-            for name, v in numbers.items()
+            for name, v in ((name, state[name]) for name in NUMBERS)
         },
     }
-    ARCHIVE.refuse(path, valid)
+    refuse(path, valid)
+
+
+def build(cls: type[M], path: Path, saved: Contents) -> M:
+    """Return the fitted mitigator of a folder, after all checks."""
+    state, tensors, p = saved.state, saved.tensors, saved.n_features_in
+    _check_values(path, saved)
+    check_dtypes(path, tensors)
     missing = sorted(set(ARRAYS).difference(tensors))
     if missing:
-        raise ModelFileError(f"{path / ARCHIVE.tensors} lacks {missing}")
+        raise ModelFileError(f"{path / TENSORS} lacks {missing}").because("missing-tensor")
     rest = {name: array for name, array in tensors.items() if name not in ARRAYS}
-    attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(listed)]
-    model = ARCHIVE.make(path, cls, manifest["parameters"])
+    attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(state["attributes"])]
+    model = make(path, cls, dict(saved.parameters))
     model._check_parameters()
     crossed = model.sensitive_terms == "intersection"
-    features = _features(manifest["features"], scale, attributes, rest, p, crossed=crossed)
+    scale = state["probability_scale"]
+    features = _features(state["features"], scale, attributes, rest, p, crossed=crossed)
     if rest:
-        raise ModelFileError(f"{path / ARCHIVE.tensors} has unknown tensors {sorted(rest)[:3]}")
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {sorted(rest)[:3]}").because(
+            "unknown-tensor"
+        )
     sizes = term_sizes(attributes, crossed=crossed)
-    ARCHIVE.refuse(path, {name: len(values) == len(sizes) for name, values in numbers.items()})
+    refuse(path, {name: len(state[name]) == len(sizes) for name in NUMBERS})
     low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
-    linear = manifest["features"] in ("linear", "both")
+    linear = state["features"] in ("linear", "both")
     D = (p if linear else 0) + (0 if features is None else features.n_features)
     k = low_rank.left.shape[0]
     shapes = {"mean": (D,), "right": (D, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
@@ -191,18 +187,18 @@ def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
     wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
     if wrong:
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong})")
-    rows = RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"])
+    rows = RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"])
     summary = CollectionSummary(
         rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
     )
     model.fitted_ = FittedMap(
         EmbeddingMap(features, linear, low_rank),
         tuple(attributes),
-        tuple(manifest["strengths"]),
-        tuple(manifest["remaining"]),
+        tuple(state["strengths"]),
+        tuple(state["remaining"]),
         summary,
     )
-    model.n_features_in_, model.diagnostics_ = p, manifest["diagnostics"]
+    model.n_features_in_, model.diagnostics_ = p, saved.diagnostics or {}
     return model
 
 
@@ -210,7 +206,7 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Mit
     """Return an attribute of a file, and take its arrays out of ``tensors``."""
     name, values, sizes = entry["name"], entry["values"], entry["prompts"]
     fine = isinstance(name, str) and isinstance(entry["record"], dict) and type(entry["reads"]) is bool
-    if not fine or not (values is None or (_are_labels(values) and len(values) > 1)):
+    if not fine or not (values is None or (are_labels(values, fewest=2))):
         raise ModelFileError(f"attribute {place} is not described as expected")
     array = None if values is None else class_array(values)
     reader = None
@@ -232,15 +228,6 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Mit
             raise ModelFileError(f"the prompts of {name!r} do not match its values")
         prompts = list(np.split(rows, np.cumsum(sizes)[:-1]))
     return MitigatedAttribute(name, array, prompts, reader, entry["record"])
-
-
-def _are_labels(values: Any) -> bool:
-    """Return whether an entry lists different labels."""
-    return (
-        isinstance(values, list)
-        and all(isinstance(value, (bool, int, float, str)) for value in values)
-        and len(set(values)) == len(values)
-    )
 
 
 def _features(

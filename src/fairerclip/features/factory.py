@@ -26,6 +26,7 @@ def make_features(
     bandwidth: float | str,
     sample_weight: ArrayLike | None = None,
     random_state: RandomState = None,
+    single: bool = False,
 ) -> FeatureMap:
     """Fit the feature map of a kernel on rows X (n, p); see docs/math.md#features.
 
@@ -49,6 +50,8 @@ def make_features(
         never landmarks.
     random_state : None, int, RandomState or Generator
         The same seed gives the same map for every dtype of X.
+    single : bool
+        Keep the frequencies of "rbf" and "orthogonal" in float32.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def make_features(
     # Checked for every kernel, so that a loop over kernels fails at its start and not half-way.
     check_n_features(n_features)
     parse_bandwidth(bandwidth)
-    return _fit(kernel, X, n_features, bandwidth, sample_weight, random_state)
+    return _fit(kernel, X, n_features, bandwidth, sample_weight, random_state, single=single)
 
 
 def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap:
@@ -77,7 +80,7 @@ def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap
     kernel : str
         ``FeatureMap.kernel`` of the saved map.
     arrays : mapping of str to ndarray
-        Float64 arrays. A single number may be an array of one element.
+        Float64 arrays; frequencies may be of float32. A single number may be an array of one element.
 
     Returns
     -------
@@ -103,7 +106,14 @@ def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap
 
 
 def _fit(
-    kernel: str, X: ArrayLike, D: int, bandwidth: float | str, w: ArrayLike | None, random_state: RandomState
+    kernel: str,
+    X: ArrayLike,
+    D: int,
+    bandwidth: float | str,
+    w: ArrayLike | None,
+    random_state: RandomState,
+    *,
+    single: bool,
 ) -> FeatureMap:
     match kernel:
         case "rbf" | "orthogonal":
@@ -112,6 +122,7 @@ def _fit(
                 n_features=D,
                 bandwidth=bandwidth,
                 orthogonal=kernel == "orthogonal",
+                single=single,
                 sample_weight=w,
                 random_state=random_state,
             )

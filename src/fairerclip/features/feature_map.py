@@ -47,8 +47,8 @@ class FeatureMap(Protocol):
         Φ of a tensor is a tensor on the same device; anything else gives an array.
         """
 
-    def to_arrays(self) -> dict[str, Float64]:
-        """Return what `features_from_arrays` needs, as float64 arrays."""
+    def to_arrays(self) -> dict[str, Array]:
+        """Return what `features_from_arrays` needs, as float64 arrays, or float32 for frequencies kept in it."""
 
 
 def as_rows(X: Any, width: int | None = None) -> Array:
@@ -118,13 +118,19 @@ def check_map_bytes(n_features: int, width: int) -> None:
         )
 
 
-def stored_array(arrays: Mapping[str, Array], name: str, ndim: int | None = None) -> Float64:
-    """Return one array of a saved map, contiguous so that BLAS sums in the same order as before saving."""
+def stored_array(
+    arrays: Mapping[str, Array], name: str, ndim: int | None = None, *, single: bool = False
+) -> Array:
+    """Return one array of a saved map, contiguous so that BLAS sums in the same order as before saving.
+
+    It must be of float64; with ``single`` it may be of float32, too.
+    """
     if name not in arrays:
         raise ModelFileError(f"the saved feature map has no array {name!r}; it has {sorted(arrays)}")
     array = np.asarray(arrays[name])
     wrong_axes = ndim is not None and array.ndim != ndim
-    if wrong_axes or array.size == 0 or array.dtype != np.float64 or not np.isfinite(array).all():
+    wrong_type = array.dtype != np.float64 and not (single and array.dtype == np.float32)
+    if wrong_axes or array.size == 0 or wrong_type or not np.isfinite(array).all():
         axes = "" if ndim is None else f" with {ndim} axes"
         raise ModelFileError(
             f"array {name!r} of the saved feature map must be a finite float64 array{axes}, "

@@ -39,7 +39,7 @@ class FourierFeatures:
     Parameters
     ----------
     omega : array of shape (p, D)
-        Frequencies Ω, one per column, each distributed as N(0, I/σ²).
+        Frequencies Ω, one per column, each distributed as N(0, I/σ²); float64 or float32.
     offset : array of shape (D,)
         Phases b, uniform on [0, 2π).
     bandwidth : float
@@ -63,7 +63,7 @@ class FourierFeatures:
     True
     """
 
-    omega: Float64
+    omega: Array
     offset: Float64
     bandwidth: float
     kernel: str = "rbf"
@@ -76,6 +76,7 @@ class FourierFeatures:
         n_features: int,
         bandwidth: float | str = "median",
         orthogonal: bool = False,
+        single: bool = False,
         sample_weight: ArrayLike | None = None,
         random_state: RandomState = None,
     ) -> FourierFeatures:
@@ -83,7 +84,7 @@ class FourierFeatures:
 
         Ω is drawn before the bandwidth is computed. So for one seed, σΩ and b are the same at every bandwidth
         and for every X of this width, and features with ``orthogonal=False`` equal those of scikit-learn's
-        ``RBFSampler``.
+        ``RBFSampler``. ``single`` keeps Ω in float32, in which float32 rows use it anyway.
         Time O(p D), or O(p² D) if `orthogonal`.
         """
         X = as_training_rows(X)
@@ -96,6 +97,7 @@ class FourierFeatures:
         offset = rng.uniform(0.0, 2.0 * np.pi, size=D)  # (D,)
         sigma = resolve_bandwidth(bandwidth, X, sample_weight, random_state=rng)
         omega /= sigma
+        omega = omega.astype(np.float32) if single else omega
         return cls(omega, offset, sigma, "orthogonal" if orthogonal else "rbf")
 
     @property
@@ -125,14 +127,14 @@ class FourierFeatures:
     def _placed(self) -> Placed:
         return Placed(self.omega, self.offset)
 
-    def to_arrays(self) -> dict[str, Float64]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return Ω, b and σ."""
         return {"omega": self.omega, "offset": self.offset, "bandwidth": np.array(self.bandwidth)}
 
     @classmethod
     def from_arrays(cls, kernel: str, arrays: Mapping[str, Array]) -> FourierFeatures:
         """Return the map that `to_arrays` was called on."""
-        omega, offset = stored_array(arrays, "omega", 2), stored_array(arrays, "offset", 1)
+        omega, offset = stored_array(arrays, "omega", 2, single=True), stored_array(arrays, "offset", 1)
         if omega.shape[1] != offset.shape[0]:
             raise ModelFileError(
                 f"the saved feature map has omega of shape {omega.shape} but offset of shape {offset.shape}"

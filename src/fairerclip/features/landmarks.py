@@ -145,7 +145,7 @@ class LandmarkFeatures:
     def _placed(self) -> Placed:
         return Placed(self.landmarks, self.projection)
 
-    def to_arrays(self) -> dict[str, Float64]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return the landmarks, V Λ^(−1/2) and σ."""
         return {
             "landmarks": self.landmarks,

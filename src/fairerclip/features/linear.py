@@ -14,7 +14,6 @@ from fairerclip._util.arrays import row_squares, to_numpy
 from fairerclip.errors import ModelFileError, NonFiniteError
 from fairerclip.features.feature_map import (
     Array,
-    Float64,
     as_rows,
     as_training_rows,
     as_weights,
@@ -70,7 +69,7 @@ class LinearFeatures:
         Phi: Array = as_rows(X, self.n_features_in) / self.scale
         return Phi
 
-    def to_arrays(self) -> dict[str, Float64]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return the scale and the width."""
         return {"scale": np.array(self.scale), "n_features_in": np.array(float(self.n_features_in))}
 

@@ -1,295 +1,278 @@
-"""Saved models: a folder with tensors (safetensors) and a manifest (JSON) that has their size and digest.
+"""Saved models: a folder of ``model.safetensors``, ``fairerclip.json`` and the card ``README.md``; docs/format.md.
 
-All kinds of models are written, read and checked here; a kind adds its own arrays and entries (`Archive`), and `KINDS`
-names the class that reads each kind. There is no pickle anywhere: the files hold numbers and JSON, and reading them
-runs no code. Sizes and headers are checked before anything is allocated. Digests detect damage; they do not prove who
-wrote the file.
+All kinds of models are written, read and checked here, and `HOMES` names the module that turns a kind of model into
+`Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs no code.
+Digests detect damage; they do not prove who wrote the file. `fairerclip.model.earlier_files` reads earlier layouts.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
-from io import BufferedReader
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as save_tensors
 
 from fairerclip import __version__
-from fairerclip._util.files import check_folder, read_bounded, write_folder
+from fairerclip._util.checks import check_choice
+from fairerclip._util.files import check_folder, write_folder
 from fairerclip.data.io.strict_json import strict_loads
-from fairerclip.data.io.tensors import Tensor, tensors_of
-from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError
+from fairerclip.data.io.tensors import DTYPES, Tensor
+from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
+from fairerclip.model import earlier_files
+from fairerclip.model.contents import CARD, MANIFEST, TENSORS, Contents, Manifest, Tensors
+from fairerclip.model.details import ModelDetails
+from fairerclip.model.folder_files import (
+    MAX_MANIFEST_BYTES,
+    Hashed,
+    canonical,
+    check_digest,
+    digest,
+    read_manifest,
+    read_tensors,
+)
+from fairerclip.model.saved_card import card
 
-MAX_MANIFEST_BYTES = 1 << 20
-MAX_HEADER_BYTES = 1 << 20
-MAX_TENSOR_BYTES = 8 << 30
-MAX_TENSORS = 64
-OF_THE_RUN = ("memory_budget",)
-"""Parameters about the machine that a model was fitted on: files do not have them."""
+FORMAT, VERSION = "fairerclip", 7
+PRECISIONS = ("full", "float16")
+HALF_ERROR = 1e-3
+"""Largest error of a tensor in float16, as a share of its norm; other tensors keep their type."""
 TRIES = 20
 """How often a folder is read again that is replaced during reading."""
-KINDS = {
-    "fairerclip.json": ("fairerclip.model.estimator", "FairerCLIP"),
-    "mitigator.json": ("fairerclip.embedding.mitigator", "EmbeddingMitigator"),
-    "model.json": ("fairerclip.baselines.baseline", "Baseline"),
+KEYS = (
+    *("format", "format_version", "kind", "versions", "parameters", "classes", "n_features_in"),
+    *("feature_names_in", "state", "diagnostics", "details", "tensors", "tensor_bytes"),
+)
+"""Keys of a manifest before its own digest, in the order in which they are written."""
+PACKAGES = ("numpy", "scipy", "scikit-learn")
+VERSIONS = ("fairerclip", "python", *PACKAGES)
+TENSOR_KEYS = {"dtype", "used_as", "shape", "sha256"}
+STORED_AS = {"F64": ("F64",), "F32": ("F32",), "F16": ("F32", "F64")}
+"""Types of stored tensors, with those that they may be used as."""
+HOMES = {
+    "FairerCLIP": "fairerclip.model.model_file",
+    "EmbeddingMitigator": "fairerclip.embedding.mitigator_file",
 }
-"""Name of the manifest → module and class whose ``load`` reads such a folder."""
-Manifest = dict[str, Any]
-Tensors = dict[str, NDArray[Any]]
-M = TypeVar("M")
+BASELINES = "fairerclip.baselines.file"
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path, *, mapped: bool = False) -> Any:
     """Read any model that `save` wrote: a `FairerCLIP`, an `EmbeddingMitigator` or a baseline; runs no code from it.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder. Nothing is fetched from elsewhere.
+    mapped : bool
+        Map the weights read-only from ``model.safetensors``, after their digests are checked, so that processes that
+        load the same folder share them in memory. Answers are the same bit for bit. A folder that `save` replaces
+        meanwhile is another file, so that answers do not change; do not write into a mapped file in place.
 
     Raises
     ------
     ModelFileError
-        The folder is damaged, of a later version, or no model.
+        The folder is damaged, of a later version, or no model; its ``reason`` says which.
     """
-    path = Path(path)
-    for manifest, (module, name) in KINDS.items():
-        if os.path.lexists(path / manifest):
-            return getattr(import_module(module), name).load(path)
-    raise ModelFileError(
-        f"{path} is not a model folder; expected one that save() wrote, with {' or '.join(KINDS)}"
-    )
+    return load_as(Path(path), object, mapped=mapped)
 
 
-def plain_value(value: Any, what: str) -> Any:
-    """Return a label or parameter as a JSON value; raise if JSON cannot represent it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise ModelFileError(
-        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
-        "relabel before fitting"
-    )
-
-
-def class_array(classes: list[Any]) -> NDArray[Any]:
-    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into strings."""
-    array = np.asarray(classes)
-    return array if array.tolist() == classes else np.array(classes, dtype=object)
-
-
-@dataclass(frozen=True)
-class Archive:
-    """One kind of model folder.
-
-    Attributes
-    ----------
-    noun : str
-        Name of the content in messages.
-    format : str
-        Value of ``format`` in the manifest.
-    version, first : int
-        Format version that is written, and the oldest one that is read.
-    tensors, manifest : str
-        Names of the two files.
-    dtypes : tuple of str
-        Accepted types of the tensors.
-    keys : tuple of str
-        Keys of a manifest of the present version, in the order in which they are written.
-    added : mapping from int to frozenset of str
-        Keys that a version added.
-    """
-
-    noun: str
-    format: str
-    version: int
-    first: int
-    tensors: str
-    manifest: str
-    dtypes: tuple[str, ...]
-    keys: tuple[str, ...]
-    added: Mapping[int, frozenset[str]]
-
-    def check(self, path: Path, *, overwrite: bool) -> None:
-        """Raise before the work if the path cannot be written, or holds something else."""
-        check_folder(path, overwrite)
-        self._check_kind(path, overwrite)
-
-    def _check_kind(self, path: Path, overwrite: bool) -> None:
-        """Raise if the path exists and is not a folder of this kind with plain files."""
-        if not os.path.lexists(path) or not overwrite:
-            return  # without overwrite, an existing path is refused elsewhere
-        files = [path / name for name in (self.manifest, self.tensors)]
-        if not files[0].is_file() or path.is_symlink() or any(file.is_symlink() for file in files):
-            raise OutputExistsError(f"{path} exists and is not a fairerclip {self.noun}; it is left alone")
-
-    def save(
-        self, model: Any, path: Path, parameters: Manifest, tensors: Tensors, *, overwrite: bool, **more: Any
-    ) -> Path:
-        """Write a fitted model as a folder, atomically.
-
-        Parameters
-        ----------
-        model : estimator
-            A fitted model.
-        path : Path
-            Folder to write; parents are created.
-        parameters : dict
-            Parameters of the model as JSON values.
-        tensors : dict
-            Arrays by name.
-        overwrite : bool
-            Replace an existing model of this kind; anything else is left alone.
-        **more
-            Further entries of the manifest.
-        """
-        self._check_kind(path, overwrite)
-        blob = save_tensors(tensors)
-        names = getattr(model, "feature_names_in_", None)
-        manifest = {
-            "format": self.format,
-            "format_version": self.version,
-            "fairerclip_version": __version__,
-            "parameters": {name: v for name, v in parameters.items() if name not in OF_THE_RUN},
-            "classes": [plain_value(label, "a class label") for label in _classes(model)],
-            "n_features_in": model.n_features_in_,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-            "diagnostics": getattr(model, "diagnostics_", None),
-            **more,
-            "tensor_bytes": len(blob),
-            "sha256": hashlib.sha256(blob).hexdigest(),
-        }
-        manifest = {key: manifest[key] for key in self.keys}
-        raw = _canonical({**manifest, "manifest_sha256": _digest(manifest)})
-        # Nothing is written that cannot be read.
-        strict_loads(raw, str(path / self.manifest), ModelFileError, limit=MAX_MANIFEST_BYTES)
-        write_folder(path, {self.tensors: blob, self.manifest: raw}, overwrite=overwrite)
-        return path
-
-    def load(self, path: Path, build: Callable[[Path, Manifest, Tensors], M]) -> M:
-        """Read a folder, check the entries that all kinds share, and ``build`` the model."""
-        manifest, tensors = self.read(path)
-        allowed = [np.dtype(name) for name in self.dtypes]
-        bad = [name for name, t in tensors.items() if t.dtype not in allowed or not np.isfinite(t).all()]
-        if bad:
+def load_as(path: Path, cls: type, *, mapped: bool = False) -> Any:
+    """Read a model that must be of a class, or of a subclass of it."""
+    contents = read(path, mapped=mapped)
+    contents.check(path)
+    home = home_of(contents.kind)
+    kind = home.class_of(contents.kind)
+    if not issubclass(kind, cls):
+        if not issubclass(cls, kind):  # a subclass of somebody else may read the files of its base class
             raise ModelFileError(
-                f"{path / self.tensors}: {bad[:3]} are not finite arrays of {' or '.join(self.dtypes)}"
-            )
-        width, names = (manifest[key] for key in ("n_features_in", "feature_names_in"))
-        valid = {
-            "classes": "classes" not in self.keys or _are_classes(manifest["classes"]),
-            "n_features_in": type(width) is int and width > 0,
-            "feature_names_in": names is None
-            or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
-            "parameters": isinstance(manifest["parameters"], dict),
-            "diagnostics": manifest["diagnostics"] is None or isinstance(manifest["diagnostics"], dict),
-        }
-        self.refuse(path, valid)
-        try:
-            model = build(path, manifest, tensors)
-        except ModelFileError:
-            raise
-        except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # A forged file with valid digests.
-            message = " ".join(str(error).split())
-            raise ModelFileError(f"{path} does not describe a {self.noun}: {message}") from None
-        if names is not None:
-            vars(model)["feature_names_in_"] = np.array(names, dtype=object)
-        return model
-
-    def refuse(self, path: Path, valid: Mapping[str, bool]) -> None:
-        """Raise if some entries of a manifest are not valid."""
-        wrong = [name for name, fine in valid.items() if not fine]
-        if wrong:
-            raise ModelFileError(f"{path / self.manifest}: {wrong} do not describe a model")
-
-    def make(self, path: Path, cls: type[M], parameters: Manifest) -> M:
-        """Return an unfitted model with these parameters."""
-        expected = set(cls._get_param_names()) - set(OF_THE_RUN)  # type: ignore[attr-defined]
-        if set(parameters) != expected:
-            raise ModelFileError(
-                f"{path / self.manifest}: parameters do not match this version of fairerclip"
-            )
-        return cls(**parameters)
-
-    def read(self, path: Path) -> tuple[Manifest, Tensors]:
-        """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile."""
-        for _ in range(TRIES - 1):
-            before = self._seen(path)
-            try:
-                return self._read(path)
-            except ModelFileError:
-                if self._seen(path) == before:
-                    raise
-        return self._read(path)
-
-    def _seen(self, path: Path) -> list[tuple[int, ...] | None]:
-        """Return values that differ between two writes of the folder."""
-        return [_identity(file) for file in (path, path / self.manifest, path / self.tensors)]
-
-    def _read(self, path: Path) -> tuple[Manifest, Tensors]:
-        try:
-            if not path.is_dir():
-                raise ModelFileError(
-                    f"{path} is not a {self.noun} folder; expected a folder that save() wrote"
-                )
-            manifest = self._read_manifest(path)
-            return manifest, _read_tensors(path / self.tensors, manifest)
-        except OSError as error:
-            raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from None
-
-    def _read_manifest(self, path: Path) -> Manifest:
-        file = path / self.manifest
-        _check_plain(file)
-        raw = read_bounded(file, MAX_MANIFEST_BYTES, ModelFileError)
-        manifest = strict_loads(raw, str(file), ModelFileError, limit=MAX_MANIFEST_BYTES)
-        if not isinstance(manifest, dict) or manifest.get("format") != self.format:
-            raise ModelFileError(f"{file} does not describe a fairerclip {self.noun}")
-        version = manifest.get("format_version")
-        if type(version) is not int or not self.first <= version <= self.version:
-            raise ModelFileError(
-                f"{path} has format version {version!r}; this version of fairerclip reads {self.first} to "
-                f"{self.version}"
-            )
-        later = [names for since, names in self.added.items() if since > version]
-        keys = {*self.keys, "manifest_sha256"}.difference(*later)
-        if set(manifest) != keys:
-            raise ModelFileError(f"{file} has missing or unknown keys: {sorted(set(manifest) ^ keys)[:5]}")
-        if raw != _canonical(manifest) or manifest["manifest_sha256"] != _digest(manifest):
-            raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed")
-        return manifest
-
-
-def _classes(model: Any) -> list[Any]:
-    """Return the class labels of a model; a mitigator of embeddings has none."""
-    return list(model.classes_.tolist()) if hasattr(model, "classes_") else []
-
-
-def _are_classes(classes: Any) -> bool:
-    """Return whether an entry of a manifest lists at least two different class labels."""
-    return (
-        isinstance(classes, list)
-        and all(isinstance(label, (bool, int, float, str)) for label in classes)
-        and len(set(classes)) == len(classes) >= 2
-    )
-
-
-def _canonical(manifest: Manifest) -> bytes:
-    """Return the bytes of a manifest in the one accepted form, so that any changed byte is detected."""
+                f"{path} holds a {contents.kind}, not a {cls.__name__}; fairerclip.load reads any model"
+            ).because("kind")
+        kind = cls
     try:
-        return json.dumps(manifest, indent=2, allow_nan=False).encode()
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"parameters and diagnostics must be finite numbers and text: {error}") from None
+        model = home.build(kind, path, contents)
+    except ModelFileError as error:
+        raise error.because(error.reason or "mismatch") from None
+    except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # A forged file with valid digests.
+        message = " ".join(str(error).split())
+        raise ModelFileError(f"{path} does not describe a {contents.kind}: {message}").because(
+            "mismatch"
+        ) from None
+    if contents.feature_names_in is not None:
+        vars(model)["feature_names_in_"] = np.array(contents.feature_names_in, dtype=object)
+    model.details_ = contents.details
+    return model
 
 
-def _digest(manifest: Manifest) -> str:
-    """Return the SHA-256 of the canonical manifest without its own digest."""
-    body = {key: value for key, value in manifest.items() if key != "manifest_sha256"}
-    return hashlib.sha256(_canonical(body)).hexdigest()
+def home_of(kind: str) -> Any:
+    """Return the module with ``contents``, ``build`` and ``class_of`` of a kind of model."""
+    known = import_module("fairerclip.baselines").BASELINES
+    if kind not in HOMES and kind not in known:
+        raise ModelFileError(
+            f"{kind!r:.60} is no kind of model; expected one of {', '.join([*HOMES, *known])}"
+        ).because("kind")
+    return import_module(HOMES.get(kind, BASELINES))
+
+
+# Writing --------------------------------------------------------------------------------------------
+
+
+def check_output(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Raise before the work if the path cannot be written, or holds something else than a model of this kind."""
+    check_folder(path, overwrite)
+    _check_replaced(path, kind, overwrite=overwrite)
+
+
+def save(
+    model: Any,
+    path: Path,
+    *,
+    overwrite: bool = False,
+    precision: str = "full",
+    details: ModelDetails | None = None,
+) -> Path:
+    """Write a fitted model as a folder, atomically; the parameters are those of `SavedModel.save`."""
+    check_choice("precision", precision, PRECISIONS)
+    if not (details is None or isinstance(details, ModelDetails)):
+        raise ParameterError(f"details must be ModelDetails or None; got {type(details).__name__}")
+    contents = contents_of(model)
+    earlier = _check_replaced(path, contents.kind, overwrite=overwrite)
+    if details is not None:
+        contents = replace(contents, details=details)
+    stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
+    blob = save_tensors(stored)
+    manifest = _manifest(contents, stored, len(blob))
+    raw = canonical({**manifest, "manifest_sha256": digest(manifest)})
+    # Nothing is written that cannot be read.
+    strict_loads(raw, str(path / MANIFEST), ModelFileError, limit=MAX_MANIFEST_BYTES)
+    text = card(contents, dict(manifest["versions"]), sum(array.nbytes for array in stored.values()))
+    files = {TENSORS: blob, CARD: text.encode(), MANIFEST: raw}
+    write_folder(path, files, overwrite=overwrite, ours=earlier)
+    return path
+
+
+def contents_of(model: Any) -> Contents:
+    """Return the contents of a fitted model."""
+    for cls in type(model).__mro__:
+        if cls.__name__ in HOMES:
+            return import_module(HOMES[cls.__name__]).contents(model)  # type: ignore[no-any-return]
+    return import_module(BASELINES).contents(model)  # type: ignore[no-any-return]
+
+
+def fingerprint(contents: Contents, entries: Sequence[str]) -> str:
+    """Return a SHA-256 over some entries of contents and all tensors; a saved and loaded copy has the same one."""
+    tensors = {name: _described(array, array) for name, array in sorted(contents.tensors.items())}
+    values = {name: getattr(contents, name) for name in entries}
+    return hashlib.sha256(canonical({**values, "tensors": tensors})).hexdigest()
+
+
+def _manifest(contents: Contents, stored: Tensors, size: int) -> Manifest:
+    values = {
+        **{name: getattr(contents, name) for name in KEYS if hasattr(contents, name)},
+        "format": FORMAT,
+        "format_version": VERSION,
+        "versions": versions(),
+        "details": contents.details.to_dict(),
+        "tensors": {name: _described(stored[name], contents.tensors[name]) for name in sorted(stored)},
+        "tensor_bytes": size,
+    }
+    return {key: values[key] for key in KEYS}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the package, of Python and of the libraries that compute."""
+    return {
+        "fairerclip": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def _stored(array: NDArray[Any], precision: str) -> NDArray[Any]:
+    """Return an array as it is written: in float16 if that is asked for, and close enough to it."""
+    array = np.ascontiguousarray(array)
+    if precision != "float16" or array.ndim < 2 or not array.size:
+        return array
+    with np.errstate(over="ignore"):
+        half = array.astype(np.float16)
+    error = np.linalg.norm(half.astype(array.dtype) - array)
+    return half if np.isfinite(error) and error <= HALF_ERROR * np.linalg.norm(array) else array
+
+
+def _described(stored: NDArray[Any], used: NDArray[Any]) -> Manifest:
+    return {
+        "dtype": _name(stored),
+        "used_as": _name(used),
+        "shape": list(stored.shape),
+        "sha256": hashlib.sha256(stored.tobytes()).hexdigest(),
+    }
+
+
+def _name(array: NDArray[Any]) -> str:
+    return {"float16": "F16", "float32": "F32", "float64": "F64"}[array.dtype.name]
+
+
+def _check_replaced(path: Path, kind: str, *, overwrite: bool) -> tuple[str, ...]:
+    """Raise if the path exists and is no model of a kind, or of a baseline for a baseline.
+
+    Returns the files of an earlier layout that are to be removed.
+    """
+    if not os.path.lexists(path) or not overwrite:
+        return ()  # without overwrite, an existing path is refused elsewhere
+    earlier = earlier_files.files_in(path)
+    manifest = path / (earlier[0] if earlier else MANIFEST)
+    files = [manifest, *(path / name for name in (TENSORS, CARD, *earlier))]
+    plain = path.is_dir() and not path.is_symlink() and not any(file.is_symlink() for file in files)
+    if not plain or not (manifest.is_file() or _is_empty(path)):
+        raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
+    held = _kind_in(manifest)
+    if held is not None and HOMES.get(held) != HOMES.get(kind):
+        raise OutputExistsError(f"{path} exists and holds a {held}, not a {kind}; it is left alone")
+    return earlier
+
+
+def _kind_in(manifest: Path) -> str | None:
+    """Return the kind of a saved model that is to be replaced; None if there is none, or it is damaged."""
+    try:
+        values = read_manifest(manifest)[1]
+    except ModelFileError:
+        return None
+    layout = earlier_files.LAYOUTS.get(str(values.get("format")))
+    kind = values.get("kind") if layout is None else layout.kind or values.get("baseline")
+    return kind if isinstance(kind, str) else None
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether a folder has no files but hidden ones, as a new clone of a repository does."""
+    return all(name.startswith(".") for name in os.listdir(path))
+
+
+# Reading --------------------------------------------------------------------------------------------
+
+
+def read(path: Path, *, mapped: bool = False) -> Contents:
+    """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile."""
+    for _ in range(TRIES - 1):
+        before = _seen(path)
+        try:
+            return _read(path, mapped)
+        except ModelFileError:
+            if _seen(path) == before:
+                raise
+    return _read(path, mapped)
+
+
+def _seen(path: Path) -> list[tuple[int, ...] | None]:
+    """Return values that differ between two writes of the folder."""
+    return [_identity(path / name) for name in (".", MANIFEST, TENSORS)]
 
 
 def _identity(file: Path) -> tuple[int, ...] | None:
@@ -300,41 +283,117 @@ def _identity(file: Path) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _check_plain(file: Path) -> None:
-    if file.is_symlink() or not file.is_file():
-        raise ModelFileError(f"{file} is missing or not a plain file; expected a folder that save() wrote")
+def _read(path: Path, mapped: bool) -> Contents:
+    try:
+        if not path.is_dir():
+            raise ModelFileError(
+                f"{path} is not a model folder; expected one that save() wrote. Models of the Hugging Face Hub are not "
+                "fetched: huggingface_hub.snapshot_download(REPO, local_dir=FOLDER) does that"
+            ).because("not-a-folder")
+        earlier = earlier_files.files_in(path)
+        if not earlier and not os.path.lexists(path / MANIFEST):
+            raise ModelFileError(
+                f"{path} is not a model folder: {MANIFEST} is missing; expected a folder that save() wrote"
+            ).because("missing-file")
+        raw, manifest = read_manifest(path / (earlier[0] if earlier else MANIFEST))
+        if earlier or manifest.get("format") in [*earlier_files.LAYOUTS]:
+            return earlier_files.read(path, raw, manifest, mapped=mapped)
+        return _read_present(path, raw, manifest, mapped)
+    except (OSError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"{path} cannot be read: {reason}").because("unreadable") from None
 
 
-def _read_tensors(file: Path, manifest: Mapping[str, Any]) -> Tensors:
-    _check_plain(file)
-    with file.open("rb") as handle:
-        tensors = _check_sizes(file, handle, manifest.get("tensor_bytes"))
-        blob = _checked(file, handle, manifest["sha256"])
-    return {name: tensor.copy_from(blob) for name, tensor in tensors.items()}
-
-
-def _check_sizes(file: Path, handle: BufferedReader, expected: Any) -> dict[str, Tensor]:
-    """Check the size of the file against manifest, header and limits, and return its tensors."""
-    size = os.fstat(handle.fileno()).st_size
-    if size > MAX_TENSOR_BYTES:
-        raise ModelFileError(f"{file} has {size} bytes, more than the limit of {MAX_TENSOR_BYTES}")
-    if expected not in (None, size):
+def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> Contents:
+    file = path / MANIFEST
+    if manifest.get("format") != FORMAT:
+        raise ModelFileError(f"{file} does not describe a fairerclip model").because("format")
+    found = manifest.get("format_version")
+    if type(found) is not int or found != VERSION:
         raise ModelFileError(
-            f"{file} has {size} bytes, its manifest says {expected!r:.20}: the file is damaged or was changed"
+            f"{path} has format version {found!r:.40}; this version of fairerclip reads version {VERSION} and the "
+            "earlier ones"
+        ).because("version")
+    odd = sorted(set(manifest) ^ {*KEYS, "manifest_sha256"})
+    if odd:
+        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]}").because("unknown-field")
+    check_digest(file, raw, manifest)
+    if not isinstance(manifest["kind"], str):
+        raise ModelFileError(f"{file}: expected the name of a class as kind").because("kind")
+    _check_versions(file, manifest["versions"])
+    entries, size = manifest["tensors"], manifest["tensor_bytes"]
+    if type(size) is not int:
+        raise ModelFileError(f"{file}: expected tensor_bytes, got {size!r:.40}").because("value")
+    _check_entries(file, entries)
+    details = ModelDetails.from_dict(manifest["details"])
+
+    def hashes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], _: int) -> list[Hashed]:
+        _compare(path / TENSORS, tensors, metadata, entries)
+        return [
+            Hashed(f"tensor {name!r}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
+            for name, t in tensors.items()
+        ]
+
+    tensors = read_tensors(path / TENSORS, size, hashes, mapped=mapped)
+    used = {
+        name: array.astype(DTYPES[entries[name]["used_as"]], copy=False) for name, array in tensors.items()
+    }
+    values = {name: manifest[name] for name in KEYS if name in Contents.__dataclass_fields__}
+    return Contents(**{**values, "details": details, "tensors": used})
+
+
+def _check_versions(file: Path, found: Any) -> None:
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise ModelFileError(f"{file}: expected versions of packages, as text").because("value")
+    odd = sorted(set(found) ^ set(VERSIONS))
+    if odd:
+        raise ModelFileError(f"{file}: versions of {odd[:5]} are missing or unknown").because("unknown-field")
+
+
+def _check_entries(file: Path, entries: Any) -> None:
+    """Raise if the tensors of a manifest are not described as expected."""
+    if not isinstance(entries, dict):
+        raise ModelFileError(f"{file}: expected a description of each tensor").because("value")
+    for name, entry in entries.items():
+        odd = sorted(set(entry) ^ TENSOR_KEYS) if isinstance(entry, dict) else ["?"]
+        if odd:
+            raise ModelFileError(f"{file}: {odd[:5]} of tensor {name!r} are missing or unknown").because(
+                "unknown-field"
+            )
+        kind = entry["dtype"]
+        if kind not in [*STORED_AS] or entry["used_as"] not in STORED_AS[kind]:
+            raise ModelFileError(
+                f"{file}: tensor {name!r} is stored as {kind!r:.20} and used as {entry['used_as']!r:.20}; expected "
+                "F64, F32, or F16 used as one of them"
+            ).because("dtype")
+
+
+def _compare(
+    file: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], entries: Mapping[str, Any]
+) -> None:
+    """Raise if the header of the tensors does not describe what the manifest does."""
+    if metadata:
+        raise ModelFileError(f"{file}: expected no metadata, got {sorted(metadata)[:3]}").because(
+            "unknown-field"
         )
-    header = int.from_bytes(handle.read(8), "little")
-    if header > MAX_HEADER_BYTES:
-        raise ModelFileError(f"{file} has a header of {header} bytes, more than {MAX_HEADER_BYTES}")
-    handle.seek(0)
-    return tensors_of(handle, file, ModelFileError, most=MAX_TENSORS)[0]
+    unknown, missing = sorted(set(tensors) - set(entries)), sorted(set(entries) - set(tensors))
+    if unknown:
+        raise ModelFileError(f"{file} has unknown tensors {unknown[:3]}").because("unknown-tensor")
+    if missing:
+        raise ModelFileError(f"{file} lacks the tensors {missing[:3]}").because("missing-tensor")
+    for name, tensor in tensors.items():
+        entry = entries[name]
+        if tensor.kind != entry["dtype"]:
+            raise ModelFileError(
+                f"{file}: tensor {name!r} is {tensor.kind}, its manifest says {entry['dtype']}"
+            ).because("dtype")
+        if list(tensor.shape) != entry["shape"] or any(type(n) is not int for n in entry["shape"]):
+            raise ModelFileError(
+                f"{file}: tensor {name!r} has shape {list(tensor.shape)}, its manifest says {entry['shape']!r:.80}"
+            ).because("shape")
 
 
-def _checked(file: Path, handle: BufferedReader, expected: Any) -> bytes:
-    """Return the bytes of the file if its digest matches; it is hashed in pieces first, which takes no memory."""
-    handle.seek(0)
-    if hashlib.file_digest(handle, "sha256").hexdigest() == expected:
-        handle.seek(0)
-        blob = handle.read()
-        if hashlib.sha256(blob).hexdigest() == expected:
-            return blob
-    raise ModelFileError(f"{file} does not match its digest: the file is damaged or was changed")
+def _bytes(tensor: Tensor) -> int:
+    return tensor.count * np.dtype(DTYPES[tensor.kind]).itemsize

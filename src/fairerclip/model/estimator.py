@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.fit_inputs import FitInputs, read_inputs
-from fairerclip.model.model_file import read_model, write_model
 from fairerclip.model.parameters import FREE, LEARNED, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
+from fairerclip.model.saving import SavedModel
 from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
+class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -379,16 +377,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, BaseEstimator):
         check_parameters(params)
         prepared = state.prepared if "gamma" not in parameters else state.prepared.at(params["gamma"])
         return other._solve(prepared, self.fitted_.rows, adjustment, params)
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the fitted model as a folder: tensors in safetensors, the rest in JSON. No pickle."""
-        check_is_fitted(self)
-        return write_model(self, Path(path), overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: str | Path) -> FairerCLIP:
-        """Read a model that `save` wrote; everything is checked before it is used."""
-        return read_model(Path(path), cls)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import in_memory
+from fairerclip._util.arrays import SINGLE, in_memory, type_name
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
@@ -96,9 +96,7 @@ class FitData:
         ):  # the same as sample weights; a class of weight zero takes no part
             weighted = weigh_classes(class_weight, target.codes, sensitive.groups, target.classes, weight)
             weight = np.where(weighted > 0, weight, 0.0)
-        features = image_features(
-            X, weighted, params["kernel"], params["n_features"], params["bandwidth"], feature_seed
-        )
+        features = image_features(X, weighted, params, feature_seed)
         check_n_features(features.n_features)  # the number of linear features is the width of the rows
         chosen = np.flatnonzero(weight > 0)
         everything = len(chosen) == X.shape[0]
@@ -283,10 +281,12 @@ def text_prompts(
     )
 
 
-def image_features(
-    X: Any, weight: F64, kernel: str, n_features: int, bandwidth: float | str, seed: int
-) -> FeatureMap:
-    """Fit the image side's feature map on the rows with weight, or a seeded sample of them."""
+def image_features(X: Any, weight: F64, params: Mapping[str, Any], seed: int) -> FeatureMap:
+    """Fit the image side's feature map on the rows with weight, or a seeded sample of them.
+
+    Frequencies are kept in float32 where the fit uses them in float32 only.
+    """
+    kernel = params["kernel"]
     rows = np.flatnonzero(weight > 0)
     if len(rows) > FEATURE_FIT_ROWS:
         count = min(FEATURE_FIT_ROWS, BANDWIDTH_ROWS) if kernel in ("rbf", "orthogonal") else FEATURE_FIT_ROWS
@@ -295,10 +295,11 @@ def image_features(
     return make_features(
         kernel,
         in_memory(sample),
-        n_features=n_features,
-        bandwidth=bandwidth,
+        n_features=params["n_features"],
+        bandwidth=params["bandwidth"],
         sample_weight=weight[rows],
         random_state=np.random.default_rng(seed),  # draws Ω three times faster than a RandomState
+        single=params["dtype"] == "float32" and type_name(X.dtype) in SINGLE,
     )
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import StateError
+from fairerclip.model.details import forget_details
 from fairerclip.model.fitted import USED, FittedModel
 from fairerclip.model.prepare import FitState, Prepared, diagnostics, solve
 from fairerclip.solver.decision import Adjustment
@@ -55,6 +56,7 @@ class KeptFit:
         fitted, notes = state.model(seen, normalize=self.normalize)
         # Only now that there is a solution: a fit that fails leaves the model as it was.
         self._state, self.fitted_ = state, fitted
+        forget_details(self)
         self.n_iter_ = len(result.history)
         self.diagnostics_: dict[str, Any] = diagnostics(prepared, result)
         self.pseudo_labels_ = state.pseudo_labels(result.labels if self.refine else None)
@@ -69,6 +71,7 @@ class KeptFit:
         state = self.state.adjusted(adjustment)
         fitted, notes = state.model(self.fitted_.rows, normalize=self.normalize)
         self._state, self.fitted_ = state, fitted
+        forget_details(self)
         # The record of a search describes the model that it chose, with the corrections that it learned.
         self.diagnostics_ = {name: value for name, value in self.diagnostics_.items() if name != "tuning"}
         for kind, message in notes:

@@ -1,7 +1,4 @@
-"""Files of a fitted `FairerCLIP`: ``model.safetensors`` (arrays) and ``fairerclip.json`` (everything else).
-
-`fairerclip.model.archive` has the format that all models share.
-"""
+"""Contents of the file of a fitted `FairerCLIP`; `fairerclip.model.archive` has the format that all models share."""
 
 from __future__ import annotations
 
@@ -9,34 +6,39 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.checks import check_choice
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ModelFileError, RenamedWarning
 from fairerclip.features import FeatureMap, features_from_arrays
 from fairerclip.inputs.weights import translate_shares
-from fairerclip.model.archive import (
-    MAX_MANIFEST_BYTES,
-    Archive,
+from fairerclip.model.contents import (
+    MANIFEST,
+    TENSORS,
+    Contents,
     Manifest,
     Tensors,
+    are_labels,
+    check_dtypes,
+    check_state,
     class_array,
+    make,
     plain_value,
+    refuse,
 )
 from fairerclip.model.fitted import USED, FittedModel
+from fairerclip.model.folder_files import MAX_MANIFEST_BYTES
 from fairerclip.model.parameters import CRITERIA, LEARNED, check_offsets, check_shifts
 from fairerclip.solver.alternation import Encoders
 from fairerclip.solver.decision import Adjustment, Decision
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
-
-TENSORS, MANIFEST = "model.safetensors", "fairerclip.json"
 
 ARRAYS = (
     "components_",
@@ -53,30 +55,11 @@ SINCE_3 = ("intercept_", "text_intercept_", "row_lengths", "row_mean")
 """Arrays that version 2 did not have: there the origin of the learned space was the mean of the features."""
 OPTIONAL = ("prompts_",)
 """Arrays that a model fitted without prompts does not have."""
-ARCHIVE = Archive(
-    noun="model",
-    format="fairerclip-model",
-    version=6,
-    first=2,
-    tensors=TENSORS,
-    manifest=MANIFEST,
-    dtypes=("float64",),
-    keys=(
-        *("format", "format_version", "fairerclip_version", "parameters", "classes"),
-        *("n_features_in", "feature_names_in", "n_iter", "n_rows", "prompt_classes", "seed", "temperature"),
-        "learned",
-        *("features", "text_features", "diagnostics", "tensor_bytes", "sha256"),
-    ),
-    added={
-        3: frozenset({"n_rows", "prompt_classes", "seed"}),
-        4: frozenset({"tensor_bytes"}),
-        5: frozenset({"learned"}),
-    },
+STATE = (
+    *("n_iter", "n_rows", "prompt_classes", "seed", "temperature", "learned", "features", "text_features"),
 )
-PARAMETERS_SINCE_3 = {"normalize": False}
-"""Parameters that version 2 did not have, with the values that it worked with."""
-PARAMETERS_SINCE_6: Mapping[str, Any] = {"class_offsets": None, "guess_weight": 1.0}
-"""Parameters that version 5 did not have, with the values that it worked with; none was "auto" then."""
+SINGLE = ("features.omega",)
+"""Tensors that may be of float32: the frequencies of a fit in float32."""
 M = TypeVar("M", bound="FairerCLIP")
 
 
@@ -99,21 +82,6 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
     return params
 
 
-def _translated(params: Manifest, manifest: Manifest) -> Manifest:
-    """Return the parameters of a file of version 2 to 4 as they are called now.
-
-    Learned offsets and shifts were parameters in these versions; they move to the manifest.
-    """
-    learned = {name: params.pop(name, None) for name in LEARNED}
-    manifest["learned"] = {**learned, "zero_shot": params.get("zero_shot"), "gamma": params.get("gamma")}
-    weight = params.get("class_weight")
-    if isinstance(weight, list):
-        return {**params, "class_weight": None, "subsample": weight}
-    if isinstance(weight, str) and weight.startswith("subsample"):
-        return {**params, "class_weight": None, "subsample": weight.replace("subsample", "balanced", 1)}
-    return {**params, "subsample": None}
-
-
 def _by_class(name: str, listed: list[Any], n_classes: int, path: Path) -> dict[Any, Any] | tuple[Any, ...]:
     """Return numbers by class from [class, number] pairs, or, for ``subsample``, in the order of the classes."""
     if all(isinstance(pair, list) for pair in listed):
@@ -126,8 +94,8 @@ def _by_class(name: str, listed: list[Any], n_classes: int, path: Path) -> dict[
 
 
 def check_class_names(names: Sequence[str]) -> None:
-    """Raise if class names are too long for a manifest, which holds each of them up to four times."""
-    room = MAX_MANIFEST_BYTES // 4
+    """Raise if class names are too long for a manifest, which holds each of them several times."""
+    room = MAX_MANIFEST_BYTES // 8
     size = len(json.dumps(list(names)))
     if size > room:
         raise ModelFileError(
@@ -136,28 +104,28 @@ def check_class_names(names: Sequence[str]) -> None:
         )
 
 
-def write_model(model: FairerCLIP, path: Path, *, overwrite: bool) -> Path:
-    """Write a fitted model as a folder, atomically."""
+def contents(model: FairerCLIP) -> Contents:
+    """Return what the folder of a fitted model holds."""
+    check_is_fitted(model)
     tensors = {name: np.ascontiguousarray(value, dtype=np.float64) for name, value in _arrays(model).items()}
     for prefix in ("features", "text_features"):
         for name, array in getattr(model, f"{prefix}_").to_arrays().items():
             tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
-    return ARCHIVE.save(
-        *(model, path, _parameters(model), tensors),
-        overwrite=overwrite,
-        n_iter=model.n_iter_,
-        n_rows=None if model.rows_ is None else model.rows_.rows,
-        prompt_classes=None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
-        seed=model.seed_,
-        temperature=model.temperature_,
-        learned={
+    state = {
+        "n_iter": model.n_iter_,
+        "n_rows": None if model.rows_ is None else model.rows_.rows,
+        "prompt_classes": None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
+        "seed": model.seed_,
+        "temperature": model.temperature_,
+        "learned": {
             "offsets": model.offsets_.tolist(),
             "sensitive_shifts": None if model.sensitive_shifts_ is None else model.sensitive_shifts_.tolist(),
             **model.fitted_.used,
         },
-        features=model.features_.kernel,
-        text_features=model.text_features_.kernel,
-    )
+        "features": model.features_.kernel,
+        "text_features": model.text_features_.kernel,
+    }
+    return Contents.of(model, "FairerCLIP", _parameters(model), state, tensors)
 
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
@@ -170,23 +138,28 @@ def _arrays(model: FairerCLIP) -> dict[str, Any]:
     return arrays if model.prompts_ is None else arrays | {"prompts_": model.prompts_}
 
 
-def read_model(path: Path, cls: type[M]) -> M:
-    """Read and check a model folder; return a fitted estimator of class ``cls``."""
-    return ARCHIVE.load(path, partial(_build, cls))
+def class_of(kind: str) -> type[FairerCLIP]:
+    """Return the class."""
+    from fairerclip.model.estimator import FairerCLIP
+
+    return FairerCLIP
 
 
-def _check_values(path: Path, manifest: Manifest) -> None:
-    temperature, n_rows = manifest["temperature"], manifest["n_rows"]
+def _check_values(path: Path, contents: Contents) -> None:
+    state = contents.state
+    check_state(path, state, STATE)
+    temperature, n_rows = state["temperature"], state["n_rows"]
     valid = {
-        "n_iter": type(manifest["n_iter"]) is int,
+        "classes": are_labels(contents.classes, fewest=2),
+        "n_iter": type(state["n_iter"]) is int,
         "n_rows": n_rows is None or (type(n_rows) is int and n_rows > 0),
-        "seed": manifest["seed"] is None or type(manifest["seed"]) is int,
-        "prompt_classes": _are_places(manifest["prompt_classes"], manifest["classes"]),
+        "seed": state["seed"] is None or type(state["seed"]) is int,
+        "prompt_classes": _are_places(state["prompt_classes"], contents.classes),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
-        "diagnostics": isinstance(manifest["diagnostics"], dict),
-        "learned": isinstance(manifest["learned"], dict) and set(manifest["learned"]) == {*LEARNED, *USED},
+        "diagnostics": isinstance(contents.diagnostics, dict),
+        "learned": isinstance(state["learned"], dict) and set(state["learned"]) == {*LEARNED, *USED},
     }
-    ARCHIVE.refuse(path, valid)
+    refuse(path, valid)
 
 
 def _are_places(places: Any, classes: Any) -> bool:
@@ -196,56 +169,49 @@ def _are_places(places: Any, classes: Any) -> bool:
     )
 
 
-def _build(cls: type[M], path: Path, manifest: Manifest, tensors: Tensors) -> M:
-    params = manifest["parameters"]
-    if manifest["format_version"] == ARCHIVE.first:
-        manifest |= {"n_rows": None, "prompt_classes": None, "seed": None}
-        params = PARAMETERS_SINCE_3 | params
-    if manifest["format_version"] < 5:
-        params = _translated(params, manifest)
-    if manifest["format_version"] < ARCHIVE.version:
-        params = {**PARAMETERS_SINCE_6, **params}
-        if isinstance(manifest["learned"], dict):
-            used = {name: params.get(name) for name in USED}
-            manifest["learned"] = {**used, **manifest["learned"]}
-    _check_values(path, manifest)
-    _check_names(path, manifest, tensors)
+def build(cls: type[M], path: Path, saved: Contents) -> M:
+    """Return the fitted model of a folder, after all checks."""
+    state, tensors, params = saved.state, saved.tensors, dict(saved.parameters)
+    _check_values(path, saved)
+    _check_names(path, state, tensors)
+    check_dtypes(path, tensors, SINGLE)
     for name in ("class_weight", "subsample"):
         if isinstance(params.get(name), list):
-            params[name] = _by_class(name, params[name], len(manifest["classes"]), path)
-    model = ARCHIVE.make(path, cls, params)
-    model.fitted_ = _fitted_model(path, manifest, tensors, model)
-    model.n_features_in_ = int(manifest["n_features_in"])
-    model.n_iter_, model.seed_ = int(manifest["n_iter"]), manifest["seed"]
-    model.diagnostics_ = manifest["diagnostics"]
+            params[name] = _by_class(name, params[name], len(saved.classes), path)
+    model = make(path, cls, params)
+    model.fitted_ = _fitted_model(path, saved, model)
+    model.n_features_in_ = saved.n_features_in
+    model.n_iter_, model.seed_ = int(state["n_iter"]), state["seed"]
+    model.diagnostics_ = saved.diagnostics or {}
     model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
     _check_shapes(path, model)
     return model
 
 
-def _check_names(path: Path, manifest: Manifest, tensors: Tensors) -> None:
+def _check_names(path: Path, state: Manifest, tensors: Tensors) -> None:
     """Raise for missing or unknown tensors."""
-    needed = {*ARRAYS, *(SINCE_3 if manifest["n_rows"] is not None else ())}
+    needed = {*ARRAYS, *(SINCE_3 if state["n_rows"] is not None else ())}
     missing = sorted(needed.difference(tensors))
     if missing:
-        raise ModelFileError(f"{path / TENSORS} lacks {missing}")
-    named = needed | {*(OPTIONAL if manifest["prompt_classes"] is not None else ())}
+        raise ModelFileError(f"{path / TENSORS} lacks {missing}").because("missing-tensor")
+    named = needed | {*(OPTIONAL if state["prompt_classes"] is not None else ())}
     groups = ("features.", "text_features.")
     unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
     if unknown:
-        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}")
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}").because("unknown-tensor")
 
 
-def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: FairerCLIP) -> FittedModel:
-    """Return the part that new rows need; files of version 2 lack the arrays that version 3 added."""
+def _fitted_model(path: Path, saved: Contents, model: FairerCLIP) -> FittedModel:
+    """Return the part that new rows need; models of version 2 lack the arrays that version 3 added."""
+    state, tensors = saved.state, saved.tensors
     none = np.zeros(tensors["components_"].shape[-1])
-    places, n_rows = manifest["prompt_classes"], manifest["n_rows"]
-    learned = manifest["learned"]
-    adjustment = _adjustment(learned, len(manifest["classes"]))
+    places, n_rows = state["prompt_classes"], state["n_rows"]
+    learned = state["learned"]
+    adjustment = _adjustment(learned, len(saved.classes))
     return FittedModel(
-        classes=class_array(manifest["classes"]),
-        features=_features(path, manifest, tensors, "features"),
-        text_features=_features(path, manifest, tensors, "text_features"),
+        classes=class_array(saved.classes),
+        features=_features(path, saved, "features"),
+        text_features=_features(path, saved, "text_features"),
         encoders=Encoders(
             mean=tensors["mean_"],
             components=tensors["components_"],
@@ -261,7 +227,7 @@ def _fitted_model(path: Path, manifest: Manifest, tensors: Tensors, model: Faire
             ),
             eigenvalues=tensors["eigenvalues_"],
         ),
-        temperature=float(manifest["temperature"]),
+        temperature=float(state["temperature"]),
         prompts=None if places is None else tensors["prompts_"],
         prompt_classes=None if places is None else np.array(places, dtype=np.int64),
         rows=None if n_rows is None else RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"]),
@@ -293,11 +259,13 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _features(path: Path, manifest: Manifest, tensors: Tensors, prefix: str) -> FeatureMap:
-    arrays = {k.partition(".")[2]: v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
-    features = features_from_arrays(manifest[prefix], arrays)
+def _features(path: Path, saved: Contents, prefix: str) -> FeatureMap:
+    arrays = {k.partition(".")[2]: v for k, v in saved.tensors.items() if k.startswith(f"{prefix}.")}
+    features = features_from_arrays(saved.state[prefix], arrays)
     if set(arrays) != set(features.to_arrays()):
-        raise ModelFileError(f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}")
+        raise ModelFileError(
+            f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
+        ).because("unknown-tensor")
     return features
 
 

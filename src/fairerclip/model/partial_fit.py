@@ -159,9 +159,7 @@ class BatchSums:
         """Fix what later rows must share with these: features, classes and values."""
         params = self._params
         check_label_columns(target, sensitive.columns)
-        self.features = image_features(
-            X, weight, params["kernel"], params["n_features"], params["bandwidth"], self._feature_seed
-        )
+        self.features = image_features(X, weight, params, self._feature_seed)
         self._maps = AttributeMaps.of(sensitive.columns, weight, self._random_state)
         self.classes, self._prompts = target.classes, target.prompts
         self._sensitive_prompts = sensitive.prompts

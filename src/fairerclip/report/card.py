@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from fairerclip._util.markdown_text import block, clean, escape, front_matter
 from fairerclip._util.numbers import interval, number
 from fairerclip.auditing.group_results import Measured, Stage, present_stages
 from fairerclip.auditing.model_facts import subject
@@ -21,7 +20,6 @@ from fairerclip.report.markdown import (
     tables_with_notes,
     trade_off,
 )
-from fairerclip.report.markdown_text import block, clean, escape
 from fairerclip.report.phrases import (
     SIMULATED,
     ZERO_SHOT,
@@ -67,8 +65,6 @@ INTENDED = (
 METRIC_TYPES = {"average": "accuracy", "train_weighted_average": "accuracy", "worst_group": "accuracy"}
 LATEST_FIRST: tuple[Stage, ...] = ("after", "before")
 """Readers that take the first value of a metric for the value of the model then take the right one."""
-_BARE_EXPONENT = re.compile(r"(?<![\d.])(\d+)(?=e[-+]\d+,?$)", re.MULTILINE)
-"""A number such as 1e-07 at the end of a line; a text ends with a quote."""
 
 
 def render_card(results: AuditResults, *, license_id: str | None = None) -> str:
@@ -87,17 +83,6 @@ def render_card(results: AuditResults, *, license_id: str | None = None) -> str:
     for title, body in _sections(results):
         parts += [f"## {title}", "", *body] if body else []
     return "\n".join(["---", front, "---", "", *parts]).rstrip("\n") + "\n"
-
-
-def front_matter(data: Mapping[str, Any]) -> str:
-    """Return plain data as JSON that a YAML 1.1 parser, such as the Hub's, reads as the same data.
-
-    YAML 1.1 reads 1e-07 as text, breaks lines at U+0085 and U+2028 and rejects control characters: such numbers get a
-    point, and such characters are escaped. Plain ASCII would not do, because YAML does not join surrogate pairs.
-    """
-    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
-    escaped = (c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _BARE_EXPONENT.sub(r"\1.0", "".join(escaped))
 
 
 def metadata(results: AuditResults, *, license_id: str | None = None) -> dict[str, Any]:

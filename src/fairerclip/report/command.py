@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 
+from fairerclip._util.clean_text import clean
 from fairerclip._util.numbers import typed
 from fairerclip.auditing.group_results import PlanePoint
-from fairerclip.report.clean_text import clean
 
 MISSING = "The command is not shown: the text in the results is not a fairerclip command."
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")

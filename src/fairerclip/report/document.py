@@ -12,10 +12,10 @@ from typing import ClassVar
 from markupsafe import Markup
 from pydantic import ConfigDict
 
+from fairerclip._util.clean_text import clean
+from fairerclip._util.markdown_text import escape
 from fairerclip.report.assets import asset, asset_hash, template_environment
-from fairerclip.report.clean_text import clean
 from fairerclip.report.document_charts import Curves, Heatmap
-from fairerclip.report.markdown_text import escape
 from fairerclip.report.result_table import ResultTable, to_html, to_markdown
 
 

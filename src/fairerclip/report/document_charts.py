@@ -9,9 +9,9 @@ from typing import ClassVar
 from markupsafe import Markup, escape
 from pydantic import ConfigDict
 
+from fairerclip._util.clean_text import clean
 from fairerclip._util.numbers import number, significant
 from fairerclip.errors import ParameterError
-from fairerclip.report.clean_text import clean
 
 LEFT, TOP, CELL_W, CELL_H = 70, 10, 46, 26
 WIDTH, HEIGHT = 560, 300

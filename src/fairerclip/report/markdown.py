@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fairerclip._util.markdown_text import block, code, escape
 from fairerclip._util.numbers import number, setting
 from fairerclip.auditing.group_results import present_stages
 from fairerclip.auditing.model_facts import subject
@@ -11,7 +12,6 @@ from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.results import AuditResults
 from fairerclip.report import tables
 from fairerclip.report.command import MISSING, filled, known_command
-from fairerclip.report.markdown_text import block, code, escape
 from fairerclip.report.phrases import (
     EMBEDDINGS,
     SIMULATED,

@@ -15,12 +15,12 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from fairerclip._util import numbers
+from fairerclip._util.clean_text import clean, cleaned, shorten
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.results import AuditResults
 from fairerclip.metrics import names
 from fairerclip.report import page_parts, phrases
 from fairerclip.report.assets import asset, asset_hash, template_environment
-from fairerclip.report.clean_text import clean, cleaned, shorten
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.stage_rows import figure_rows, group_rows
 

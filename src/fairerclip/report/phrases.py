@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fairerclip._util.clean_text import cleaned, with_short_names
 from fairerclip._util.numbers import significant
 from fairerclip.auditing import model_facts
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.mitigator_facts import source_sentences
 from fairerclip.auditing.results import AuditResults, check_results
-from fairerclip.report.clean_text import cleaned, with_short_names
 
 ZERO_SHOT = "zero-shot"
 EMBEDDINGS: dict[Stage, str] = {"before": "image embeddings", "after": "mitigated embeddings"}

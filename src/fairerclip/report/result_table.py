@@ -16,11 +16,11 @@ from markupsafe import escape as escape_html
 from pydantic import ConfigDict, InstanceOf, PlainSerializer
 from pydantic.json_schema import SkipJsonSchema
 
+from fairerclip._util.clean_text import clean
+from fairerclip._util.markdown_text import escape
+from fairerclip._util.markdown_text import table as markdown_table
 from fairerclip._util.numbers import NOTHING, Kind, interval, measured, significant
 from fairerclip.errors import ParameterError
-from fairerclip.report.clean_text import clean
-from fairerclip.report.markdown_text import escape
-from fairerclip.report.markdown_text import table as markdown_table
 
 
 @dataclass(frozen=True)

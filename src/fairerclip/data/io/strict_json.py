@@ -48,7 +48,7 @@ def strict_loads(
 ) -> Any:
     """Parse JSON; raise ``error`` on a repeated key, NaN, bad UTF-8, deep nesting, or too many bytes or values.
 
-    ``limit`` is the most bytes, ``values`` the most numbers, texts, lists and objects.
+    ``limit`` is the most bytes, ``values`` the most numbers, texts, lists and objects. The error has a ``reason``.
 
     Examples
     --------
@@ -57,31 +57,36 @@ def strict_loads(
     {'a': 1}
     """
     if len(raw) > limit:
-        raise error(f"{where}: expected JSON of at most {limit} bytes, got {len(raw)}")
+        raise error(f"{where}: expected JSON of at most {limit} bytes, got {len(raw)}").because("too-large")
     try:
         count = _count_values(raw.encode() if isinstance(raw, str) else raw)
     except UnicodeEncodeError as problem:
-        raise error(f"{where}: expected Unicode text, got {problem}") from None
+        raise error(f"{where}: expected Unicode text, got {problem}").because("not-json") from None
     if count > values:
-        raise error(f"{where}: expected JSON of at most {values:,} values, got {count:,}")
+        raise error(f"{where}: expected JSON of at most {values:,} values, got {count:,}").because(
+            "too-large"
+        )
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(items)
         if len(out) < len(items):
             seen: set[str] = set()
             repeated = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise error(f"{where}: expected each key once, got {repeated!r} twice")
+            raise error(f"{where}: expected each key once, got {repeated!r} twice").because("repeated-key")
         return out
 
     def constant(name: str) -> NoReturn:
-        raise error(f"{where}: expected finite numbers, got {name}")
+        raise error(f"{where}: expected finite numbers, got {name}").because("not-finite-json")
 
     try:
         return json.loads(raw, object_pairs_hook=pairs, parse_constant=constant)
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, FairerClipError):
             raise
-        raise error(f"{where}: expected JSON, got {type(problem).__name__}: {problem}") from problem
+        reason = "too-deep" if isinstance(problem, RecursionError) else "not-json"
+        raise error(f"{where}: expected JSON, got {type(problem).__name__}: {problem}").because(
+            reason
+        ) from problem
 
 
 def _count_values(raw: bytes) -> int:

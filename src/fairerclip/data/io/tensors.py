@@ -172,10 +172,12 @@ def _check_layout(
             raise error(
                 f"{file}: expected tensor {tensor.name!r} at byte {at}, its offset says {tensor.offset}; tensors "
                 "must follow each other without gap or overlap"
-            )
+            ).because("overlap")
         at += tensor.count * np.dtype(DTYPES[tensor.kind]).itemsize
     if at != size:
-        raise error(f"{file}: the header accounts for {at} bytes, the file has {size}; is it truncated?")
+        raise error(
+            f"{file}: the header accounts for {at} bytes, the file has {size}; is it truncated?"
+        ).because("size")
 
 
 def widen_bfloat16(bits: Array) -> NDArray[np.float32]:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairerclip._util.extras import require
+from fairerclip._util.markdown_text import clean
 from fairerclip.auditing.group_results import Measured, Stage
 from fairerclip.auditing.results import DependenceRow, ProbeRow
-from fairerclip.report.markdown_text import clean
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths in inches."""

@@ -1,16 +1,20 @@
-"""Functions that escape foreign text for Markdown, and write code, blocks and tables."""
+"""Functions that escape foreign text for Markdown, and write code, blocks, tables and the metadata of a card."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from fairerclip.report import clean_text as words
+from fairerclip._util import clean_text as words
 
 SPECIAL = re.compile(r"([\\`*_\[\]|~$])")
 BLOCK_START = re.compile(r"^([-+=#]|\d{1,9}(?=[.)](?:\s|$)))")
 LINK_START = re.compile(r"(?<=[Ww]{3})\.|:(?=//)")
 WORD_JOINER = "&#8288;"
+_BARE_EXPONENT = re.compile(r"(?<![\d.])(\d+)(?=e[-+]\d+,?$)", re.MULTILINE)
+"""A number such as 1e-07 at the end of a line; a text ends with a quote."""
 
 
 def clean(text: str) -> str:
@@ -70,3 +74,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -
     """
     rules = [":--" if column < left else "--:" for column in range(len(header))]
     return [*(f"| {' | '.join(cells)} |" for cells in (header, rules, *rows)), ""]
+
+
+def front_matter(data: Mapping[str, Any]) -> str:
+    """Return plain data as JSON that a YAML 1.1 parser, such as the Hub's, reads as the same data.
+
+    YAML 1.1 reads 1e-07 as text, breaks lines at U+0085 and U+2028 and rejects control characters: such numbers get a
+    point, and such characters are escaped. Plain ASCII would not do, because YAML does not join surrogate pairs.
+    """
+    text = json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False)
+    escaped = (c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _BARE_EXPONENT.sub(r"\1.0", "".join(escaped))

@@ -1,0 +1,160 @@
+"""`Contents`: what the folder of a saved model holds; every kind of model is turned into it, and made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip.errors import ModelFileError
+from fairerclip.model.details import ModelDetails
+
+TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
+"""Files of the folder of a saved model."""
+OF_THE_RUN = ("memory_budget",)
+"""Parameters about the machine that a model was fitted on: files do not have them."""
+Manifest = dict[str, Any]
+Tensors = dict[str, NDArray[Any]]
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A saved model, apart from how it is written.
+
+    Attributes
+    ----------
+    kind : str
+        Name of its class: ``FairerCLIP``, ``EmbeddingMitigator`` or a baseline.
+    parameters : dict
+        Parameters of the constructor as JSON values.
+    classes : list
+        Class labels; empty for a mitigator, which has none.
+    n_features_in : int
+        Width p of the rows.
+    feature_names_in : list of str or None
+        Names of the columns of a data frame.
+    state : dict
+        Fitted values of this kind of model that are no tensors, as JSON values.
+    diagnostics : dict or None
+        ``diagnostics_`` of the model, the record of a search among them.
+    details : ModelDetails
+        What the fit command, or its user, knows besides.
+    tensors : dict of str to array
+        Arrays by name.
+    """
+
+    kind: str
+    parameters: Manifest
+    classes: list[Any]
+    n_features_in: int
+    feature_names_in: list[str] | None
+    state: Manifest
+    diagnostics: Manifest | None
+    details: ModelDetails
+    tensors: Tensors
+
+    @classmethod
+    def of(cls, model: Any, kind: str, parameters: Manifest, state: Manifest, tensors: Tensors) -> Contents:
+        """Collect what all kinds of fitted models have, and what this kind adds."""
+        names = getattr(model, "feature_names_in_", None)
+        labels = list(model.classes_.tolist()) if hasattr(model, "classes_") else []
+        return cls(
+            kind=kind,
+            parameters={name: value for name, value in parameters.items() if name not in OF_THE_RUN},
+            classes=[plain_value(label, "a class label") for label in labels],
+            n_features_in=int(model.n_features_in_),
+            feature_names_in=None if names is None else [str(name) for name in names],
+            state=state,
+            diagnostics=getattr(model, "diagnostics_", None),
+            details=getattr(model, "details_", None) or ModelDetails(),
+            tensors=tensors,
+        )
+
+    def check(self, path: Path) -> None:
+        """Raise if an entry that all kinds share has an impossible value, or a tensor is not finite."""
+        width, names = self.n_features_in, self.feature_names_in
+        listed = isinstance(self.classes, list)
+        valid = {
+            "classes": listed and (self.classes == [] or are_labels(self.classes, fewest=2)),
+            "n_features_in": type(width) is int and width > 0,
+            "feature_names_in": names is None
+            or (isinstance(names, list) and len(names) == width and all(isinstance(n, str) for n in names)),
+            "parameters": isinstance(self.parameters, dict),
+            "state": isinstance(self.state, dict),
+            "diagnostics": self.diagnostics is None or isinstance(self.diagnostics, dict),
+        }
+        refuse(path, valid)
+        for name, tensor in self.tensors.items():
+            if not np.isfinite(tensor).all():
+                raise ModelFileError(
+                    f"{path / TENSORS}: expected finite numbers, tensor {name!r} holds NaN or infinity"
+                ).because("not-finite")
+
+
+def refuse(path: Path, valid: Mapping[str, bool]) -> None:
+    """Raise if some entries of a manifest are not valid."""
+    wrong = [name for name, fine in valid.items() if not fine]
+    if wrong:
+        raise ModelFileError(f"{path}: {wrong} of the manifest do not describe a model").because("value")
+
+
+def check_state(path: Path, state: Manifest, keys: tuple[str, ...]) -> None:
+    """Raise if the state of a model has other keys."""
+    odd = sorted(set(state) ^ set(keys))
+    if odd:
+        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
+            "unknown-field"
+        )
+
+
+def check_dtypes(path: Path, tensors: Tensors, single: tuple[str, ...] = ()) -> None:
+    """Raise for a tensor that is not of float64; those named in ``single`` may be of float32."""
+    for name, tensor in tensors.items():
+        allowed = ("float64", "float32") if name in single else ("float64",)
+        if tensor.dtype.name not in allowed:
+            raise ModelFileError(
+                f"{path / TENSORS}: expected tensor {name!r} in {' or '.join(allowed)}, got {tensor.dtype}"
+            ).because("dtype")
+
+
+def make(path: Path, cls: type[M], parameters: Manifest) -> M:
+    """Return an unfitted model with these parameters."""
+    expected = set(cls._get_param_names()) - set(OF_THE_RUN)  # type: ignore[attr-defined]
+    odd = sorted(set(parameters) ^ expected)
+    if odd:
+        raise ModelFileError(
+            f"{path}: parameters do not match this version of fairerclip: {odd[:5]} are missing or unknown"
+        ).because("unknown-field")
+    return cls(**parameters)
+
+
+def plain_value(value: Any, what: str) -> Any:
+    """Return a label or parameter as a JSON value; raise if JSON cannot represent it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ModelFileError(
+        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
+        "relabel before fitting"
+    )
+
+
+def class_array(classes: list[Any]) -> NDArray[Any]:
+    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into strings."""
+    array = np.asarray(classes)
+    return array if array.tolist() == classes else np.array(classes, dtype=object)
+
+
+def are_labels(values: Any, *, fewest: int = 1) -> bool:
+    """Return whether an entry of a manifest lists different labels."""
+    return (
+        isinstance(values, list)
+        and all(isinstance(value, (bool, int, float, str)) for value in values)
+        and len(set(values)) == len(values) >= fewest
+    )

@@ -1,0 +1,474 @@
+"""docs/format.md: every refusal has its reason, schema and reader agree, weights can be mapped and halved."""
+
+import json
+import os
+import re
+import struct
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import fairerclip
+from fairerclip import EmbeddingMitigator, FairerCLIP, load
+from fairerclip.baselines import LEACE, LinearProbe
+from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
+from fairerclip.model.details import ModelDetails, ModelMetric
+from flips import FILES, KINDS, flips
+from forged import MANIFEST, TENSORS, canonical, forge, tensors_of
+from small_models import FIXED
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+SCHEMA = json.loads((ROOT / "docs" / "format.schema.json").read_text(encoding="utf-8"))
+GOLDEN = sorted((ROOT / "tests" / "golden").glob("*-7/*/fairerclip.json"))
+
+
+def small(**parameters):
+    return FairerCLIP(**{**FIXED, "n_features": 20, "random_state": 0, **parameters})
+
+
+@pytest.fixture
+def fitted(embeddings):
+    e = embeddings(n_classes=3, p=6)
+    return small().fit(e.X, e.y, sensitive_features=e.s, text=e.text), e
+
+
+@pytest.fixture
+def folder(fitted, tmp_path):
+    return fitted[0].save(tmp_path / "model")
+
+
+def manifest_of(folder):
+    return json.loads((folder / MANIFEST).read_bytes())
+
+
+# Reasons --------------------------------------------------------------------------------------------
+
+
+def documented():
+    table = DOCS[DOCS.index("| reason |") :].split("\n\n")[0]
+    return {name for row in table.splitlines()[2:] for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])}
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def edit(name, change):
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+
+def link(name):
+    def act(folder):
+        (folder / name).rename(folder / "elsewhere")
+        (folder / name).symlink_to("elsewhere")
+
+    return act
+
+
+def pipe(name):
+    def act(folder):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+
+    return act
+
+
+def blob(header, data):
+    raw = json.dumps(header).encode()
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+def overlapping(folder):
+    entry = {"dtype": "F64", "shape": [4], "data_offsets": [0, 32]}
+    forge(folder, blob=blob({"mean_": entry, "zero_": {**entry, "data_offsets": [16, 48]}}, b"\0" * 48))
+
+
+def with_entry(name, **changes):
+    def act(folder):
+        entries = manifest_of(folder)["tensors"]
+        entries[name] |= changes
+        forge(folder, entries=entries)
+
+    return act
+
+
+def tensor(name, change):
+    return lambda folder: forge(
+        folder, tensors={**tensors_of(folder), name: change(tensors_of(folder).get(name))}
+    )
+
+
+def metadata(folder):
+    raw = (folder / TENSORS).read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = {**json.loads(raw[8 : 8 + size]), "__metadata__": {"a": "b"}}
+    forge(folder, blob=blob(header, raw[8 + size :]))
+
+
+def nan(array):
+    array = array.copy()
+    array.flat[0] = np.nan
+    return array
+
+
+HOSTILE = {
+    "a missing manifest": ("missing-file", lambda f: (f / MANIFEST).unlink()),
+    "missing tensors": ("missing-file", lambda f: (f / TENSORS).unlink()),
+    "a linked manifest": ("link", link(MANIFEST)),
+    "linked tensors": ("link", link(TENSORS)),
+    "a pipe as manifest": ("not-plain", pipe(MANIFEST)),
+    "a pipe as tensors": ("not-plain", pipe(TENSORS)),
+    "a folder as tensors": ("not-plain", lambda f: ((f / TENSORS).unlink(), (f / TENSORS).mkdir())),
+    "a large manifest": ("too-large", write(MANIFEST, b" " * (2 << 20) + b"{}")),
+    "many values": ("too-large", write(MANIFEST, b"[" + b"0," * 400_000 + b"0]")),
+    "a large header": ("too-large", lambda f: forge(f, blob=struct.pack("<Q", 1 << 40) + b"{}")),
+    "no JSON": ("not-json", write(MANIFEST, b"{")),
+    "no UTF-8": ("not-json", write(MANIFEST, b"\xff\xfe\x00")),
+    "a long number": ("not-json", write(MANIFEST, b"1" * 10_000)),
+    "deep JSON": ("too-deep", write(MANIFEST, b"[" * 100_000)),
+    "a repeated key": ("repeated-key", edit(MANIFEST, lambda b: b.replace(b"{", b'{"kind": "LEACE",', 1))),
+    "NaN in JSON": (
+        "not-finite-json",
+        edit(MANIFEST, lambda b: re.sub(rb'"gamma": [^,]+', b'"gamma": NaN', b)),
+    ),
+    "1e999 in JSON": (
+        "not-finite-json",
+        edit(MANIFEST, lambda b: re.sub(rb'"gamma": [^,]+', b'"gamma": 1e999', b)),
+    ),
+    "another format": ("format", lambda f: forge(f, format="other")),
+    "a list as manifest": ("format", write(MANIFEST, b"[]")),
+    "a later version": ("version", lambda f: forge(f, format_version=8)),
+    "an unknown key": ("unknown-field", lambda f: forge(f, surprise=1)),
+    "an unknown parameter": (
+        "unknown-field",
+        lambda f: forge(f, parameters={**manifest_of(f)["parameters"], "x": 1}),
+    ),
+    "an unknown key of the state": ("unknown-field", lambda f: forge(f, state={"x": 1})),
+    "an unknown key of a tensor": ("unknown-field", with_entry("zero_", x=1)),
+    "an unknown detail": ("unknown-field", lambda f: forge(f, details={**manifest_of(f)["details"], "x": 1})),
+    "metadata of tensors": ("unknown-field", metadata),
+    "a changed manifest": (
+        "changed-manifest",
+        edit(MANIFEST, lambda b: b.replace(b'"seed": 0', b'"seed": 1', 1)),
+    ),
+    "other spacing": ("changed-manifest", edit(MANIFEST, lambda b: json.dumps(json.loads(b)).encode())),
+    "a line break at the end": ("changed-manifest", edit(MANIFEST, lambda b: b + b"\n")),
+    "an impossible value": ("value", lambda f: forge(f, n_features_in=-6)),
+    "details of another type": ("value", lambda f: forge(f, details=[])),
+    "an unknown kind": ("kind", lambda f: forge(f, kind="os.system")),
+    "another kind": ("kind", lambda f: forge(f, kind="EmbeddingMitigator")),
+    "truncated tensors": ("size", edit(TENSORS, lambda b: b[:-1])),
+    "bytes behind the tensors": ("size", edit(TENSORS, lambda b: b + b"\0")),
+    "bytes behind, with a size that fits": (
+        "size",
+        lambda f: forge(f, blob=(f / TENSORS).read_bytes() + b"\0"),
+    ),
+    "a header that is none": ("header", lambda f: forge(f, blob=blob({"mean_": 3}, b""))),
+    "tensors that overlap": ("overlap", overlapping),
+    "a tensor of no manifest": (
+        "unknown-tensor",
+        lambda f: forge(
+            f,
+            entries={k: v for k, v in manifest_of(f)["tensors"].items() if k != "zero_"},
+        ),
+    ),
+    "a tensor that the kind does not know": ("unknown-tensor", tensor("payload", lambda _: np.zeros(3))),
+    "a tensor of the manifest alone": (
+        "missing-tensor",
+        lambda f: forge(
+            f, entries={**manifest_of(f)["tensors"], "payload": manifest_of(f)["tensors"]["zero_"]}
+        ),
+    ),
+    "a tensor that the kind needs": (
+        "missing-tensor",
+        lambda f: forge(f, tensors={k: v for k, v in tensors_of(f).items() if k != "zero_"}),
+    ),
+    "integers": ("dtype", tensor("zero_", lambda a: a.astype(np.int64))),
+    "float32 where float64 is used": ("dtype", tensor("zero_", lambda a: a.astype(np.float32))),
+    "another type than the manifest's": ("dtype", with_entry("zero_", dtype="F32", used_as="F32")),
+    "another shape than the manifest's": ("shape", with_entry("zero_", shape=[1, 1])),
+    "a changed tensor": ("changed-tensor", edit(TENSORS, lambda b: b[:-1] + bytes([b[-1] ^ 1]))),
+    "another digest": ("changed-tensor", with_entry("zero_", sha256="0" * 64)),
+    "NaN in a tensor": ("not-finite", tensor("mean_", nan)),
+    "tensors that do not fit together": ("mismatch", tensor("mean_", lambda a: a[:-1])),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_fault_is_refused_with_its_reason_in_one_line(folder, name):
+    reason, act = HOSTILE[name]
+    act(folder)
+    with pytest.raises(ModelFileError) as caught:
+        FairerCLIP.load(folder)
+    assert (caught.value.reason, "\n" in str(caught.value)) == (reason, False), caught.value
+    with pytest.raises(FairerClipError) as again:
+        load(folder, mapped=True)
+    assert again.value.reason == reason or name == "another kind"
+
+
+def test_a_path_that_is_no_folder_and_one_that_cannot_be_read(folder, monkeypatch):
+    with pytest.raises(ModelFileError, match="snapshot_download") as caught:
+        FairerCLIP.from_pretrained("user/name")
+    assert caught.value.reason == "not-a-folder"
+
+    def refuse(*given, **named):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ModelFileError, match="Permission denied") as caught:
+        load(folder)
+    assert caught.value.reason == "unreadable"
+
+
+def test_the_documented_reasons_are_those_that_are_tested_and_raised():
+    tested = {reason for reason, _ in HOSTILE.values()} | {"not-a-folder", "unreadable"}
+    sources = [*(Path(fairerclip.__file__).parent / "model").glob("*.py")]
+    sources += [
+        Path(fairerclip.__file__).parent / "data" / "io" / name for name in ("strict_json.py", "tensors.py")
+    ]
+    text = "".join(file.read_text(encoding="utf-8") for file in sources)
+    raised = set(re.findall(r'because\(\s*(?:error\.reason or )?"([a-z-]+)"', text)) | {"too-deep"}
+    assert tested == documented()
+    assert raised <= documented()
+
+
+def test_every_truncation_is_refused_with_a_reason(folder):
+    for name in (MANIFEST, TENSORS):
+        whole = (folder / name).read_bytes()
+        for size in range(0, len(whole), max(1, len(whole) // 150)):
+            (folder / name).write_bytes(whole[:size])
+            with pytest.raises(ModelFileError) as caught:
+                load(folder)
+            assert caught.value.reason in documented()
+        (folder / name).write_bytes(whole)
+
+
+def test_other_files_are_never_read(fitted, folder):
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")  # reading it would wait for ever
+    (folder / ".git").mkdir()
+    (folder / "pytorch_model.bin").symlink_to("/dev/zero")
+    assert_array_equal(load(folder).scores(fitted[1].X), fitted[0].scores(fitted[1].X))
+
+
+def test_a_link_to_a_folder_that_the_user_names_is_followed(fitted, folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    assert load(tmp_path / "link").classes_.tolist() == fitted[0].classes_.tolist()
+
+
+# Flips ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["FairerCLIP", "EmbeddingMitigator", "baseline leace"])
+def test_a_flipped_byte_is_refused_or_changes_no_answer(kind):
+    ends = flips(KINDS[kind], 50, seed=1)
+    assert sum(ends.values()) == 50
+    assert set(ends) <= {f"{FILES[0]}: refused", f"{FILES[1]}: refused", f"{FILES[2]}: the same answers"}
+
+
+def test_every_kind_of_model_is_flipped():
+    kinds = {
+        json.loads((ROOT / "tests/golden" / home / MANIFEST).read_bytes())["kind"] for home in KINDS.values()
+    }
+    assert kinds == set(SCHEMA["properties"]["kind"]["enum"])
+
+
+# Schema ---------------------------------------------------------------------------------------------
+
+
+def test_every_recorded_manifest_is_valid_and_every_kind_is_recorded():
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator.check_schema(SCHEMA)
+    manifests = [json.loads(file.read_bytes()) for file in GOLDEN]
+    for manifest in manifests:
+        validator.validate(manifest)
+    assert {m["kind"] for m in manifests} == set(SCHEMA["properties"]["kind"]["enum"])
+
+
+def closed_places(value, where=()):
+    """Places of the objects of a manifest to which a key can be added."""
+    if isinstance(value, dict):
+        yield where
+        for key, item in value.items():
+            yield from closed_places(item, (*where, key))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from closed_places(item, (*where, place))
+
+
+OPEN = ("diagnostics", "prompts", "sensitive", "sensitive_prompts", "record", "tensors")
+"""Objects whose keys are names, or free."""
+
+
+@pytest.mark.parametrize("home", ["model-7/named", "mitigator-7/labelled", "baseline-7/leace"])
+def test_schema_and_reader_agree_on_unknown_and_missing_keys(home, tmp_path):
+    source = ROOT / "tests" / "golden" / home
+    (tmp_path / TENSORS).write_bytes((source / TENSORS).read_bytes())
+    good = json.loads((source / MANIFEST).read_bytes())
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    checked = 0
+    for where in closed_places(good):
+        if where and (where[-1] in OPEN or "diagnostics" in where or "record" in where):
+            continue
+        for change in ("add", "remove"):
+            changed = json.loads(json.dumps(good))
+            held = changed
+            for key in where:
+                held = held[key]
+            if change == "add":
+                held["surprise"] = 1
+            else:
+                held.pop(next(iter(held)), None)
+            (tmp_path / MANIFEST).write_bytes(canonical(changed))
+            with pytest.raises(ModelFileError):
+                load(tmp_path)
+            assert not validator.is_valid(json.loads(canonical(changed))), (where, change)
+            checked += 1
+    assert checked >= 20
+
+
+# Mapped weights -------------------------------------------------------------------------------------
+
+
+def models(e):
+    given = {"sensitive_features": e.s, "text": e.text}
+    return {
+        "fourier": small().fit(e.X.astype(np.float32), e.y, **given),
+        "nystroem": small(kernel="nystroem").fit(e.X, e.y, **given),
+        "mitigator": EmbeddingMitigator(about=None).fit(e.X, sensitive_features=e.s),
+        "leace": LEACE().fit(e.X, e.y, **given),
+        "probe": LinearProbe().fit(e.X, e.y),
+    }
+
+
+def answers(model, X):
+    return (
+        [model.transform(X)]
+        if isinstance(model, EmbeddingMitigator)
+        else [model.transform(X), model.scores(X)]
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_models_answer_bit_for_bit_as_before_saving_read_or_mapped(embeddings, tmp_path, dtype):
+    e = embeddings(n_classes=3, p=6)
+    for name, model in models(e).items():
+        folder = model.save(tmp_path / f"{name}")
+        for back in (load(folder), load(folder, mapped=True), type(model).load(folder, mapped=True)):
+            for found, expected in zip(
+                answers(back, e.X.astype(dtype)), answers(model, e.X.astype(dtype)), strict=True
+            ):
+                assert_array_equal(found, expected, err_msg=name)
+
+
+def test_mapped_weights_are_read_only_pages_of_the_file(embeddings, tmp_path):
+    e = embeddings(n_classes=2, p=6)
+    model = small(n_features=4000).fit(e.X.astype(np.float32), e.y, sensitive_features=e.s, text=e.text)
+    folder = model.save(tmp_path / "model")
+    back = load(folder, mapped=True)
+    omega = back.features_.omega
+    assert (omega.dtype, omega.flags.writeable, omega.flags.owndata) == (np.float32, False, False)
+    back.predict(e.X.astype(np.float32))
+    if Path("/proc/self/maps").is_file():
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        assert any(line.endswith(str(folder / TENSORS)) and " r--s " in line for line in maps)
+
+
+def test_a_mapped_model_answers_as_before_when_its_folder_is_replaced(fitted, folder):
+    model, e = fitted
+    mapped, expected = load(folder, mapped=True), model.scores(e.X)
+    other = small(tau=0.1, random_state=1).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    other.save(folder, overwrite=True)
+    assert_array_equal(mapped.scores(e.X), expected)
+    assert_array_equal(load(folder, mapped=True).scores(e.X), other.scores(e.X))
+
+
+# Sizes ----------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_float32_rows_takes_three_megabytes_and_half_of_it_in_float16(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, s = rng.normal(size=(200, 768)).astype(np.float32), np.arange(200) % 2, np.arange(200) // 2 % 2
+    X[:, 0] += 20 * y
+    model = small(n_features=1000, zero_shot=0.0).fit(X, y, sensitive_features=s)
+    full, half = (model.save(tmp_path / name, precision=name) for name in ("full", "float16"))
+    sizes = [sum(file.stat().st_size for file in folder.iterdir()) for folder in (full, half)]
+    assert sizes[0] < 3.2e6
+    assert sizes[1] < 0.52 * sizes[0]
+    back = load(half)
+    assert back.features_.omega.dtype == np.float32  # it computes in the precision that it had
+    assert_array_equal(back.predict(X), model.predict(X))
+    scores = model.scores(X)
+    assert np.abs(back.scores(X) - scores).max() < 1e-3 * np.ptp(scores)
+    again = load(back.save(tmp_path / "again", precision="float16"))
+    assert_array_equal(again.scores(X), back.scores(X))
+
+
+def test_tensors_that_float16_would_spoil_keep_their_type(fitted, tmp_path):
+    model, e = fitted
+    probe = LinearProbe().fit(e.X, e.y)
+    probe.coef_ = probe.coef_ * 1e-9  # too small for float16
+    entries = manifest_of(probe.save(tmp_path / "m", precision="float16"))["tensors"]
+    assert entries["coef_"]["dtype"] == "F64"
+    with pytest.raises(ParameterError, match="precision must be one of"):
+        model.save(tmp_path / "n", precision="float8")
+    assert not (tmp_path / "n").exists()
+
+
+# Details --------------------------------------------------------------------------------------------
+
+
+def test_details_are_kept_until_the_model_is_fitted_again(fitted, tmp_path):
+    model, e = fitted
+    known = ModelDetails(
+        task="birds",
+        prompts={"0": ["a"]},
+        metrics=(ModelMetric("worst_group", "after", "test", 0.5, None, 0.4, 0.6, 0.95),),
+    )
+    back = load(model.save(tmp_path / "a", details=known))
+    assert back.details_ == known
+    assert load(back.save(tmp_path / "b")).details_ == known
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    back.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    assert load(back.save(tmp_path / "c")).details_ == ModelDetails()
+    for other in (
+        LEACE().fit(e.X, e.y, sensitive_features=e.s, text=e.text),
+        EmbeddingMitigator().fit(e.X, sensitive_features=e.s),
+    ):
+        read = load(other.save(tmp_path / type(other).__name__, details=known))
+        read.fit(e.X, e.y, sensitive_features=e.s, **({"text": e.text} if isinstance(other, LEACE) else {}))
+        assert not hasattr(read, "details_")
+
+
+def test_details_that_are_none_are_refused(fitted, tmp_path):
+    with pytest.raises(ParameterError, match="details must be ModelDetails"):
+        fitted[0].save(tmp_path / "m", details={"task": "birds"})
+    with pytest.raises(ParameterError, match="prompts"):
+        ModelDetails(prompts={"a": "one text, and not a list"})
+    with pytest.raises(ParameterError, match="finite numbers"):
+        ModelMetric("worst_group", "after", "test", float("nan"))
+    with pytest.raises(ParameterError, match="'before' or 'after'"):
+        ModelMetric("worst_group", "during", "test", 0.5)
+
+
+def test_a_folder_of_an_earlier_layout_is_replaced_as_a_whole(fitted, tmp_path):
+    import shutil
+
+    e = fitted[1]
+    model, folder = LinearProbe().fit(e.X, e.y), tmp_path / "model"
+    shutil.copytree(ROOT / "tests" / "golden" / "baseline-5" / "leace", folder)
+    (folder / "answers.safetensors").unlink()
+    model.save(folder, overwrite=True)
+    assert {file.name for file in folder.iterdir()} == set(FILES)
+    assert_array_equal(load(folder).scores(e.X), model.scores(e.X))
+    with pytest.raises(OutputExistsError, match="holds a LinearProbe, not a FairerCLIP; it is left alone"):
+        fitted[0].save(folder, overwrite=True)
+    (folder / "README.md").unlink()
+    (folder / "README.md").symlink_to("elsewhere")
+    with pytest.raises(OutputExistsError, match="left alone"):
+        model.save(folder, overwrite=True)
