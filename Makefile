@@ -7,7 +7,7 @@ REAL_DATA ?= ../shared/data
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
-	rankings real reproduce clean
+	proofs rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -33,7 +33,12 @@ lint: $(VENV)/dev.done
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest
+	$(ONE_THREAD) $(BIN)/python -m pytest -m "not proof"
+
+# The long tests, which tests/proofs.txt lists: hostile files, clusters whose workers are killed, interrupts, how often
+# intervals hold the truth. About four minutes on two cores.
+proofs: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python -m pytest -m proof
 
 # The quick part, about a minute on two cores: neither linters nor what tests/slow.txt lists, that is encoders, the page in
 # a browser, hostile files, recorded outputs, and the functions that took longest.

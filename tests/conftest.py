@@ -25,6 +25,7 @@ def _no_network(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_no_network)  # for good: a hook cannot be taken back
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 SLOW_FOLDERS, SLOW_FUNCTIONS = slow.listed()
+_, PROOFS = slow.listed(slow.PROOFS)
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -36,8 +37,10 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(items):
     for item in items:
         place = f"{item.path.relative_to(slow.TESTS).as_posix()}::{item.originalname}"
-        if place in SLOW_FUNCTIONS or place.startswith(SLOW_FOLDERS):
+        if place in SLOW_FUNCTIONS | PROOFS or place.startswith(SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
+        if place in PROOFS:
+            item.add_marker(pytest.mark.proof)
     # Files with slow tests first, so that no worker is left with one of them at the end while the others wait.
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
 

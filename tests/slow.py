@@ -1,4 +1,4 @@
-"""Which tests are slow: those that slow.txt lists, by folder or by function.
+"""Which tests are slow: those that slow.txt lists, by folder or by function; and the long ones of proofs.txt.
 
 ``python tests/slow.py OUTPUT [SECONDS]`` adds the functions whose cases together took longer, from what
 ``pytest --durations=0 --durations-min=0.05`` printed. Seconds are those of that run: give more on a busy machine.
@@ -11,11 +11,12 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 LIST = TESTS / "slow.txt"
+PROOFS = TESTS / "proofs.txt"
 
 
-def listed():
-    """Folders and functions of the list."""
-    lines = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+def listed(file=LIST):
+    """Folders and functions of a list."""
+    lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
     return tuple(line for line in lines if line.endswith("/")), {line for line in lines if "::" in line}
 
 

@@ -7,7 +7,7 @@ import pytest
 from fuzz import INSTRUMENTED, MEGABYTES, run
 from readers import READERS
 
-CASES = 24
+CASES = 10
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="needs /proc")
 
 

@@ -79,8 +79,9 @@ def test_what_contributors_are_told_to_run_and_to_edit_is_there():
         assert [n for n in named if not any((home / n).exists() for home in (ROOT, source))] == []
 
 
-def test_every_slow_test_of_the_list_is_there():
-    folders, functions = slow.listed()
+@pytest.mark.parametrize("file", [slow.LIST, slow.PROOFS])
+def test_every_test_of_a_list_is_there(file):
+    folders, functions = slow.listed(file)
     assert [folder for folder in folders if not (slow.TESTS / folder).is_dir()] == []
     places = [place.split("::") for place in functions]
     gone = [

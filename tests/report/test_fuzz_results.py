@@ -28,7 +28,7 @@ JUNK = [
     *("", "x", "\ud800", "\x00", "$x$", "_y", "=1", "長い", "a" * 5000, "before", "after", "dep"),
     *([], {}, [1], [0, 1], {"a": 1}, [None], [[]], [{}]),
 ]
-DOCUMENTS = int(os.environ.get("DOCUMENTS", "25"))
+DOCUMENTS = int(os.environ.get("DOCUMENTS", "10"))
 """Changed documents for each seed."""
 DRAWN_OF = {"plane": ["front", "plane"], "settings": ["front", "groups"], "task": []}
 
