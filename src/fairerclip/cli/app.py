@@ -17,6 +17,7 @@ from fairerclip.cli import command_path as path
 from fairerclip.cli import command_report as report
 from fairerclip.cli import command_reproduce as reproduce
 from fairerclip.cli import command_search as search
+from fairerclip.cli import command_serve as serve
 from fairerclip.cli import command_task as task
 from fairerclip.cli import streams
 
@@ -39,6 +40,7 @@ app.command("path")(path.path)
 app.command("apply")(apply.apply)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)

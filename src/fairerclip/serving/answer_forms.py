@@ -1,0 +1,69 @@
+"""Answers as JSON, or as one array in .npy, by what the request accepts."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+from fastapi import Response
+
+from fairerclip._util.types import Floats
+from fairerclip.serving.problems import Problem
+from fairerclip.serving.request_body import JSON, NPY
+
+RANGES = {JSON: ("application/json", "application/*", "*/*"), NPY: ("application/x-npy",)}
+"""Media ranges of an Accept header that mean each form, the most exact first."""
+MAX_ACCEPT_BYTES = 1000
+
+
+def accepted_form(accept: bytes) -> str:
+    """Return the form that an Accept header prefers, JSON if it does not care.
+
+    Raises
+    ------
+    Problem
+        It accepts neither form.
+
+    Examples
+    --------
+    >>> accepted_form(b"application/json;q=0.5, application/x-npy"), accepted_form(b"")
+    ('application/x-npy', 'application/json')
+    """
+    text = accept[:MAX_ACCEPT_BYTES].decode("latin-1").lower()
+    if not text.strip():
+        return JSON
+    quality: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, parameters = part.partition(";")
+        quality[name.strip()] = _quality(parameters)
+    best = {form: next((quality[r] for r in ranges if r in quality), 0.0) for form, ranges in RANGES.items()}
+    form = max(best, key=lambda form: best[form])
+    if not best[form]:
+        raise Problem("not_acceptable", f"Accept must allow {JSON} or {NPY}; got {text!r:.80}")
+    return form
+
+
+def _quality(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(max(float(value), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def as_json(value: Any) -> Response:
+    """Return a JSON answer."""
+    body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    return Response(body, media_type=JSON)
+
+
+def as_npy(array: Floats) -> Response:
+    """Return an array as .npy."""
+    out = io.BytesIO()
+    np.lib.format.write_array(out, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+    return Response(out.getvalue(), media_type=NPY)
