@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from fastapi import Response
 
 from fairerclip._util.types import Floats
 from fairerclip.serving.problems import Problem
-from fairerclip.serving.request_body import JSON, NPY
 
+JSON, NPY = "application/json", "application/x-npy"
 RANGES = {JSON: ("application/json", "application/*", "*/*"), NPY: ("application/x-npy",)}
 """Media ranges of an Accept header that mean each form, the most exact first."""
 MAX_ACCEPT_BYTES = 1000
@@ -56,14 +56,32 @@ def _quality(parameters: str) -> float:
     return 1.0
 
 
-def as_json(value: Any) -> Response:
+class Reply(NamedTuple):
+    """An answer: its body, its type, its status, and further headers."""
+
+    body: bytes
+    kind: str = JSON
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def as_json(value: Any) -> Reply:
     """Return a JSON answer."""
-    body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-    return Response(body, media_type=JSON)
+    return Reply(json.dumps(value, separators=(",", ":"), allow_nan=False).encode())
 
 
-def as_npy(array: Floats) -> Response:
+def as_npy(array: Floats) -> Reply:
     """Return an array as .npy."""
+    return Reply(_npy_header(array.shape, array.dtype.str) + array.tobytes(), NPY)
+
+
+def as_error(problem: Problem, request_id: str) -> Reply:
+    """Return an error."""
+    return Reply(problem.document(request_id), JSON, problem.status, problem.headers)
+
+
+@lru_cache(maxsize=64)
+def _npy_header(shape: tuple[int, ...], dtype: str) -> bytes:
     out = io.BytesIO()
-    np.lib.format.write_array(out, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-    return Response(out.getvalue(), media_type=NPY)
+    np.lib.format.write_array_header_1_0(out, {"shape": shape, "fortran_order": False, "descr": dtype})
+    return out.getvalue()

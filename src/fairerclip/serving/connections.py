@@ -7,14 +7,13 @@ peer that has closed its sending side.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from fairerclip.serving.problems import Problem
-from fairerclip.serving.service_log import log
+from fairerclip.serving.service_log import log_request, new_id
 from fairerclip.serving.service_state import Service
 
 CONNECTION = "fairerclip.connection"
@@ -81,6 +80,10 @@ class GuardedConnection(H11Protocol):
         """Answer a request that is not HTTP, in place of uvicorn's plain text."""
         self._refuse(Problem("invalid_http", "expected a request of HTTP/1.1 with a head of at most 64 kB"))
 
+    def is_writable(self) -> bool:
+        """Return whether the peer has read most of what was sent."""
+        return not self.flow.write_paused
+
     def abort(self) -> None:
         """Close without waiting for a peer that does not read."""
         self.transport.abort()
@@ -111,7 +114,7 @@ class GuardedConnection(H11Protocol):
         self._stop_timer()
         if self.transport.is_closing():
             return
-        request_id = os.urandom(16).hex()
+        request_id = new_id()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = problem.document(request_id)
             headers = [
@@ -130,4 +133,4 @@ class GuardedConnection(H11Protocol):
                 self.transport.write(self.conn.send(event))
         self.transport.close()
         self._service.metrics.finished("connection", problem.status, 0.0, 0)
-        log("request", request_id=request_id, endpoint="connection", status=problem.status, code=problem.code)
+        log_request(request_id=request_id, endpoint="connection", status=problem.status, code=problem.code)

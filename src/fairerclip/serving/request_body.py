@@ -7,6 +7,7 @@ import binascii
 import io
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,14 +15,14 @@ from urllib.parse import parse_qsl
 import numpy as np
 
 from fairerclip._util.types import Floats
-from fairerclip.data.io.npy import DEFAULT_LIMITS, check_size, native, read_header
+from fairerclip.data.io.npy import DEFAULT_LIMITS, Header, check_size, native, read_header
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, TaskFileError
+from fairerclip.serving.answer_forms import JSON, NPY
 from fairerclip.serving.problems import Problem
 from fairerclip.serving.request_guard import Exchange
 from fairerclip.serving.service_settings import MAX_JSON_BYTES, ServiceLimits
 
-JSON, NPY = "application/json", "application/x-npy"
 IMAGES = ("image/jpeg", "image/png", "image/webp", "image/bmp")
 SPARE_VALUES = 10_000
 """Values of a JSON body besides the numbers of its rows."""
@@ -79,10 +80,10 @@ async def read_given(exchange: Exchange, limits: ServiceLimits, width: int, allo
         raise Problem("unsupported_type", f"Content-Type must be one of {', '.join(sorted(kinds))}; got {kind!r:.80}")
     query = _query(exchange.scope["query_string"])
     if kind == JSON:
-        body = bytes(await exchange.body(min(limits.body_bytes, MAX_JSON_BYTES)))
+        body = await exchange.body(min(limits.body_bytes, MAX_JSON_BYTES))
         _refuse_unknown(query, ())
         return _from_json(body, values=limits.rows * (width + 1) + SPARE_VALUES, allowed=allowed)
-    body = bytes(await exchange.body(limits.body_bytes))
+    body = await exchange.body(limits.body_bytes)
     _refuse_unknown(query, [name for name in allowed if name not in ("embeddings", "images", "texts", "query")])
     if kind == NPY:
         return Given(embeddings=read_npy_body(body), fields=query, is_json=False)
@@ -109,19 +110,25 @@ def checked_rows(given: Any, width: int, most: int, name: str = "embeddings") ->
     _check_count(len(rows), most, name)
     if rows.shape[1] != width:
         raise Problem("wrong_shape", f"{name} must have rows of {width} numbers; got {rows.shape[1]}")
-    if not np.isfinite(rows).all():
-        place = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-        raise Problem("not_finite", f"row {place} of {name} holds NaN or infinity; leave it out")
-    if not rows.any(axis=1).all():
-        place = int(np.flatnonzero(~rows.any(axis=1))[0])
-        raise Problem("zero_row", f"row {place} of {name} holds only zeros, so that it has no direction; leave it out")
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    if not (squares.min() > 0 and squares.max() < np.inf):  # or a row is very long or very short
+        _check_values(rows, name)
     return rows
+
+
+def _check_values(rows: Floats, name: str) -> None:
+    finite, other = np.isfinite(rows).all(axis=1), rows.any(axis=1)
+    if not finite.all():
+        raise Problem("not_finite", f"row {finite.argmin()} of {name} holds NaN or infinity; leave it out")
+    if not other.all():
+        raise Problem("zero_row", f"row {other.argmin()} of {name} holds zeros alone and has no direction; leave it out")
 
 
 def read_npy_body(body: bytes) -> Floats:
     """Return the array of an .npy, without a copy; raise a `Problem` unless it is one of floats."""
     try:
-        header = read_header("body", io.BytesIO(body), DEFAULT_LIMITS)
+        header = _header(body[:10], body[10 : 10 + int.from_bytes(body[8:10], "little")])
         check_size("body", header, len(body))
     except TaskFileError as error:
         raise Problem("invalid_npy", str(error)) from None
@@ -129,6 +136,14 @@ def read_npy_body(body: bytes) -> Floats:
         raise Problem("wrong_dtype", f"expected float16, float32 or float64; got {header.dtype}")
     flat = np.frombuffer(body, dtype=header.dtype, offset=header.length)
     return np.asarray(native("body", flat.reshape(header.shape, order="F" if header.fortran else "C")))
+
+
+@lru_cache(maxsize=64)
+def _header(start: bytes, rest: bytes) -> Header:
+    """Return the checked header of an .npy of version 1, which numpy writes; most requests have the same few headers."""
+    if start[6:8] not in (b"\x01\x00", b""):
+        raise TaskFileError("body: expected .npy of version 1.0, as numpy.save writes it")
+    return read_header("body", io.BytesIO(start + rest), DEFAULT_LIMITS)
 
 
 def whole_number(given: Given, name: str, least: int, most: int) -> int | None:

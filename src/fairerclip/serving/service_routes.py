@@ -15,16 +15,16 @@ from starlette.exceptions import HTTPException
 from fairerclip import __version__
 from fairerclip._util.types import Floats
 from fairerclip.errors import EncoderError, FairerClipError, ImageError
-from fairerclip.serving.answer_forms import accepted_form, as_json, as_npy
+from fairerclip.serving.answer_forms import NPY, Reply, accepted_form, as_json, as_npy
 from fairerclip.serving.problems import Problem
-from fairerclip.serving.request_body import NPY, Given, checked_rows, read_given, whole_number
-from fairerclip.serving.request_guard import EXCHANGE, Exchange, PeerGoneError, RequestGuard
+from fairerclip.serving.request_body import Given, checked_rows, read_given, whole_number
+from fairerclip.serving.request_guard import EXCHANGE, Endpoint, Exchange, PeerGoneError, RequestGuard
 from fairerclip.serving.served_model import ServedModel, as_texts, ranked
 from fairerclip.serving.service_log import log
 from fairerclip.serving.service_schema import DESCRIPTION, FIELDS, RESPONSES, docs_page, request_body
 from fairerclip.serving.service_state import Service
 
-Answer = Callable[[Service, ServedModel, Given, str], Coroutine[Any, Any, Response]]
+Answer = Callable[[Service, ServedModel, Given, str], Coroutine[Any, Any, Reply]]
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -46,10 +46,12 @@ def create_app(service: Service, on_end: Callable[[], Any] = lambda: None) -> Re
         redoc_url=None,
         redirect_slashes=False,
     )
+    direct: dict[tuple[str, str], Endpoint] = {}
     for name, answer in {"classify": classify, "rank": rank, "mitigate": mitigate, "embed": embed}.items():
+        direct["POST", f"/v1/{name}"] = endpoint = _endpoint(service, name, answer)
         app.add_api_route(
             f"/v1/{name}",
-            _endpoint(service, name, answer),
+            _route(endpoint),
             methods=["POST"],
             name=name,
             summary=(answer.__doc__ or "").partition("\n")[0],
@@ -66,16 +68,15 @@ def create_app(service: Service, on_end: Callable[[], Any] = lambda: None) -> Re
             problem = Problem("method_not_allowed", "the endpoint has another method: see /docs", allow)
         else:
             problem = Problem("not_found", "there is no such endpoint: see /docs")
-        return _problem_answer(request.scope[EXCHANGE], problem)
+        return _response(request.scope[EXCHANGE].error(problem))
 
-    return RequestGuard(app, service)
+    return RequestGuard(app, service, direct)
 
 
-def _endpoint(service: Service, name: str, answer: Answer) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-    """Return a route that reads a request, waits for its answer, and turns errors into answers."""
+def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
+    """Return a function that reads a request, waits for its answer, and turns errors into answers."""
 
-    async def endpoint(request: Request) -> Response:
-        exchange: Exchange = request.scope[EXCHANGE]
+    async def endpoint(exchange: Exchange) -> Reply:
         try:
             form = accepted_form(exchange.headers.get(b"accept", b""))
             model = service.model
@@ -85,8 +86,8 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Callable[[Request]
             exchange.rows = _count(given)
             async with asyncio.timeout_at(exchange.deadline):
                 return await answer(service, model, given, form)
-        except Problem as problem:
-            return _problem_answer(exchange, problem)
+        except Problem as refusal:
+            problem = refusal
         except PeerGoneError:
             raise
         except TimeoutError:
@@ -100,12 +101,24 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Callable[[Request]
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
             problem = Problem("internal", "the service failed; its log has the cause")
-        return _problem_answer(exchange, problem)
+        return exchange.error(problem)
 
     return endpoint
 
 
-async def classify(service: Service, model: ServedModel, given: Given, form: str) -> Response:
+def _route(endpoint: Endpoint) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def route(request: Request) -> Response:
+        return _response(await endpoint(request.scope[EXCHANGE]))
+
+    return route
+
+
+def _response(reply: Reply) -> Response:
+    headers = {name.decode(): value.decode() for name, value in reply.headers}
+    return Response(reply.body, reply.status, {**headers, "content-type": reply.kind})
+
+
+async def classify(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
     """Predict a class for each embedding or image."""
     scores = await service.call(model.scoring, await _rows(service, model, given))
     if form == NPY:
@@ -121,7 +134,7 @@ async def classify(service: Service, model: ServedModel, given: Given, form: str
     )
 
 
-async def rank(service: Service, model: ServedModel, given: Given, form: str) -> Response:
+async def rank(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
     """Rank embeddings or images by a class, or by any query if the model is a mitigator."""
     about = None
     if model.classes is not None:
@@ -141,12 +154,12 @@ async def rank(service: Service, model: ServedModel, given: Given, form: str) ->
     return as_json(answer if model.classes is not None else {**answer, "about": about})
 
 
-async def mitigate(service: Service, model: ServedModel, given: Given, form: str) -> Response:
+async def mitigate(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
     """Map embeddings, or those of images, to mitigated ones of the same space."""
     return _embeddings(await service.call(model.mitigating, await _rows(service, model, given)), form)
 
 
-async def embed(service: Service, model: ServedModel, given: Given, form: str) -> Response:
+async def embed(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
     """Embed texts or images with the encoder."""
     texts = given.fields.get("texts")
     if (texts is None) == (given.images is None):
@@ -156,7 +169,7 @@ async def embed(service: Service, model: ServedModel, given: Given, form: str) -
     return _embeddings(await _read(service, model, texts), form)
 
 
-def _embeddings(rows: Floats, form: str) -> Response:
+def _embeddings(rows: Floats, form: str) -> Reply:
     return as_npy(rows) if form == NPY else as_json({"embeddings": rows.tolist()})
 
 
@@ -210,17 +223,10 @@ def _refuse_fields(given: Given, names: tuple[str, ...], message: str) -> None:
 
 def _count(given: Given) -> int:
     """Return the number of rows, images or texts of a request, for logs and metrics."""
-    for part in (given.embeddings, given.images, given.fields.get("texts")):
-        if isinstance(part, (list, np.ndarray)) and np.ndim(part[:0]):
-            return len(part)
-    return 0
-
-
-def _problem_answer(exchange: Exchange, problem: Problem) -> Response:
-    exchange.code = problem.code
-    headers = {name.decode(): value.decode() for name, value in problem.headers}
-    body = problem.document(exchange.request_id)
-    return Response(body, problem.status, headers, media_type="application/json")
+    if isinstance(given.embeddings, np.ndarray):
+        return given.embeddings.shape[0] if given.embeddings.ndim else 0
+    parts = (given.embeddings, given.images, given.fields.get("texts"))
+    return next((len(part) for part in parts if isinstance(part, list)), 0)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -232,21 +238,21 @@ def _add_state(app: FastAPI, service: Service) -> None:
         try:
             limits = service.limits
             told = {"rows": limits.rows, "images": limits.images, "body_bytes": limits.body_bytes}
-            return as_json({**service.model.facts(), "limits": told})
+            return _response(as_json({**service.model.facts(), "limits": told}))
         except Problem as problem:
-            return _problem_answer(request.scope[EXCHANGE], problem)
+            return _response(request.scope[EXCHANGE].error(problem))
 
     @app.get("/healthz", response_class=Response)
     async def healthz() -> Response:
         """Say that the process runs."""
-        return as_json({"status": "alive"})
+        return _response(as_json({"status": "alive"}))
 
     @app.get("/readyz", response_class=Response)
     async def readyz(request: Request) -> Response:
         """Say whether the model is loaded and has answered a first call."""
         if service.ready:
-            return as_json({"status": "ready"})
-        return _problem_answer(request.scope[EXCHANGE], Problem("not_ready", "the model is being loaded"))
+            return _response(as_json({"status": "ready"}))
+        return _response(request.scope[EXCHANGE].error(Problem("not_ready", "the model is being loaded")))
 
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:

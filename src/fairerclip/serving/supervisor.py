@@ -81,8 +81,11 @@ def _listening(settings: ServiceSettings) -> Iterator[tuple[socket.socket, Addre
     """Open the socket; a Unix socket is removed at the end."""
     if settings.uds is not None:
         _remove_stale(settings.uds)
-    family = socket.AF_UNIX if settings.uds is not None else socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    if settings.uds is not None:
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:  # with the protocol, which asyncio asks for before it sends without delay
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     where = str(settings.uds or f"{settings.host}:{settings.port}")
     try:
         if settings.uds is None:
