@@ -50,14 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = os.sched_getaffinity(0)
     ours, theirs = sorted(before)[0], sorted(before)[-1]
     bench.note(
-        f"requests of {asked.rows} rows, p={asked.width}, D={asked.features}, float32 .npy, {asked.connections} connections; "
+        f"requests of {asked.rows} rows, p={asked.width}, D={asked.features}, float32 .npy, "
+        f"{asked.connections} connections; "
         f"service and bare call on one core, client on {'another' if ours != theirs else 'the same'} one"
     )
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / "model")
         np.save(Path(folder) / "rows.npy", X)
         np.save(Path(folder) / "scores.npy", model.scores(X))
-        with running(Path(folder) / "model", ours) as server, Client(server, folder, asked, theirs) as requests:
+        with (
+            running(Path(folder) / "model", ours) as server,
+            Client(server, folder, asked, theirs) as requests,
+        ):
             os.sched_setaffinity(0, {ours})
             try:
                 bench.in_turns(
@@ -74,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return bench.finish()
 
 
-class running:  # noqa: N801 - a context manager
+class running:
     """`fairerclip serve` on one core, over a Unix socket or TCP; gives its address."""
 
     def __init__(self, model: Path, core: int) -> None:
@@ -135,7 +139,9 @@ def client(words: Sequence[str]) -> int:
     return 0
 
 
-def exchange(address: tuple[str, int], request: memoryview, requests: int, connections: int, expected: Any) -> None:
+def exchange(
+    address: tuple[str, int], request: memoryview, requests: int, connections: int, expected: Any
+) -> None:
     """Send one request after another on each connection until all are answered."""
     selector = selectors.DefaultSelector()
     left = requests
@@ -177,7 +183,9 @@ def complete(answer: bytearray, expected: Any) -> bool:
         return False
     if not head.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(bytes(answer[:500]))
-    length = int(next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))[15:])
+    length = int(
+        next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))[15:]
+    )
     if len(body) < length:
         return False
     scores = np.load(io.BytesIO(bytes(body)))

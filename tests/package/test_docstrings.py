@@ -16,6 +16,11 @@ if importlib.util.find_spec("torch") is None:
     NEED_TORCH = {f"fairerclip.baselines.gradient.{name}" for name in ("contrast", "loop", "nets")}
     NEED_TORCH.add("fairerclip.data.device_rows")
     MODULES = [name for name in MODULES if name not in NEED_TORCH]
+if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("prometheus_client") is None:
+    FREE = {
+        f"fairerclip.serving.{name}" for name in ("problems", "service_log", "service_settings", "supervisor")
+    }
+    MODULES = [name for name in MODULES if not name.startswith("fairerclip.serving.") or name in FREE]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -17,6 +17,8 @@ from fairerclip.errors import MissingExtraError
 from fairerclip.export import faiss_index
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures
+from fairerclip.serving.service_settings import ServiceSettings
+from fairerclip.serving.supervisor import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FOR_DEVELOPERS = {"all", "dev", "fuzz", "test"}
@@ -33,6 +35,7 @@ NEEDS = {
     "dask": ("distributed", lambda e, folder: cluster_rows.dask()),
     "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
+    "serve": ("fastapi", lambda e, folder: serve(ServiceSettings(folder), print)),
 }
 
 

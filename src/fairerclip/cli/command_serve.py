@@ -16,7 +16,9 @@ LEAST_BYTES = 1000
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")]
 Encoder = Annotated[
     str | None,
-    typer.Option(help=f"CLIP model that embedded the rows of the fit, for texts and images: {options.MODELS}."),
+    typer.Option(
+        help=f"CLIP model that embedded the rows of the fit, for texts and images: {options.MODELS}."
+    ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen at.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
@@ -26,22 +28,37 @@ Uds = Annotated[
 Processes = Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes that share the socket.")]
 BodySize = Annotated[str, typer.Option("--max-body", metavar="SIZE", help="Largest body of a request.")]
 HeldSize = Annotated[
-    str, typer.Option("--max-held", metavar="SIZE", help="Largest sum of the bodies that a process holds at a time.")
+    str,
+    typer.Option(
+        "--max-held", metavar="SIZE", help="Largest sum of the bodies that a process holds at a time."
+    ),
 ]
 MaxRows = Annotated[int, typer.Option(min=1, help="Most rows of a request.")]
 MaxImages = Annotated[int, typer.Option(min=1, help="Most images of a request.")]
 Seconds = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds from a request to its answer.")]
 BodySeconds = Annotated[
-    float, typer.Option("--body-timeout", min=0.001, help="Seconds for the head of a request, and for its body.")
+    float,
+    typer.Option("--body-timeout", min=0.001, help="Seconds for the head of a request, and for its body."),
 ]
 Connections = Annotated[int, typer.Option("--max-connections", min=1, help="Most connections of a process.")]
-Queue = Annotated[int, typer.Option(min=1, help="Most requests that wait for the model; more are answered with 503.")]
-BatchRows = Annotated[int, typer.Option(min=1, help="Rows of waiting requests that are joined into one call.")]
-BatchWait = Annotated[
-    float, typer.Option(min=0, help="Milliseconds that a call waits for more requests; 0: it joins those that wait.")
+Queue = Annotated[
+    int, typer.Option(min=1, help="Most requests that wait for the model; more are answered with 503.")
 ]
-Grace = Annotated[float, typer.Option(min=0.001, help="Seconds for running requests to finish after SIGTERM.")]
-AccessLog = Annotated[bool, typer.Option("--access-log/--no-access-log", help="Log each request as a line of JSON.")]
+BatchRows = Annotated[
+    int, typer.Option(min=1, help="Rows of waiting requests that are joined into one call.")
+]
+BatchWait = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Milliseconds that a call waits for more requests; 0: it joins those that wait."
+    ),
+]
+Grace = Annotated[
+    float, typer.Option(min=0.001, help="Seconds for running requests to finish after SIGTERM.")
+]
+AccessLog = Annotated[
+    bool, typer.Option("--access-log/--no-access-log", help="Log each request as a line of JSON.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the address as one line of JSON; errors too.")]
 
 
@@ -103,7 +120,7 @@ def serve(
     )
     number = run(settings, lambda address: _print_start(settings.model, address, workers, json=json))
     if number == signal.SIGINT:
-        raise KeyboardInterrupt
+        signal.raise_signal(number)  # the command line prints that it was interrupted
 
 
 def _encoder(

@@ -19,6 +19,8 @@ from fairerclip.serving.service_state import Service
 CONNECTION = "fairerclip.connection"
 TRUNCATED = "fairerclip.truncated"
 """Keys of the scope of a request: its connection, and whether the peer stopped sending inside the body."""
+LINGER_SECONDS = 1.0
+"""How long what a refused peer still sends is read and dropped: it could not read the answer of a closed connection."""
 
 
 class GuardedConnection(H11Protocol):
@@ -36,6 +38,7 @@ class GuardedConnection(H11Protocol):
         super().__init__(**given)
         self._service = service
         self._head_timer: asyncio.TimerHandle | None = None
+        self._refused = False
 
     def connection_made(self, transport: Any) -> None:
         """Refuse a connection too many; else wait for its first request."""
@@ -47,8 +50,8 @@ class GuardedConnection(H11Protocol):
             self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Read a part of a request."""
-        if not self.transport.is_closing():
+        """Read a part of a request; after a refusal, drop it."""
+        if not self._refused and not self.transport.is_closing():
             super().data_received(data)
             self._watch()
 
@@ -58,11 +61,15 @@ class GuardedConnection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._watch()
 
-    def eof_received(self) -> bool | None:  # type: ignore[override]
+    def eof_received(self) -> bool | None:
         """Answer a peer that has closed its sending side, and then close."""
+        if self._refused:
+            return None
         if not self._is_answering():
             if self.conn.trailing_data[0]:
-                self._refuse(Problem("invalid_http", "the connection was closed inside the head of a request"))
+                self._refuse(
+                    Problem("invalid_http", "the connection was closed inside the head of a request")
+                )
             return None
         if self.cycle.more_body:
             self.cycle.scope[TRUNCATED] = True
@@ -93,6 +100,8 @@ class GuardedConnection(H11Protocol):
 
     def _watch(self) -> None:
         """Start the time of a head that is not complete; give a request that is complete its connection."""
+        if self._refused:
+            return
         if self._is_answering():
             self._stop_timer()
             self.cycle.scope[CONNECTION] = self
@@ -110,10 +119,11 @@ class GuardedConnection(H11Protocol):
             self._head_timer = None
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer without the application, and close."""
+        """Answer without the application, and close; what the peer still sends is dropped for a moment."""
         self._stop_timer()
-        if self.transport.is_closing():
+        if self._refused or self.transport.is_closing():
             return
+        self._refused = True
         request_id = new_id()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = problem.document(request_id)
@@ -131,6 +141,10 @@ class GuardedConnection(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event))
-        self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write_eof()
+        self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
         self._service.metrics.finished("connection", problem.status, 0.0, 0)
         log_request(request_id=request_id, endpoint="connection", status=problem.status, code=problem.code)

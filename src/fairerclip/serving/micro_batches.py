@@ -53,7 +53,7 @@ class QueuedCall:
         if not self.operation.joins or self.operation is not other.operation:
             return False
         if isinstance(self.rows, np.ndarray):
-            return self.rows.dtype == other.rows.dtype and self.rows.shape[1:] == other.rows.shape[1:]
+            return (self.rows.dtype, self.rows.shape[1:]) == (other.rows.dtype, other.rows.shape[1:])
         return True
 
 
@@ -186,7 +186,11 @@ class MicroBatches:
             results = _called(batch)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is the answer of its request alone
             if len(batch) > 1:
-                log("a joined call failed, and its requests are called alone", logging.WARNING, requests=len(batch))
+                log(
+                    "a joined call failed, and its requests are called alone",
+                    logging.WARNING,
+                    requests=len(batch),
+                )
                 return [answer for call in batch for answer in self._answers([call])]
             results = [error]
         rows = sum(call.size for call in batch)
@@ -204,7 +208,9 @@ def _called(batch: Sequence[QueuedCall]) -> list[Any]:
     if len(batch) == 1:
         return [operation.call(batch[0].rows)]
     parts = [call.rows for call in batch]
-    joined = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [row for rows in parts for row in rows]
+    joined = (
+        np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [row for rows in parts for row in rows]
+    )
     result = operation.call(joined)
     if len(result) != len(joined):
         raise ValueError(f"{operation.name} gave {len(result)} results for {len(joined)} rows")

@@ -56,7 +56,9 @@ class Given:
     is_json: bool = True
 
 
-async def read_given(exchange: Exchange, limits: ServiceLimits, width: int, allowed: Collection[str]) -> Given:
+async def read_given(
+    exchange: Exchange, limits: ServiceLimits, width: int, allowed: Collection[str]
+) -> Given:
     """Read and parse the body of a request.
 
     Parameters
@@ -72,19 +74,25 @@ async def read_given(exchange: Exchange, limits: ServiceLimits, width: int, allo
     """
     encoding = exchange.headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
-        raise Problem("unsupported_encoding", f"send the body without Content-Encoding; got {_shown(encoding)}")
+        raise Problem(
+            "unsupported_encoding", f"send the body without Content-Encoding; got {_shown(encoding)}"
+        )
     given_type = exchange.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     kinds = {JSON, *((NPY,) if "embeddings" in allowed else ()), *(IMAGES if "images" in allowed else ())}
     kind = given_type.decode("latin-1")
     if kind not in kinds:
-        raise Problem("unsupported_type", f"Content-Type must be one of {', '.join(sorted(kinds))}; got {kind!r:.80}")
+        raise Problem(
+            "unsupported_type", f"Content-Type must be one of {', '.join(sorted(kinds))}; got {kind!r:.80}"
+        )
     query = _query(exchange.scope["query_string"])
     if kind == JSON:
         body = await exchange.body(min(limits.body_bytes, MAX_JSON_BYTES))
         _refuse_unknown(query, ())
         return _from_json(body, values=limits.rows * (width + 1) + SPARE_VALUES, allowed=allowed)
     body = await exchange.body(limits.body_bytes)
-    _refuse_unknown(query, [name for name in allowed if name not in ("embeddings", "images", "texts", "query")])
+    _refuse_unknown(
+        query, [name for name in allowed if name not in ("embeddings", "images", "texts", "query")]
+    )
     if kind == NPY:
         return Given(embeddings=read_npy_body(body), fields=query, is_json=False)
     return Given(images=[body], fields=query, is_json=False)
@@ -122,7 +130,9 @@ def _check_values(rows: Floats, name: str) -> None:
     if not finite.all():
         raise Problem("not_finite", f"row {finite.argmin()} of {name} holds NaN or infinity; leave it out")
     if not other.all():
-        raise Problem("zero_row", f"row {other.argmin()} of {name} holds zeros alone and has no direction; leave it out")
+        raise Problem(
+            "zero_row", f"row {other.argmin()} of {name} holds zeros alone and has no direction; leave it out"
+        )
 
 
 def read_npy_body(body: bytes) -> Floats:
@@ -140,7 +150,7 @@ def read_npy_body(body: bytes) -> Floats:
 
 @lru_cache(maxsize=64)
 def _header(start: bytes, rest: bytes) -> Header:
-    """Return the checked header of an .npy of version 1, which numpy writes; most requests have the same few headers."""
+    """Return the checked header of an .npy of version 1, which numpy writes; requests repeat a few headers."""
     if start[6:8] not in (b"\x01\x00", b""):
         raise TaskFileError("body: expected .npy of version 1.0, as numpy.save writes it")
     return read_header("body", io.BytesIO(start + rest), DEFAULT_LIMITS)
@@ -149,10 +159,18 @@ def _header(start: bytes, rest: bytes) -> Header:
 def whole_number(given: Given, name: str, least: int, most: int) -> int | None:
     """Return an option that is a whole number, or None."""
     value = given.fields.get(name)
-    if isinstance(value, str) and not given.is_json and value.isascii() and value.isdigit() and len(value) < 19:
+    if (
+        isinstance(value, str)
+        and not given.is_json
+        and value.isascii()
+        and value.isdigit()
+        and len(value) < 19
+    ):
         value = int(value)
     if value is not None and (type(value) is not int or not least <= value <= most):
-        raise Problem("invalid_request", f"{name} must be a whole number from {least} to {most}; got {value!r:.80}")
+        raise Problem(
+            "invalid_request", f"{name} must be a whole number from {least} to {most}; got {value!r:.80}"
+        )
     return value
 
 
@@ -160,7 +178,9 @@ def _from_json(body: bytes, *, values: int, allowed: Collection[str]) -> Given:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise Problem("invalid_utf8", f"expected JSON in UTF-8; got {error.reason} at byte {error.start}") from None
+        raise Problem(
+            "invalid_utf8", f"expected JSON in UTF-8; got {error.reason} at byte {error.start}"
+        ) from None
     try:
         fields = strict_loads(body, "body", JsonBodyError, limit=len(body), values=values)
     except JsonBodyError as error:
@@ -178,7 +198,9 @@ def _from_base64(images: Any) -> list[bytes]:
     try:
         return [base64.b64decode(image, validate=True) for image in images]
     except (binascii.Error, ValueError):
-        raise Problem("invalid_request", "images must be base64, without line breaks or data: before it") from None
+        raise Problem(
+            "invalid_request", "images must be base64, without line breaks or data: before it"
+        ) from None
 
 
 def _from_lists(given: Any, width: int, most: int, name: str) -> Floats:
@@ -188,7 +210,9 @@ def _from_lists(given: Any, width: int, most: int, name: str) -> Floats:
     _check_count(len(given), most, name)
     for place, row in enumerate(given):
         if len(row) != width:
-            raise Problem("wrong_shape", f"{name} must have rows of {width} numbers; row {place} has {len(row)}")
+            raise Problem(
+                "wrong_shape", f"{name} must have rows of {width} numbers; row {place} has {len(row)}"
+            )
     kinds = set(map(type, chain.from_iterable(given))) - {int, float}
     if kinds:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -201,17 +225,25 @@ def _from_lists(given: Any, width: int, most: int, name: str) -> Floats:
 
 def _check_count(count: int, most: int, name: str) -> None:
     if count > most:
-        raise Problem("too_many_rows", f"{name} may have at most {most} rows; got {count}: send several requests")
+        raise Problem(
+            "too_many_rows", f"{name} may have at most {most} rows; got {count}: send several requests"
+        )
 
 
 def _query(raw: bytes) -> dict[str, str]:
     """Return the fields of the query of an address, each of which may occur once."""
     try:
         pairs = parse_qsl(
-            raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict", max_num_fields=MAX_FIELDS
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(raw),
+            errors="strict",
+            max_num_fields=MAX_FIELDS,
         )
     except ValueError:  # also UnicodeDecodeError
-        raise Problem("invalid_request", "the query of the address is not of the form name=value&name=value") from None
+        raise Problem(
+            "invalid_request", "the query of the address is not of the form name=value&name=value"
+        ) from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise Problem("invalid_request", "the query of the address has a name twice")
@@ -222,7 +254,8 @@ def _refuse_unknown(fields: Mapping[str, Any], allowed: Collection[str]) -> None
     unknown = sorted(set(fields) - set(allowed))
     if unknown:
         raise Problem(
-            "invalid_request", f"unknown field {unknown[0]!r:.80}; known here: {', '.join(sorted(allowed)) or 'none'}"
+            "invalid_request",
+            f"unknown field {unknown[0]!r:.80}; known here: {', '.join(sorted(allowed)) or 'none'}",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fairerclip.serving.answer_forms import Reply, as_error
-from fairerclip.serving.connections import CONNECTION, TRUNCATED
+from fairerclip.serving.connections import CONNECTION, LINGER_SECONDS, TRUNCATED
 from fairerclip.serving.problems import Problem
 from fairerclip.serving.service_log import log, log_request, new_id
 from fairerclip.serving.service_state import Service
@@ -22,8 +22,6 @@ ENDPOINTS = {
     **{f"/{name}": name for name in ("healthz", "readyz", "metrics", "docs", "openapi.json")},
 }
 """Names of the endpoints in logs and metrics."""
-LINGER_SECONDS = 1.0
-"""How long the rest of a refused body is read and dropped: a peer that is still sending could not read the answer."""
 QUIET = frozenset({"healthz", "readyz", "metrics"})
 """Endpoints that are asked all the time; only their failures are logged."""
 
@@ -61,7 +59,9 @@ class Exchange:
         self.deadline = self.started + service.limits.seconds
         self.rows, self.status, self.held = 0, 0, 0
         self.code: str | None = None
-        self._unread = b"transfer-encoding" in self.headers or self.headers.get(b"content-length", b"0") != b"0"
+        self._unread = (
+            b"transfer-encoding" in self.headers or self.headers.get(b"content-length", b"0") != b"0"
+        )
 
     async def body(self, most: int) -> bytes:
         """Read the body; its size and time are checked while it arrives."""
@@ -80,7 +80,9 @@ class Exchange:
                     if length > most:
                         raise Problem("body_too_large", too_large)
                     if service.held_bytes + len(part) > limits.held_bytes:
-                        raise Problem("busy", "the service holds too many bytes of other requests; try again later")
+                        raise Problem(
+                            "busy", "the service holds too many bytes of other requests; try again later"
+                        )
                     service.held_bytes += len(part)
                     self.held += len(part)
                     parts.append(part)
@@ -208,5 +210,3 @@ class RequestGuard:
         finally:
             self._service.metrics.in_progress.dec()
             exchange.finish()
-
-

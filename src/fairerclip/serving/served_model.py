@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from fairerclip._util.types import F64, Floats
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.encoder import Encoder
-from fairerclip.errors import ParameterError
+from fairerclip.errors import ParameterError, SensitiveQueryWarning
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.archive import load
 from fairerclip.model.fitted import Ranking
@@ -62,7 +63,7 @@ class ServedModel:
         self._model, self._encoder, self._pixels = model, encoder, pixels
         if encoder is not None and encoder.width != self.width:
             raise ParameterError(
-                f"the encoder makes embeddings of width {encoder.width}, but the model was fitted on width {self.width}: "
+                f"the encoder makes embeddings of width {encoder.width}, the model was fitted on width {self.width}: "
                 "give the encoder that embedded the rows of the fit"
             )
         if self.classes is not None:
@@ -70,7 +71,7 @@ class ServedModel:
         if self.mitigates:
             self.mitigating = Operation("mitigate", lambda rows: np.asarray(model.transform(rows)))
         if isinstance(model, EmbeddingMitigator):
-            self.ranking = Operation("rank", lambda given: model.scores(given[1], given[0])[:, 0], joins=False)
+            self.ranking = Operation("rank", self._query_scores, joins=False)
         if encoder is not None:
             self.reading = Operation("encode_text", encoder.encode_text)
             self.seeing = Operation("encode_images", encoder.encode_images)
@@ -108,7 +109,9 @@ class ServedModel:
             "mitigate": f"{self.kind} does not give embeddings of the same space: fit an EmbeddingMitigator",
             "embed": "the service runs without --encoder",
         }[endpoint]
-        raise Problem("not_offered", f"{endpoint} is not offered here: {why}; offered are {', '.join(self.endpoints)}")
+        raise Problem(
+            "not_offered", f"{endpoint} is not offered here: {why}; offered are {', '.join(self.endpoints)}"
+        )
 
     def warm_up(self) -> None:
         """Call every operation once, so that no request waits for what a first call loads."""
@@ -125,7 +128,12 @@ class ServedModel:
         encoder = None
         if self._encoder is not None:
             made = self._encoder.provenance
-            encoder = {"model": made.model, "weights": made.weights, "library": made.library, "width": made.width}
+            encoder = {
+                "model": made.model,
+                "weights": made.weights,
+                "library": made.library,
+                "width": made.width,
+            }
         return {
             "fairerclip": __version__,
             "kind": self.kind,
@@ -157,7 +165,9 @@ class ServedModel:
         if as_text:
             found = [place for place, own in enumerate(self.classes) if str(own) == label]
         else:
-            found = [place for place, own in enumerate(self.classes) if type(own) is type(label) and own == label]
+            found = [
+                place for place, own in enumerate(self.classes) if type(own) is type(label) and own == label
+            ]
         if len(found) != 1:
             raise Problem("unknown_class", f"class must be one of {self.classes[:20]!r}; got {label!r:.80}")
         return found[0]
@@ -165,6 +175,13 @@ class ServedModel:
     def about(self, query: Floats) -> str | None:
         """Return the sensitive attribute that a query is about, so that it is not mitigated; None for others."""
         return self._model.query_meaning(query[None]).about(0)  # type: ignore[no-any-return]
+
+    def _query_scores(self, given: tuple[Floats, Floats]) -> F64:
+        """Return the scores (n,) for a query (1, p) and rows (n, p)."""
+        query, rows = given
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SensitiveQueryWarning)  # the answer says what the query is about
+            return np.asarray(self._model.scores(rows, query)[:, 0])
 
     def _decoded(self, content: bytes) -> np.ndarray:
         """Decode and prepare an image."""

@@ -9,7 +9,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -29,20 +36,34 @@ class ServiceMetrics:
         own = {"registry": self.registry}
         self.requests = Counter("fairerclip_requests", "Requests.", ["endpoint", "status"], **own)
         self.seconds = Histogram(
-            "fairerclip_request_seconds", "Seconds from the head to the answer.", ["endpoint"], buckets=SECONDS, **own
+            "fairerclip_request_seconds",
+            "Seconds from the head to the answer.",
+            ["endpoint"],
+            buckets=SECONDS,
+            **own,
         )
         self.rows = Counter("fairerclip_rows", "Rows that were answered.", ["endpoint"], **own)
         self.batch_rows = Histogram(
             "fairerclip_batch_rows", "Rows of a call of the model.", ["operation"], buckets=ROWS, **own
         )
         self.batch_requests = Histogram(
-            "fairerclip_batch_requests", "Requests of a call of the model.", ["operation"], buckets=ROWS[:9], **own
+            "fairerclip_batch_requests",
+            "Requests of a call of the model.",
+            ["operation"],
+            buckets=ROWS[:9],
+            **own,
         )
         self.call_seconds = Histogram(
-            "fairerclip_call_seconds", "Seconds of a call of the model.", ["operation"], buckets=SECONDS, **own
+            "fairerclip_call_seconds",
+            "Seconds of a call of the model.",
+            ["operation"],
+            buckets=SECONDS,
+            **own,
         )
         live = {"multiprocess_mode": "livesum", **own}
-        self.in_progress = Gauge("fairerclip_requests_in_progress", "Requests that are not answered yet.", **live)
+        self.in_progress = Gauge(
+            "fairerclip_requests_in_progress", "Requests that are not answered yet.", **live
+        )
         self.ready = Gauge("fairerclip_workers_ready", "Processes that are ready.", **live)
         self._children: dict[tuple[str, ...], Any] = {}
 

@@ -84,7 +84,9 @@ def build_server(service: Service, on_ready: Callable[[], Any]) -> ServiceServer
     return server
 
 
-def run_process(settings: ServiceSettings, listening: socket.socket, on_ready: Callable[[], Any]) -> list[int]:
+def run_process(
+    settings: ServiceSettings, listening: socket.socket, on_ready: Callable[[], Any]
+) -> list[int]:
     """Serve until a signal comes; return the numbers of the signals.
 
     Raises

@@ -81,7 +81,9 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
             form = accepted_form(exchange.headers.get(b"accept", b""))
             model = service.model
             model.require(name)
-            allowed = [field for field in FIELDS[name] if model.encodes or field not in ("images", "texts", "text")]
+            allowed = [
+                field for field in FIELDS[name] if model.encodes or field not in ("images", "texts", "text")
+            ]
             given = await read_given(exchange, service.limits, model.width, allowed)
             exchange.rows = _count(given)
             async with asyncio.timeout_at(exchange.deadline):

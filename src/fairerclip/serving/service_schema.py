@@ -10,8 +10,8 @@ from typing import Any
 from fairerclip.serving.problems import STATUSES
 
 DESCRIPTION = (
-    "One fitted model of fairerclip. Rows are sent as JSON or as .npy (application/x-npy), and the Accept header chooses "
-    "the form of the answer. Errors have a code, a message and the id of the request."
+    "One fitted model of fairerclip. Rows are sent as JSON or as .npy (application/x-npy), and the Accept header "
+    "chooses the form of the answer. Errors have a code, a message and the id of the request."
 )
 FIELDS = {
     "classify": ("embeddings", "images"),
@@ -42,14 +42,22 @@ _ANSWERS: dict[str, dict[str, Any]] = {
         "labels": {"type": "array", "items": _LABEL},
         "classes": {"type": "array", "items": _LABEL},
         "scores": {**_ROWS, "description": "Of each row, in the order of classes; the largest decides."},
-        "probabilities": {**_ROWS, "type": ["array", "null"], "description": "null for methods without them."},
+        "probabilities": {
+            **_ROWS,
+            "type": ["array", "null"],
+            "description": "null for methods without them.",
+        },
     },
     "rank": {
-        "order": {"type": "array", "items": {"type": "integer"}, "description": "Numbers of rows, best first."},
+        "order": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "Numbers of rows, best first.",
+        },
         "scores": _NUMBERS,
         "about": {
             "type": ["string", "null"],
-            "description": "Of a mitigator: the sensitive attribute that the query asks for, so that it is not mitigated.",
+            "description": "Of a mitigator: the sensitive attribute that the query asks for; it is then not mitigated.",
         },
     },
     "mitigate": {"embeddings": _ROWS},
@@ -105,7 +113,10 @@ def _answer_schema(name: str) -> dict[str, Any]:
 def _responses(name: str) -> dict[int | str, dict[str, Any]]:
     content: dict[str, Any] = {"application/json": {"schema": _answer_schema(name)}}
     if name in _ARRAYS:
-        content["application/x-npy"] = {**_BINARY, "schema": {**_BINARY["schema"], "description": _ARRAYS[name]}}
+        content["application/x-npy"] = {
+            **_BINARY,
+            "schema": {**_BINARY["schema"], "description": _ARRAYS[name]},
+        }
     error = {"description": "An error.", "content": {"application/json": {"schema": _ERROR}}}
     return {200: {"description": "The answer.", "content": content}, "4XX": error, "5XX": error}
 

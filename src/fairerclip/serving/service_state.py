@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fairerclip.errors import FairerClipWarning
 from fairerclip.serving.micro_batches import MicroBatches, Operation
 from fairerclip.serving.problems import Problem
 from fairerclip.serving.served_model import ServedModel
@@ -41,7 +40,9 @@ class Service:
         Why the model could not be loaded.
     """
 
-    def __init__(self, load: Callable[[], ServedModel], limits: ServiceLimits, *, access_log: bool = True) -> None:
+    def __init__(
+        self, load: Callable[[], ServedModel], limits: ServiceLimits, *, access_log: bool = True
+    ) -> None:
         self.limits, self.access_log = limits, access_log
         self.metrics = ServiceMetrics()
         self.held_bytes = 0
@@ -67,11 +68,9 @@ class Service:
         """Load the model in a thread; then it is ready, or ``failure`` is set, and ``on_end`` is called in the loop."""
         loop = asyncio.get_running_loop()
         limits = self.limits
-        common = {"queue": limits.queue, "observe": self.metrics.called}
-        self._calls = MicroBatches("model", loop, rows=limits.batch_rows, seconds=limits.batch_seconds, **common)
-        self._decoding = MicroBatches("decoding", loop, rows=1, seconds=0.0, **common)
-        # Warnings on the rows of a request are no concern of whoever runs the service, and would fill its log.
-        warnings.simplefilter("ignore", FairerClipWarning)
+        queue = partial(MicroBatches, loop=loop, queue=limits.queue, observe=self.metrics.called)
+        self._calls = queue("model", rows=limits.batch_rows, seconds=limits.batch_seconds)
+        self._decoding = queue("decoding", rows=1, seconds=0.0)
 
         def work() -> None:
             model, failure = None, None
@@ -95,7 +94,9 @@ class Service:
         assert self._calls is not None  # noqa: S101 - the loop runs after `start`
         result = await self._calls.run(operation, rows, size)
         if isinstance(result, np.ndarray) and not np.isfinite(result).all():
-            raise Problem("out_of_range", "the numbers of a row are so large or small that its answer is not finite")
+            raise Problem(
+                "out_of_range", "the numbers of a row are so large or small that its answer is not finite"
+            )
         return result
 
     async def decode(self, operation: Operation, images: list[bytes]) -> Any:
@@ -103,7 +104,9 @@ class Service:
         assert self._decoding is not None  # noqa: S101 - the loop runs after `start`
         return np.stack([await self._decoding.run(operation, image, 1) for image in images])
 
-    def _loaded(self, model: ServedModel | None, failure: BaseException | None, on_end: Callable[[], Any]) -> None:
+    def _loaded(
+        self, model: ServedModel | None, failure: BaseException | None, on_end: Callable[[], Any]
+    ) -> None:
         self._model, self.failure = (None if failure else model), failure
         if model is not None and failure is None:
             self.metrics.ready.set(1)

@@ -208,7 +208,9 @@ class _Supervisor:
             worker.messages.close()
             now = time.monotonic()
             if len(self._restarts) == MOST_RESTARTS and now - self._restarts[0] < RESTART_SECONDS:
-                raise WorkFailedError(f"processes died {MOST_RESTARTS} times within {RESTART_SECONDS} seconds")
+                raise WorkFailedError(
+                    f"processes died {MOST_RESTARTS} times within {RESTART_SECONDS} seconds"
+                )
             self._restarts.append(now)
             self._workers[place] = self._start()
 
