@@ -147,4 +147,7 @@ class GuardedConnection(H11Protocol):
         self.transport.write_eof()
         self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
         self._service.metrics.finished("connection", problem.status, 0.0, 0)
-        log_request(request_id=request_id, endpoint="connection", status=problem.status, code=problem.code)
+        if self._service.access_log:
+            log_request(
+                request_id=request_id, endpoint="connection", status=problem.status, code=problem.code
+            )
