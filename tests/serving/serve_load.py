@@ -6,6 +6,7 @@ others are malformed, oversized or slow, or hang up, and each has a status that 
 
 import argparse
 import collections
+import contextlib
 import io
 import json
 import random
@@ -86,10 +87,9 @@ class Peer:
 
     def expect(self, sent, status, code=None):
         opened = self.connect()
-        try:
+        # It may be refused before it is sent as a whole; the answer is there.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             opened.sendall(sent)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it was refused before it was sent as a whole; the answer is there
         found, body = self.answer()
         if found != status or (code and json.loads(body)["error"]["code"] != code):
             raise AssertionError(f"expected {status} {code}, got {found} {body[:200]!r}")

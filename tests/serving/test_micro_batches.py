@@ -10,7 +10,7 @@ import pytest
 from service_client import NPY, UnixConnection, npy, wait_until
 
 from fairerclip.serving.micro_batches import MicroBatches, Operation
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 
 
 def run(work, **given):
@@ -126,7 +126,7 @@ def test_a_full_queue_refuses_and_a_request_that_gave_up_is_not_called():
             while not seen:
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="2 requests are waiting"):
+        with pytest.raises(RequestProblem, match="2 requests are waiting"):
             await batches.run(operation, np.array([9.0]))
         jobs[1].cancel()
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairerclip._util.types import Floats
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 
 JSON, NPY = "application/json", "application/x-npy"
 RANGES = {JSON: ("application/json", "application/*", "*/*"), NPY: ("application/x-npy",)}
@@ -23,7 +23,7 @@ def accepted_form(accept: bytes) -> str:
 
     Raises
     ------
-    Problem
+    RequestProblem
         It accepts neither form.
 
     Examples
@@ -41,7 +41,7 @@ def accepted_form(accept: bytes) -> str:
     best = {form: next((quality[r] for r in ranges if r in quality), 0.0) for form, ranges in RANGES.items()}
     form = max(best, key=lambda form: best[form])
     if not best[form]:
-        raise Problem("not_acceptable", f"Accept must allow {JSON} or {NPY}; got {text!r:.80}")
+        raise RequestProblem("not_acceptable", f"Accept must allow {JSON} or {NPY}; got {text!r:.80}")
     return form
 
 
@@ -75,7 +75,7 @@ def as_npy(array: Floats) -> Reply:
     return Reply(_npy_header(array.shape, array.dtype.str) + array.tobytes(), NPY)
 
 
-def as_error(problem: Problem, request_id: str) -> Reply:
+def as_error(problem: RequestProblem, request_id: str) -> Reply:
     """Return an error."""
     return Reply(problem.document(request_id), JSON, problem.status, problem.headers)
 

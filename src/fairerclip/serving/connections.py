@@ -12,7 +12,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_log import log_request, new_id
 from fairerclip.serving.service_state import Service
 
@@ -45,7 +45,7 @@ class GuardedConnection(H11Protocol):
         super().connection_made(transport)
         most = self._service.limits.connections
         if len(self.connections) > most:
-            self._refuse(Problem("busy", f"there are {most} connections already; try again later"))
+            self._refuse(RequestProblem("busy", f"there are {most} connections already; try again later"))
         else:
             self._watch()
 
@@ -68,7 +68,7 @@ class GuardedConnection(H11Protocol):
         if not self._is_answering():
             if self.conn.trailing_data[0]:
                 self._refuse(
-                    Problem("invalid_http", "the connection was closed inside the head of a request")
+                    RequestProblem("invalid_http", "the connection was closed inside the head of a request")
                 )
             return None
         if self.cycle.more_body:
@@ -85,7 +85,9 @@ class GuardedConnection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is not HTTP, in place of uvicorn's plain text."""
-        self._refuse(Problem("invalid_http", "expected a request of HTTP/1.1 with a head of at most 64 kB"))
+        self._refuse(
+            RequestProblem("invalid_http", "expected a request of HTTP/1.1 with a head of at most 64 kB")
+        )
 
     def is_writable(self) -> bool:
         """Return whether the peer has read most of what was sent."""
@@ -111,14 +113,16 @@ class GuardedConnection(H11Protocol):
     def _slow_head(self) -> None:
         self._head_timer = None
         seconds = self._service.limits.head_seconds
-        self._refuse(Problem("slow_head", f"the head of a request did not arrive within {seconds} seconds"))
+        self._refuse(
+            RequestProblem("slow_head", f"the head of a request did not arrive within {seconds} seconds")
+        )
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _refuse(self, problem: Problem) -> None:
+    def _refuse(self, problem: RequestProblem) -> None:
         """Answer without the application, and close; what the peer still sends is dropped for a moment."""
         self._stop_timer()
         if self._refused or self.transport.is_closing():

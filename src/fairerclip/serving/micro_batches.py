@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_log import log
 
 
@@ -118,11 +118,11 @@ class MicroBatches:
 
         Raises
         ------
-        Problem
+        RequestProblem
             The queue is full.
         """
         if len(self._waiting) >= self._queue:
-            raise Problem("busy", f"{self._queue} requests are waiting already; try again later")
+            raise RequestProblem("busy", f"{self._queue} requests are waiting already; try again later")
         size = len(rows) if size is None else size
         call = QueuedCall(operation, rows, size, self._loop.create_future())
         with self._changed:

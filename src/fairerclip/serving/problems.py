@@ -42,7 +42,7 @@ RETRY = frozenset({"busy", "not_ready", "timed_out"})
 RETRY_SECONDS = 1
 
 
-class Problem(Exception):
+class RequestProblem(Exception):
     """A request that is answered with an error.
 
     Parameters
@@ -67,7 +67,7 @@ class Problem(Exception):
 
         Examples
         --------
-        >>> Problem("no_rows", "expected at least one row").document("a1").decode()
+        >>> RequestProblem("no_rows", "expected at least one row").document("a1").decode()
         '{"error":{"code":"no_rows","message":"expected at least one row","request_id":"a1"}}'
         """
         error = {"code": self.code, "message": str(self), "request_id": request_id}

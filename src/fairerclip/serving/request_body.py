@@ -19,7 +19,7 @@ from fairerclip.data.io.npy import DEFAULT_LIMITS, Header, check_size, native, r
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.errors import FairerClipError, TaskFileError
 from fairerclip.serving.answer_forms import JSON, NPY
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.request_guard import Exchange
 from fairerclip.serving.service_settings import MAX_JSON_BYTES, ServiceLimits
 
@@ -35,7 +35,7 @@ class JsonBodyError(FairerClipError, ValueError):
 
 
 @dataclass(eq=False)
-class Given:
+class RequestFields:
     """What a request gives.
 
     Attributes
@@ -58,7 +58,7 @@ class Given:
 
 async def read_given(
     exchange: Exchange, limits: ServiceLimits, width: int, allowed: Collection[str]
-) -> Given:
+) -> RequestFields:
     """Read and parse the body of a request.
 
     Parameters
@@ -74,14 +74,14 @@ async def read_given(
     """
     encoding = exchange.headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
-        raise Problem(
+        raise RequestProblem(
             "unsupported_encoding", f"send the body without Content-Encoding; got {_shown(encoding)}"
         )
     given_type = exchange.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     kinds = {JSON, *((NPY,) if "embeddings" in allowed else ()), *(IMAGES if "images" in allowed else ())}
     kind = given_type.decode("latin-1")
     if kind not in kinds:
-        raise Problem(
+        raise RequestProblem(
             "unsupported_type", f"Content-Type must be one of {', '.join(sorted(kinds))}; got {kind!r:.80}"
         )
     query = _query(exchange.scope["query_string"])
@@ -94,8 +94,8 @@ async def read_given(
         query, [name for name in allowed if name not in ("embeddings", "images", "texts", "query")]
     )
     if kind == NPY:
-        return Given(embeddings=read_npy_body(body), fields=query, is_json=False)
-    return Given(images=[body], fields=query, is_json=False)
+        return RequestFields(embeddings=read_npy_body(body), fields=query, is_json=False)
+    return RequestFields(images=[body], fields=query, is_json=False)
 
 
 def checked_rows(given: Any, width: int, most: int, name: str = "embeddings") -> Floats:
@@ -112,12 +112,12 @@ def checked_rows(given: Any, width: int, most: int, name: str = "embeddings") ->
     """
     rows = given if isinstance(given, np.ndarray) else _from_lists(given, width, most, name)
     if rows.ndim != 2:
-        raise Problem("wrong_shape", f"{name} must have shape (n, {width}); got {rows.shape}")
+        raise RequestProblem("wrong_shape", f"{name} must have shape (n, {width}); got {rows.shape}")
     if not len(rows):
-        raise Problem("no_rows", f"{name} must have at least one row; got none")
+        raise RequestProblem("no_rows", f"{name} must have at least one row; got none")
     _check_count(len(rows), most, name)
     if rows.shape[1] != width:
-        raise Problem("wrong_shape", f"{name} must have rows of {width} numbers; got {rows.shape[1]}")
+        raise RequestProblem("wrong_shape", f"{name} must have rows of {width} numbers; got {rows.shape[1]}")
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.einsum("ij,ij->i", rows, rows)
     if not (squares.min() > 0 and squares.max() < np.inf):  # or a row is very long or very short
@@ -128,22 +128,24 @@ def checked_rows(given: Any, width: int, most: int, name: str = "embeddings") ->
 def _check_values(rows: Floats, name: str) -> None:
     finite, other = np.isfinite(rows).all(axis=1), rows.any(axis=1)
     if not finite.all():
-        raise Problem("not_finite", f"row {finite.argmin()} of {name} holds NaN or infinity; leave it out")
+        raise RequestProblem(
+            "not_finite", f"row {finite.argmin()} of {name} holds NaN or infinity; leave it out"
+        )
     if not other.all():
-        raise Problem(
+        raise RequestProblem(
             "zero_row", f"row {other.argmin()} of {name} holds zeros alone and has no direction; leave it out"
         )
 
 
 def read_npy_body(body: bytes) -> Floats:
-    """Return the array of an .npy, without a copy; raise a `Problem` unless it is one of floats."""
+    """Return the array of an .npy, without a copy; raise a `RequestProblem` unless it is one of floats."""
     try:
         header = _header(body[:10], body[10 : 10 + int.from_bytes(body[8:10], "little")])
         check_size("body", header, len(body))
     except TaskFileError as error:
-        raise Problem("invalid_npy", str(error)) from None
+        raise RequestProblem("invalid_npy", str(error)) from None
     if header.dtype.kind != "f":
-        raise Problem("wrong_dtype", f"expected float16, float32 or float64; got {header.dtype}")
+        raise RequestProblem("wrong_dtype", f"expected float16, float32 or float64; got {header.dtype}")
     flat = np.frombuffer(body, dtype=header.dtype, offset=header.length)
     return np.asarray(native("body", flat.reshape(header.shape, order="F" if header.fortran else "C")))
 
@@ -156,7 +158,7 @@ def _header(start: bytes, rest: bytes) -> Header:
     return read_header("body", io.BytesIO(start + rest), DEFAULT_LIMITS)
 
 
-def whole_number(given: Given, name: str, least: int, most: int) -> int | None:
+def whole_number(given: RequestFields, name: str, least: int, most: int) -> int | None:
     """Return an option that is a whole number, or None."""
     value = given.fields.get(name)
     if (
@@ -168,37 +170,39 @@ def whole_number(given: Given, name: str, least: int, most: int) -> int | None:
     ):
         value = int(value)
     if value is not None and (type(value) is not int or not least <= value <= most):
-        raise Problem(
+        raise RequestProblem(
             "invalid_request", f"{name} must be a whole number from {least} to {most}; got {value!r:.80}"
         )
     return value
 
 
-def _from_json(body: bytes, *, values: int, allowed: Collection[str]) -> Given:
+def _from_json(body: bytes, *, values: int, allowed: Collection[str]) -> RequestFields:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise Problem(
+        raise RequestProblem(
             "invalid_utf8", f"expected JSON in UTF-8; got {error.reason} at byte {error.start}"
         ) from None
     try:
         fields = strict_loads(body, "body", JsonBodyError, limit=len(body), values=values)
     except JsonBodyError as error:
-        raise Problem("invalid_json", str(error)) from None
+        raise RequestProblem("invalid_json", str(error)) from None
     if not isinstance(fields, dict):
-        raise Problem("invalid_request", f"expected a JSON object; got {type(fields).__name__}")
+        raise RequestProblem("invalid_request", f"expected a JSON object; got {type(fields).__name__}")
     _refuse_unknown(fields, allowed)
     images = fields.pop("images", None)
-    return Given(fields.pop("embeddings", None), None if images is None else _from_base64(images), fields)
+    return RequestFields(
+        fields.pop("embeddings", None), None if images is None else _from_base64(images), fields
+    )
 
 
 def _from_base64(images: Any) -> list[bytes]:
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
-        raise Problem("invalid_request", "images must be a list of texts, each the base64 of a file")
+        raise RequestProblem("invalid_request", "images must be a list of texts, each the base64 of a file")
     try:
         return [base64.b64decode(image, validate=True) for image in images]
     except (binascii.Error, ValueError):
-        raise Problem(
+        raise RequestProblem(
             "invalid_request", "images must be base64, without line breaks or data: before it"
         ) from None
 
@@ -206,26 +210,28 @@ def _from_base64(images: Any) -> list[bytes]:
 def _from_lists(given: Any, width: int, most: int, name: str) -> Floats:
     """Return lists of numbers as an array; texts, booleans and null are not taken for numbers."""
     if not isinstance(given, list) or not all(isinstance(row, list) for row in given):
-        raise Problem("wrong_shape", f"{name} must be a list of lists of {width} numbers")
+        raise RequestProblem("wrong_shape", f"{name} must be a list of lists of {width} numbers")
     _check_count(len(given), most, name)
     for place, row in enumerate(given):
         if len(row) != width:
-            raise Problem(
+            raise RequestProblem(
                 "wrong_shape", f"{name} must have rows of {width} numbers; row {place} has {len(row)}"
             )
     kinds = set(map(type, chain.from_iterable(given))) - {int, float}
     if kinds:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise Problem("wrong_dtype", f"{name} must hold numbers alone; got {names}")
+        raise RequestProblem("wrong_dtype", f"{name} must hold numbers alone; got {names}")
     try:
         return np.array(given, dtype=np.float64)
     except OverflowError:
-        raise Problem("not_finite", f"{name} hold a whole number that is too large for a float") from None
+        raise RequestProblem(
+            "not_finite", f"{name} hold a whole number that is too large for a float"
+        ) from None
 
 
 def _check_count(count: int, most: int, name: str) -> None:
     if count > most:
-        raise Problem(
+        raise RequestProblem(
             "too_many_rows", f"{name} may have at most {most} rows; got {count}: send several requests"
         )
 
@@ -241,19 +247,19 @@ def _query(raw: bytes) -> dict[str, str]:
             max_num_fields=MAX_FIELDS,
         )
     except ValueError:  # also UnicodeDecodeError
-        raise Problem(
+        raise RequestProblem(
             "invalid_request", "the query of the address is not of the form name=value&name=value"
         ) from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise Problem("invalid_request", "the query of the address has a name twice")
+        raise RequestProblem("invalid_request", "the query of the address has a name twice")
     return fields
 
 
 def _refuse_unknown(fields: Mapping[str, Any], allowed: Collection[str]) -> None:
     unknown = sorted(set(fields) - set(allowed))
     if unknown:
-        raise Problem(
+        raise RequestProblem(
             "invalid_request",
             f"unknown field {unknown[0]!r:.80}; known here: {', '.join(sorted(allowed)) or 'none'}",
         )

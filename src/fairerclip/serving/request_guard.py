@@ -10,7 +10,7 @@ from typing import Any
 
 from fairerclip.serving.answer_forms import Reply, as_error
 from fairerclip.serving.connections import CONNECTION, LINGER_SECONDS, TRUNCATED
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_log import log, log_request, new_id
 from fairerclip.serving.service_state import Service
 
@@ -68,7 +68,7 @@ class Exchange:
         limits, service = self._service.limits, self._service
         too_large = f"the body has more than {most} bytes; send fewer rows, or .npy in place of JSON"
         if int(self.headers.get(b"content-length", b"0")) > most:
-            raise Problem("body_too_large", too_large)
+            raise RequestProblem("body_too_large", too_large)
         parts: list[bytes] = []
         length, more = 0, True
         try:
@@ -78,20 +78,22 @@ class Exchange:
                     part, more = message.get("body", b""), message.get("more_body", False)
                     length += len(part)
                     if length > most:
-                        raise Problem("body_too_large", too_large)
+                        raise RequestProblem("body_too_large", too_large)
                     if service.held_bytes + len(part) > limits.held_bytes:
-                        raise Problem(
+                        raise RequestProblem(
                             "busy", "the service holds too many bytes of other requests; try again later"
                         )
                     service.held_bytes += len(part)
                     self.held += len(part)
                     parts.append(part)
         except TimeoutError:
-            raise Problem(
+            raise RequestProblem(
                 "slow_body", f"the body did not arrive within {limits.body_seconds} seconds"
             ) from None
         if self.scope.get(TRUNCATED):
-            raise Problem("incomplete_body", f"the connection was closed after {length} bytes of the body")
+            raise RequestProblem(
+                "incomplete_body", f"the connection was closed after {length} bytes of the body"
+            )
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _next(self) -> Any:
@@ -143,7 +145,7 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": reply.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": reply.body})
 
-    def error(self, problem: Problem) -> Reply:
+    def error(self, problem: RequestProblem) -> Reply:
         """Return the answer of an error, and keep its code for the log."""
         self.code = problem.code
         return as_error(problem, self.request_id)
@@ -205,7 +207,7 @@ class RequestGuard:
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
             if not exchange.status:
-                problem = Problem("internal", "the service failed; its log has the cause")
+                problem = RequestProblem("internal", "the service failed; its log has the cause")
                 await exchange.reply(exchange.error(problem))
         finally:
             self._service.metrics.in_progress.dec()

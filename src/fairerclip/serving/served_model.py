@@ -18,7 +18,7 @@ from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.archive import load
 from fairerclip.model.fitted import Ranking
 from fairerclip.serving.micro_batches import Operation
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.solver.decision import softmax
 
@@ -101,7 +101,7 @@ class ServedModel:
         return [name for name, there in offered.items() if there]
 
     def require(self, endpoint: str) -> None:
-        """Raise a `Problem` if this model cannot answer an endpoint."""
+        """Raise a `RequestProblem` if this model cannot answer an endpoint."""
         if endpoint in self.endpoints:
             return
         why = {
@@ -109,7 +109,7 @@ class ServedModel:
             "mitigate": f"{self.kind} does not give embeddings of the same space: fit an EmbeddingMitigator",
             "embed": "the service runs without --encoder",
         }[endpoint]
-        raise Problem(
+        raise RequestProblem(
             "not_offered", f"{endpoint} is not offered here: {why}; offered are {', '.join(self.endpoints)}"
         )
 
@@ -169,7 +169,9 @@ class ServedModel:
                 place for place, own in enumerate(self.classes) if type(own) is type(label) and own == label
             ]
         if len(found) != 1:
-            raise Problem("unknown_class", f"class must be one of {self.classes[:20]!r}; got {label!r:.80}")
+            raise RequestProblem(
+                "unknown_class", f"class must be one of {self.classes[:20]!r}; got {label!r:.80}"
+            )
         return found[0]
 
     def about(self, query: Floats) -> str | None:
@@ -196,7 +198,7 @@ def ranked(scores: F64, k: int | None) -> Ranking:
 
 
 def as_texts(values: Sequence[Any]) -> list[str]:
-    """Return texts that may be embedded; raise a `Problem` for anything else."""
+    """Return texts that may be embedded; raise a `RequestProblem` for anything else."""
     if not all(isinstance(text, str) and text.strip() for text in values):
-        raise Problem("invalid_request", "texts must be a list of texts that are not empty")
+        raise RequestProblem("invalid_request", "texts must be a list of texts that are not empty")
     return list(values)

@@ -16,15 +16,15 @@ from fairerclip import __version__
 from fairerclip._util.types import Floats
 from fairerclip.errors import EncoderError, FairerClipError, ImageError
 from fairerclip.serving.answer_forms import NPY, Reply, accepted_form, as_json, as_npy
-from fairerclip.serving.problems import Problem
-from fairerclip.serving.request_body import Given, checked_rows, read_given, whole_number
+from fairerclip.serving.problems import RequestProblem
+from fairerclip.serving.request_body import RequestFields, checked_rows, read_given, whole_number
 from fairerclip.serving.request_guard import EXCHANGE, Endpoint, Exchange, PeerGoneError, RequestGuard
 from fairerclip.serving.served_model import ServedModel, as_texts, ranked
 from fairerclip.serving.service_log import log
 from fairerclip.serving.service_schema import DESCRIPTION, FIELDS, RESPONSES, docs_page, request_body
 from fairerclip.serving.service_state import Service
 
-Answer = Callable[[Service, ServedModel, Given, str], Coroutine[Any, Any, Reply]]
+Answer = Callable[[Service, ServedModel, RequestFields, str], Coroutine[Any, Any, Reply]]
 CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -65,9 +65,11 @@ def create_app(service: Service, on_end: Callable[[], Any] = lambda: None) -> Re
     async def refused(request: Request, error: Any) -> Response:
         if error.status_code == 405:
             allow = ((b"allow", (error.headers or {}).get("Allow", "GET").encode()),)
-            problem = Problem("method_not_allowed", "the endpoint has another method: see /docs", allow)
+            problem = RequestProblem(
+                "method_not_allowed", "the endpoint has another method: see /docs", allow
+            )
         else:
-            problem = Problem("not_found", "there is no such endpoint: see /docs")
+            problem = RequestProblem("not_found", "there is no such endpoint: see /docs")
         return _response(request.scope[EXCHANGE].error(problem))
 
     return RequestGuard(app, service, direct)
@@ -88,21 +90,23 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
             exchange.rows = _count(given)
             async with asyncio.timeout_at(exchange.deadline):
                 return await answer(service, model, given, form)
-        except Problem as refusal:
+        except RequestProblem as refusal:
             problem = refusal
         except PeerGoneError:
             raise
         except TimeoutError:
-            problem = Problem("timed_out", f"there was no answer within {service.limits.seconds} seconds")
+            problem = RequestProblem(
+                "timed_out", f"there was no answer within {service.limits.seconds} seconds"
+            )
         except ImageError as error:
-            problem = Problem("image_refused", f"an image was refused: {error}")
+            problem = RequestProblem("image_refused", f"an image was refused: {error}")
         except EncoderError as error:
-            problem = Problem("text_refused", str(error))
+            problem = RequestProblem("text_refused", str(error))
         except FairerClipError as error:
-            problem = Problem("refused_by_model", str(error))
+            problem = RequestProblem("refused_by_model", str(error))
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
-            problem = Problem("internal", "the service failed; its log has the cause")
+            problem = RequestProblem("internal", "the service failed; its log has the cause")
         return exchange.error(problem)
 
     return endpoint
@@ -120,7 +124,7 @@ def _response(reply: Reply) -> Response:
     return Response(reply.body, reply.status, {**headers, "content-type": reply.kind})
 
 
-async def classify(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
+async def classify(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
     """Predict a class for each embedding or image."""
     scores = await service.call(model.scoring, await _rows(service, model, given))
     if form == NPY:
@@ -136,7 +140,7 @@ async def classify(service: Service, model: ServedModel, given: Given, form: str
     )
 
 
-async def rank(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
+async def rank(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
     """Rank embeddings or images by a class, or by any query if the model is a mitigator."""
     about = None
     if model.classes is not None:
@@ -156,16 +160,16 @@ async def rank(service: Service, model: ServedModel, given: Given, form: str) ->
     return as_json(answer if model.classes is not None else {**answer, "about": about})
 
 
-async def mitigate(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
+async def mitigate(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
     """Map embeddings, or those of images, to mitigated ones of the same space."""
     return _embeddings(await service.call(model.mitigating, await _rows(service, model, given)), form)
 
 
-async def embed(service: Service, model: ServedModel, given: Given, form: str) -> Reply:
+async def embed(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
     """Embed texts or images with the encoder."""
     texts = given.fields.get("texts")
     if (texts is None) == (given.images is None):
-        raise Problem("invalid_request", "give either texts or images")
+        raise RequestProblem("invalid_request", "give either texts or images")
     if texts is None:
         return _embeddings(await _rows(service, model, given), form)
     return _embeddings(await _read(service, model, texts), form)
@@ -175,16 +179,18 @@ def _embeddings(rows: Floats, form: str) -> Reply:
     return as_npy(rows) if form == NPY else as_json({"embeddings": rows.tolist()})
 
 
-async def _rows(service: Service, model: ServedModel, given: Given) -> Floats:
+async def _rows(service: Service, model: ServedModel, given: RequestFields) -> Floats:
     """Return the embeddings of a request, or those of its images."""
     if (given.embeddings is None) == (given.images is None):
-        raise Problem("invalid_request", "give embeddings" + (" or images" if model.encodes else ""))
+        raise RequestProblem("invalid_request", "give embeddings" + (" or images" if model.encodes else ""))
     if given.images is None:
         return checked_rows(given.embeddings, model.width, service.limits.rows)
     if not given.images:
-        raise Problem("no_rows", "images must have at least one image; got none")
+        raise RequestProblem("no_rows", "images must have at least one image; got none")
     if len(given.images) > service.limits.images:
-        raise Problem("too_many_rows", f"at most {service.limits.images} images; got {len(given.images)}")
+        raise RequestProblem(
+            "too_many_rows", f"at most {service.limits.images} images; got {len(given.images)}"
+        )
     pixels = await service.decode(model.decoding, given.images)
     return np.asarray(await service.call(model.seeing, pixels))
 
@@ -192,38 +198,42 @@ async def _rows(service: Service, model: ServedModel, given: Given) -> Floats:
 async def _read(service: Service, model: ServedModel, texts: Any) -> Floats:
     """Return the embeddings (m, p) of texts."""
     if not isinstance(texts, list):
-        raise Problem("invalid_request", "texts must be a list of texts")
+        raise RequestProblem("invalid_request", "texts must be a list of texts")
     if not texts:
-        raise Problem("no_rows", "texts must have at least one text; got none")
+        raise RequestProblem("no_rows", "texts must have at least one text; got none")
     if len(texts) > service.limits.rows:
-        raise Problem("too_many_rows", f"at most {service.limits.rows} texts; got {len(texts)}")
+        raise RequestProblem("too_many_rows", f"at most {service.limits.rows} texts; got {len(texts)}")
     return np.asarray(await service.call(model.reading, as_texts(texts)))
 
 
-async def _query_and_rows(service: Service, model: ServedModel, given: Given) -> tuple[Floats, Floats]:
+async def _query_and_rows(
+    service: Service, model: ServedModel, given: RequestFields
+) -> tuple[Floats, Floats]:
     """Return the query (p,) and the rows (n, p) of a ranking; in .npy without a text, the first row is the query."""
     query, text = given.fields.get("query"), given.fields.get("text")
     if given.is_json and (query is None) == (text is None):
-        raise Problem("invalid_request", "give query" + (" or text" if model.encodes else ""))
+        raise RequestProblem("invalid_request", "give query" + (" or text" if model.encodes else ""))
     if text is not None:
         return (await _read(service, model, [text]))[0], await _rows(service, model, given)
     if query is not None:
         (row,) = checked_rows([query], model.width, 1, "query")
         return row, await _rows(service, model, given)
     if given.images is not None:
-        raise Problem("invalid_request", "give text with an image")
+        raise RequestProblem("invalid_request", "give text with an image")
     rows = checked_rows(given.embeddings, model.width, service.limits.rows + 1)
     if len(rows) < 2:
-        raise Problem("no_rows", "the first row is the query, and at least one more row is needed; got none")
+        raise RequestProblem(
+            "no_rows", "the first row is the query, and at least one more row is needed; got none"
+        )
     return rows[0], rows[1:]
 
 
-def _refuse_fields(given: Given, names: tuple[str, ...], message: str) -> None:
+def _refuse_fields(given: RequestFields, names: tuple[str, ...], message: str) -> None:
     if any(name in given.fields for name in names):
-        raise Problem("invalid_request", message)
+        raise RequestProblem("invalid_request", message)
 
 
-def _count(given: Given) -> int:
+def _count(given: RequestFields) -> int:
     """Return the number of rows, images or texts of a request, for logs and metrics."""
     if isinstance(given.embeddings, np.ndarray):
         return given.embeddings.shape[0] if given.embeddings.ndim else 0
@@ -241,7 +251,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
             limits = service.limits
             told = {"rows": limits.rows, "images": limits.images, "body_bytes": limits.body_bytes}
             return _response(as_json({**service.model.facts(), "limits": told}))
-        except Problem as problem:
+        except RequestProblem as problem:
             return _response(request.scope[EXCHANGE].error(problem))
 
     @app.get("/healthz", response_class=Response)
@@ -254,7 +264,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Say whether the model is loaded and has answered a first call."""
         if service.ready:
             return _response(as_json({"status": "ready"}))
-        return _response(request.scope[EXCHANGE].error(Problem("not_ready", "the model is being loaded")))
+        return _response(
+            request.scope[EXCHANGE].error(RequestProblem("not_ready", "the model is being loaded"))
+        )
 
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:

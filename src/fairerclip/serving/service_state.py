@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip.serving.micro_batches import MicroBatches, Operation
-from fairerclip.serving.problems import Problem
+from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.served_model import ServedModel
 from fairerclip.serving.service_log import log
 from fairerclip.serving.service_metrics import ServiceMetrics
@@ -59,9 +59,9 @@ class Service:
 
     @property
     def model(self) -> ServedModel:
-        """The model; a `Problem` before it is ready."""
+        """The model; a `RequestProblem` before it is ready."""
         if self._model is None:
-            raise Problem("not_ready", "the model is being loaded; try again later")
+            raise RequestProblem("not_ready", "the model is being loaded; try again later")
         return self._model
 
     def start(self, on_end: Callable[[], Any]) -> None:
@@ -94,7 +94,7 @@ class Service:
         assert self._calls is not None  # noqa: S101 - the loop runs after `start`
         result = await self._calls.run(operation, rows, size)
         if isinstance(result, np.ndarray) and not np.isfinite(result).all():
-            raise Problem(
+            raise RequestProblem(
                 "out_of_range", "the numbers of a row are so large or small that its answer is not finite"
             )
         return result

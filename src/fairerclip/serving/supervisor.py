@@ -130,7 +130,7 @@ def _remove_stale(path: Path) -> None:
     raise ParameterError(f"{path} is the socket of a service that runs")
 
 
-class _Worker(NamedTuple):
+class _ServingProcess(NamedTuple):
     process: Any
     messages: Connection
 
@@ -141,7 +141,7 @@ class _Supervisor:
     def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
         self._context = multiprocessing.get_context("spawn")
-        self._workers: list[_Worker] = []
+        self._workers: list[_ServingProcess] = []
         self._arrived: list[int] = []
         self._restarts: deque[float] = deque(maxlen=MOST_RESTARTS)
 
@@ -169,14 +169,14 @@ class _Supervisor:
     def _note(self, number: int, frame: Any) -> None:
         self._arrived.append(number)
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _ServingProcess:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=work, args=(self._settings, self._listening, theirs), name="fairerclip-serve", daemon=False
         )
         process.start()
         theirs.close()
-        return _Worker(process, ours)
+        return _ServingProcess(process, ours)
 
     def _wait_until_ready(self, on_ready: Callable[[], Any]) -> None:
         for worker in self._workers:
@@ -187,7 +187,7 @@ class _Supervisor:
             self._expect_ready(worker)
         on_ready()
 
-    def _expect_ready(self, worker: _Worker) -> None:
+    def _expect_ready(self, worker: _ServingProcess) -> None:
         try:
             failure = worker.messages.recv()
         except (EOFError, OSError):
