@@ -25,6 +25,7 @@ TINY = {
     "frequencies": "--rows 100 --widths 48 --features 40 --kernel-features 40 --seeds 1 --fit-rows 400 "
     "--fit-features 40 --repeats 1",
     "predict": "--rows 400 --width 48 --features 40 --repeats 1",
+    "serve": "--rows 8 --requests 20 --connections 2 --width 48 --features 40 --repeats 1",
     "join": "--rows 300",
     "growth": "--rows 200,300 --width 48 --features 40 --repeats 1",
     "fit_large": "--rows 400 --width 48 --features 40 --covariance 40 --without-labels 40 --automatic 40 --repeats 1",

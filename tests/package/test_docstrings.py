@@ -17,6 +17,11 @@ if importlib.util.find_spec("torch") is None:
     NEED_TORCH |= {"fairerclip.data.device_rows"}
     NEED_TORCH |= {f"fairerclip.export.{name}" for name in ("mitigated_clip", "torch_module")}
     MODULES = [name for name in MODULES if name not in NEED_TORCH]
+if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("prometheus_client") is None:
+    FREE = {
+        f"fairerclip.serving.{name}" for name in ("problems", "service_log", "service_settings", "supervisor")
+    }
+    MODULES = [name for name in MODULES if not name.startswith("fairerclip.serving.") or name in FREE]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -18,6 +18,8 @@ from fairerclip.errors import MissingExtraError
 from fairerclip.export import faiss_index
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures
+from fairerclip.serving.service_settings import ServiceSettings
+from fairerclip.serving.supervisor import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FOR_DEVELOPERS = {"all", "dev", "fuzz", "test"}
@@ -35,6 +37,7 @@ NEEDS = {
     "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
     "hub": ("huggingface_hub", lambda e, folder: ZeroShot().fit(e.X, text=e.text).push_to_hub("me/model")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
+    "serve": ("fastapi", lambda e, folder: serve(ServiceSettings(folder), print)),
 }
 
 

@@ -98,8 +98,8 @@ SMALLEST_BUDGET = 1 << 24
 """Smallest memory budget in bytes; a block of rows and its features take about this."""
 
 
-def as_bytes(size: Any, name: str = "memory_budget") -> int | None:
-    """Return a size in bytes, from a number of bytes or a text such as "1GB"; None stays.
+def as_bytes(size: Any, name: str = "memory_budget", least: int = SMALLEST_BUDGET) -> int | None:
+    """Return a size of at least ``least`` bytes, from a number of bytes or a text such as "1GB"; None stays.
 
     Examples
     --------
@@ -112,9 +112,9 @@ def as_bytes(size: Any, name: str = "memory_budget") -> int | None:
     if isinstance(size, str):
         matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?B)\s*", size, re.ASCII | re.IGNORECASE)
         number = float(matched[1]) * SIZE_UNITS[matched[2].upper()] if matched else None
-    if not SMALLEST_BUDGET <= as_number(number) <= 2**60 or isinstance(size, float):
+    if not least <= as_number(number) <= 2**60 or isinstance(size, float):
         raise ParameterError(
-            f"{name} must be a number of bytes of at least {SMALLEST_BUDGET:,}, or a text such as '1GB'; got "
+            f"{name} must be a number of bytes of at least {least:,}, or a text such as '1GB'; got "
             f"{size!r:.60}"
         )
     return int(number)

@@ -18,6 +18,7 @@ from fairerclip.cli import command_path as path
 from fairerclip.cli import command_report as report
 from fairerclip.cli import command_reproduce as reproduce
 from fairerclip.cli import command_search as search
+from fairerclip.cli import command_serve as serve
 from fairerclip.cli import command_task as task
 from fairerclip.cli import streams
 
@@ -41,6 +42,7 @@ app.command("apply")(apply.apply)
 app.command("export")(export.export)
 app.command("index")(index.index)
 app.command("search")(search.search)
+app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)

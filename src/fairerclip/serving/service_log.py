@@ -1,0 +1,83 @@
+"""Log of the service: one JSON object per line on standard error, without the content of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+NAME = "fairerclip.serving"
+logger = logging.getLogger(NAME)
+FLUSH_SECONDS, MOST_LINES = 0.2, 200
+"""Seconds and lines after which lines of requests are written."""
+_requests: list[str] = []
+_start, _numbers = os.urandom(10).hex(), itertools.count(1)
+
+
+def new_id() -> str:
+    """Return an id that no other request has: random per process, and a number."""
+    return f"{_start}{next(_numbers):012x}"
+
+
+class JsonLines(logging.Formatter):
+    """Format a record as one line of JSON: time, level, event, the process, and the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; an exception is a field, so that a traceback is no second line."""
+        fields = getattr(record, "fields", {})
+        if record.exc_info:
+            fields = {**fields, "traceback": self.formatException(record.exc_info)}
+        return _line(record.created, record.levelname.lower(), record.getMessage(), fields)
+
+
+def set_up_log() -> None:
+    """Send the log of the service, and errors of uvicorn, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name, level in ((NAME, logging.INFO), ("uvicorn.error", logging.ERROR), ("asyncio", logging.ERROR)):
+        found = logging.getLogger(name)
+        found.handlers, found.propagate = [handler], False
+        found.setLevel(level)
+
+
+def log(event: str, level: int = logging.INFO, *, trace: bool = False, **fields: Any) -> None:
+    """Write one line; ``trace`` adds the traceback of the exception that is being handled."""
+    flush_requests()
+    logger.log(level, event, extra={"fields": fields}, exc_info=trace)
+
+
+def log_request(**fields: Any) -> None:
+    """Log a request. Lines are written together, a moment later: each would cost as much as a part of the answer."""
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    if not _requests:
+        asyncio.get_running_loop().call_later(FLUSH_SECONDS, flush_requests)
+    _requests.append(_line(time.time(), "info", "request", fields))
+    if len(_requests) >= MOST_LINES:
+        flush_requests()
+
+
+def flush_requests() -> None:
+    """Write the lines of requests that are not written yet."""
+    if _requests:
+        text = "\n".join(_requests) + "\n"
+        _requests.clear()
+        for handler in logger.handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.acquire()
+                try:
+                    handler.stream.write(text)
+                    handler.flush()
+                finally:
+                    handler.release()
+
+
+def _line(seconds: float, level: str, event: str, fields: Mapping[str, Any]) -> str:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03d}Z"
+    return json.dumps({"time": moment, "level": level, "event": event, "pid": os.getpid(), **fields})

@@ -1,0 +1,136 @@
+"""`fairerclip serve` as a process: its start line, its log, its workers, and its end."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from service_client import NPY, Asked, head, npy, read_all, wait_until
+
+SCRIPT = "from fairerclip.cli.main import main; main()"
+
+
+@pytest.fixture(scope="session")
+def saved(classifier, tmp_path_factory):
+    return classifier.save(tmp_path_factory.mktemp("model") / "model")
+
+
+@contextmanager
+def process(*words):
+    """Start the command, and give it with its start line."""
+    command = [sys.executable, "-c", SCRIPT, "serve", *map(str, words), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            yield started, json.loads(started.stdout.readline())
+        finally:
+            started.kill()
+
+
+def test_one_process_logs_lines_of_json_and_finishes_what_runs(saved, rows, tmp_path, run):
+    path = tmp_path / "s"
+    with process(saved, "--uds", path) as (started, line):
+        assert line == {"url": None, "uds": str(path), "pid": started.pid, "workers": 1}
+        asked = Asked(path)
+        assert asked.get("/readyz").status == 200
+        code, _, err = run("serve", saved, "--uds", path)
+        assert code == 2
+        assert "is the socket of a service that runs" in err
+        asked.post("/v1/classify", rows.X[:3], x_request_id="first")
+        asked.post("/v1/classify", rows.X[:0], x_request_id="second")
+        raw = npy(rows.X[:2])
+        with asked.open() as opened:
+            opened.sendall(head(len(raw)) + raw[:-1])
+            wait_until(lambda: b"in_progress 2" in asked.get("/metrics").body)  # it, and the one that asks
+            started.send_signal(signal.SIGTERM)
+            wait_until(lambda: refused(asked))
+            opened.sendall(raw[-1:])
+            assert read_all(opened).startswith(b"HTTP/1.1 200")
+        out, err = started.communicate(timeout=60)
+    assert started.returncode == 0
+    assert out == ""
+    lines = [json.loads(text) for text in err.splitlines()]
+    by_id = {entry.get("request_id"): entry for entry in lines if entry["event"] == "request"}
+    assert (by_id["first"]["status"], by_id["first"]["rows"], by_id["first"]["endpoint"]) == (
+        200,
+        3,
+        "classify",
+    )
+    assert (by_id["second"]["status"], by_id["second"]["code"]) == (422, "no_rows")
+    assert lines[-1]["event"] == "stopped"
+    assert not path.exists()
+
+
+def refused(asked):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as opened:
+        return opened.connect_ex(asked.path) != 0
+
+
+def test_several_processes_share_the_socket_and_one_that_dies_is_replaced(saved, classifier, rows, tmp_path):
+    path = tmp_path / "s"
+    with process(saved, "--uds", path, "--workers", 2) as (started, line):
+        assert line["workers"] == 2
+        asked = Asked(path)
+        ready = "fairerclip_workers_ready 2.0"
+        assert ready in asked.get("/metrics").body.decode()
+        expected, found = classifier.scores(rows.X[:40]), []
+
+        def client():
+            for _ in range(10):
+                found.append(asked.post("/v1/classify", rows.X[:40], accept=NPY).array)
+
+        threads = [threading.Thread(target=client) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert np.abs(np.stack(found) - expected).max() < 1e-5
+        text = asked.get("/metrics").body.decode()
+        assert 'fairerclip_requests_total{endpoint="classify",status="200"} 40.0' in text  # of both processes
+        children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+        workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(workers) == 2
+        os.kill(int(workers[0]), signal.SIGKILL)
+        wait_until(lambda: "fairerclip_workers_ready 1.0" in asked.get("/metrics").body.decode())
+        wait_until(lambda: ready in asked.get("/metrics").body.decode(), seconds=60)
+        started.send_signal(signal.SIGTERM)
+        _, err = started.communicate(timeout=60)
+    assert started.returncode == 0
+    assert "a process died" in err
+    assert "Traceback" not in err
+
+
+def test_the_port_that_was_found_is_told_and_ctrl_c_ends_with_130(saved, run, monkeypatch):
+    from fairerclip.serving import service_process
+
+    def interrupted(settings, listening, on_ready):
+        assert listening.getsockname()[1] > 0
+        on_ready()
+        return [signal.SIGINT]
+
+    monkeypatch.setattr(service_process, "run_process", interrupted)
+    code, out, err = run("serve", saved, "--port", 0)
+    assert code == 130
+    assert re.search(r"is served at http://127\.0\.0\.1:[1-9]\d*; Ctrl-C or SIGTERM ends it\n$", out)
+    assert err == "fairerclip: interrupted\n"
+
+
+def test_a_folder_without_a_model_and_wrong_options_are_one_line(run, tmp_path, saved):
+    for words, message in (
+        ((tmp_path, "--uds", tmp_path / "s"), "is not a model folder"),
+        ((saved, "--max-body", "1"), "--max-body must be"),
+        ((saved, "--weights", "x"), "give --encoder too"),
+        ((saved, "--uds", saved), "is not a socket"),
+        ((saved, "--workers", "0"), "--workers"),
+    ):
+        code, _, err = run("serve", *words)
+        assert code == 2
+        assert message in err
+        assert len(err.splitlines()) == 1
