@@ -1,11 +1,15 @@
 """Every answer of the service is the model's own."""
 
+from pathlib import Path
+
 import jsonschema
 import numpy as np
 import pytest
 from service_client import NPY
 
 from fairerclip import EmbeddingMitigator
+from fairerclip.serving.served_model import load_served
+from fairerclip.serving.service_settings import ServiceSettings
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
 
@@ -225,3 +229,11 @@ def test_metrics_count_requests_rows_and_calls(serve_model, classifier, rows):
     assert float(values['fairerclip_batch_rows_sum{operation="scores"}']) == 12
     assert float(values['fairerclip_request_seconds_count{endpoint="classify"}']) == 4
     assert float(values["fairerclip_workers_ready"]) == 1
+
+
+def test_the_weights_are_mapped_so_that_processes_share_them(classifier, rows, tmp_path):
+    classifier.save(tmp_path / "model")
+    served = load_served(ServiceSettings(tmp_path / "model"))
+    np.testing.assert_array_equal(served.scoring.call(rows.X[:9]), classifier.scores(rows.X[:9]))
+    if Path("/proc/self/maps").is_file():
+        assert str(tmp_path / "model" / "model.safetensors") in Path("/proc/self/maps").read_text()

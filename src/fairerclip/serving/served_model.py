@@ -25,7 +25,7 @@ from fairerclip.solver.decision import softmax
 
 def load_served(settings: ServiceSettings) -> ServedModel:
     """Load the model and the encoder that the settings name."""
-    model = load(settings.model)
+    model = load(settings.model, mapped=True)  # so that the processes share the weights
     encoder = None if settings.encoder is None else settings.encoder.load()
     return ServedModel(model, encoder, pixels=settings.limits.pixels)
 
