@@ -82,7 +82,14 @@ def _unit_sum(rows: Any, lengths: Any) -> F64:
 def row_lengths(rows: Any) -> Any:
     """Return the Euclidean lengths (n,) of rows, in float64; a tensor of them for a tensor, as `unit_rows` has it."""
     _, lengths, scale = _with_lengths(rows)
-    return lengths * scale
+    return _scaled_back(lengths, scale)
+
+
+def _scaled_back(lengths: Any, scale: Any) -> Any:
+    """Return lengths·scale (n,); a length that overflows float64 becomes the largest number that it has."""
+    xp = namespace(lengths)
+    with np.errstate(over="ignore"):
+        return xp.clip(lengths * scale, None, xp.finfo(lengths.dtype).max)
 
 
 def _with_lengths(rows: Any, squares: Any = None) -> tuple[Any, Any, Any]:
@@ -174,7 +181,9 @@ class CheckedRows:
         rows, squares = self._checked(rows)
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
-            self._lengths.append(to_numpy(lengths * scale).astype(working_dtype(working.dtype), copy=False))
+            limit = np.finfo(working_dtype(working.dtype))
+            lengths_given = np.minimum(to_numpy(_scaled_back(lengths, scale)), limit.max)
+            self._lengths.append(lengths_given.astype(limit.dtype, copy=False))
             self._total = self._total + _unit_sum(working, lengths)
 
     def _checked(self, rows: Any) -> tuple[Any, Any]:

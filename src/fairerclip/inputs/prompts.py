@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import Placed, beside, cast, empty, to_numpy
+from fairerclip._util.arrays import Placed, as_numbers, beside, cast, empty, to_numpy
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     LARGEST,
@@ -40,7 +40,7 @@ def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
                 f"{name} must hold embeddings (numbers), entry {k} is {type(group).__name__} of dtype "
                 f"{array.dtype}; encode the prompts first"
             )
-        array = np.atleast_2d(array)
+        array = np.atleast_2d(as_numbers(group, f"{name}[{k}]"))
         if array.ndim != 2 or array.shape[1] != width or array.shape[0] == 0:
             raise ShapeError(
                 f"{name}: entry {k} has shape {np.shape(group)}, expected ({width},) or (m, {width}) as wide as X; "
