@@ -177,8 +177,8 @@ class FittedModel:
         """Map prompt embeddings T (m, p) to the learned space (m, r), or to the weights of their classes."""
         T = as_numbers(T, "text")
         width = self.features.n_features_in
-        if T.ndim != 2 or T.shape[1] != width:
-            raise ShapeError(f"text must have shape (m, {width}); got {T.shape}")
+        if T.ndim != 2 or T.shape[1] != width or not len(T):
+            raise ShapeError(f"text must have shape (m, {width}), with one row at least; got {T.shape}")
         check_rows(T, "text", zero_is_error=True)
         T = np.asarray(T, dtype=np.float64)
         if self.weighs_classes and self.rows is not None:  # models of earlier files answer as they did
