@@ -33,7 +33,7 @@ def main() -> None:
         differing = sorted(set(listed.items()) ^ set(locked.items()))
         raise SystemExit(f"{sys.argv[1]} differs from requirements/run.txt in {differing}")
     print(
-        f"{sys.argv[1]}: valid CycloneDX {document['specVersion']}, {len(locked)} packages, those of requirements/run.txt"
+        f"{sys.argv[1]}: valid CycloneDX {document['specVersion']}, {len(locked)} packages of requirements/run.txt"
     )
 
 

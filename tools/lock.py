@@ -112,16 +112,18 @@ def index_url() -> str:
     return str(PyPI.simple_url).rstrip("/")
 
 
-def usable(wheel: str) -> bool:
-    """Return whether a wheel is for a Python of the lock, on any system."""
+def usable(wheel: str, *, linux: bool) -> bool:
+    """Return whether a wheel is for a Python of the lock, on any system or any but Linux."""
     tags: frozenset[Tag] = parse_wheel_filename(wheel)[3]
+    if not linux and any("linux" in tag.platform for tag in tags):
+        return False
     own = {f"cp{python.replace('.', '')}" for python in PYTHONS}
     return any(
         tag.interpreter in own or tag.abi == "abi3" or tag.interpreter.startswith("py3") for tag in tags
     )
 
 
-def hashes(name: str, version: str, index: str) -> list[str]:
+def hashes(name: str, version: str, index: str, *, linux: bool) -> list[str]:
     """Return the SHA-256 of all archives of a version that a Python of the lock may install."""
     with urllib.request.urlopen(f"{index}/{name}/", timeout=120) as answer:  # noqa: S310 - the address is pip's
         page = answer.read().decode()
@@ -133,8 +135,8 @@ def hashes(name: str, version: str, index: str) -> list[str]:
         )
         if not digest or not stem:
             continue
-        wheel = file.endswith(".whl") and Version(stem[1].split("-")[0]) == Version(version) and usable(file)
-        if wheel or stem[1] == f"{version}.tar.gz":
+        wheel = file.endswith(".whl") and Version(stem[1].split("-")[0]) == Version(version)
+        if (wheel and usable(file, linux=linux)) or stem[1] == f"{version}.tar.gz":
             found.append(digest[1])
     if not found:
         raise SystemExit(f"the index has no archive of {name} {version} with a SHA-256")
@@ -158,13 +160,13 @@ def main() -> None:
     names = sorted(set().union(*needed.values()))
     if unpinned := [name for name in names if name not in versions]:
         raise SystemExit(f"constraints.txt has no version of {', '.join(unpinned)}")
+    # Of torch, the index has builds for CUDA on Linux, which need gigabytes of further packages: pip would prefer them.
+    local = {name for name in names if "+" in installed[name].version}
     with ThreadPoolExecutor(8) as pool:
-        found = dict(
-            zip(names, pool.map(lambda name: hashes(name, versions[name], index), names), strict=True)
-        )
-    for name in names:
-        if "+" in installed[name].version:
-            found[name].append(local_build(name, versions[name]))
+        asked = [pool.submit(hashes, name, versions[name], index, linux=name not in local) for name in names]
+    found = {name: answer.result() for name, answer in zip(names, asked, strict=True)}
+    for name in local:
+        found[name].append(local_build(name, versions[name]))
     for lock, (_, purpose) in LOCKS.items():
         lines = [f"# Made by `make lock` from constraints.txt: {purpose}."]
         for name in needed[lock]:
