@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
+.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	proofs rankings real reproduce serve-load clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -14,8 +14,10 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv --without-pip $(VENV)
 
-$(VENV)/run.done: pyproject.toml constraints.txt | $(BIN)/python
-	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable .
+# Archives are checked by the hashes in requirements/, for every Python and system; docs/releasing.md#hashes.
+$(VENV)/run.done: pyproject.toml requirements/run.txt requirements/build.txt | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
@@ -92,6 +94,11 @@ fuzz: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py run --cases $(CASES)
 	$(ONE_THREAD) DOCUMENTS=400 $(BIN)/python -m pytest tests/report/test_fuzz_results.py
 
+# Odd arrays for every estimator, EXAMPLES new ones of each property; about 5 minutes on one core.
+EXAMPLES ?= 2000
+properties: $(VENV)/dev.done
+	$(ONE_THREAD) EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/properties
+
 # The same with bytes chosen by the branches that they reach; what reaches new ones is kept in tests/hostile/corpus.
 RUNS ?= 5000
 $(VENV)/fuzz.done: $(VENV)/dev.done
@@ -156,5 +163,45 @@ REPRODUCTION ?= reproduction
 reproduce: $(VENV)/dev.done
 	$(BIN)/fairerclip reproduce all --suite $(REAL_DATA) -o $(REPRODUCTION) --overwrite
 
+# Supply chain (docs/releasing.md#hashes). The tools have an environment of their own.
+TOOLS := $(VENV)-tools
+$(TOOLS)/done: constraints-tools.txt
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --constraint constraints-tools.txt pip-audit cyclonedx-bom packaging
+	@touch $@
+
+# Versions of constraints.txt with the hashes of their archives, from the index that pip reads.
+lock: $(VENV)/dev.done $(TOOLS)/done
+	$(TOOLS)/bin/python tools/lock.py $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+# The environment of make test from archives whose hashes are known; on Linux, pip must find the CPU build of torch.
+install-locked: | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes -r requirements/dev.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/run.done $(VENV)/dev.done
+
+# Known vulnerabilities of the locked versions; fails if the service does not answer.
+audit-dependencies: $(TOOLS)/done
+	$(TOOLS)/bin/python tools/audit.py
+
+# The wheel, built twice under different conditions and compared.
+wheel: $(VENV)/dev.done
+	$(BIN)/python tools/wheel.py dist
+
+# The wheel in an empty environment without extras.
+$(VENV)-wheel/done: wheel requirements/run.txt
+	$(PYTHON) -m venv --clear --without-pip $(VENV)-wheel
+	$(PYTHON) -m pip --python $(VENV)-wheel/bin/python install --quiet --require-hashes -r requirements/run.txt
+	$(PYTHON) -m pip --python $(VENV)-wheel/bin/python install --quiet --no-deps --no-index dist/*.whl
+	@touch $@
+
+wheel-check: $(VENV)-wheel/done
+	$(VENV)-wheel/bin/python -I tools/use_wheel.py
+
+# What an installation without extras consists of, as CycloneDX JSON.
+sbom: $(VENV)-wheel/done $(TOOLS)/done
+	$(TOOLS)/bin/cyclonedx-py environment --output-reproducible --output-file dist/sbom.json $(VENV)-wheel/bin/python
+	$(TOOLS)/bin/python tools/check_sbom.py dist/sbom.json
+
 clean:
-	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum $(VENV)-tools $(VENV)-wheel demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -30,6 +30,10 @@ class ShapeError(FairerClipError, ValueError):
     """An array has the wrong number of axes, rows or columns."""
 
 
+class RowTypeError(ShapeError, TypeError):
+    """Rows hold no real numbers: text, dates, complex numbers, records, objects or masked values."""
+
+
 class NonFiniteError(FairerClipError, ValueError):
     """Rows hold NaN or infinity."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64
-from fairerclip.errors import ParameterError
+from fairerclip.errors import ParameterError, RowTypeError
 
 WITHOUT_FLOAT64 = ("mps",)
 """Types of devices that have no float64: block sums are taken in float32 there, and added in float64 on the CPU."""
@@ -72,6 +72,37 @@ def to_numpy(x: Any) -> NDArray[Any]:
         return np.asarray(x)
     x = x.detach()
     array: NDArray[Any] = (x.float() if type_name(x.dtype) == "bfloat16" else x).cpu().numpy()
+    return array
+
+
+def as_numbers(x: Any, name: str) -> NDArray[Any]:
+    """Return x as an array of real numbers in the memory of the CPU; raise `RowTypeError` if it holds anything else.
+
+    Types of numpy stay as they are up to float64. Objects that are numbers, and numbers of more precision, become
+    float64, and infinite beyond its range.
+
+    Examples
+    --------
+    >>> as_numbers([[1, 2]], "X").dtype, as_numbers(np.ones(2, dtype=object), "X").dtype
+    (dtype('int64'), dtype('float64'))
+    """
+    if np.ma.is_masked(x):
+        raise RowTypeError(
+            f"{name} has {np.ma.count_masked(x):,} masked values, and every value is used: remove their rows, or fill "
+            "them with filled(...)"
+        )
+    try:
+        array = to_numpy(x)
+        if array.dtype.kind == "O" or array.dtype == np.longdouble:
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RowTypeError(f"{name} must hold real numbers: {' '.join(str(error).split())}") from None
+    if array.dtype.kind not in "fiub":
+        what = "Complex data not supported: " if array.dtype.kind == "c" else ""
+        raise RowTypeError(
+            f"{what}{name} must hold real numbers; got an array of {array.dtype} of shape {array.shape}"
+        )
     return array
 
 

@@ -11,10 +11,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from fairerclip._util.arrays import as_numbers
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows, fill_checked, unit_rows
+from fairerclip.data.given_rows import checked_columns, checked_matrix
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
@@ -169,7 +171,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         Baseline
             The fitted model itself.
         """
-        X = validate_data(self, X, dtype=np.float64, reset=True)
+        X = checked_matrix(self, X, reset=True).astype(np.float64, copy=False)
         check_rows(X, "X", zero_is_error=True)
         X = unit_rows(X)
         self.normalize_ = True
@@ -237,7 +239,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         if not isinstance(given, (tuple, list)) or len(given) != 3:
             raise ParameterError(f"validation must be a triple (X, y, s); got {type(given).__name__}")
         X, y, s = given
-        X = np.asarray(X, dtype=np.float64)
+        X = as_numbers(X, "validation X").astype(np.float64, copy=False)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
             raise ShapeError(
                 f"validation rows must have shape (m, {self.n_features_in_}) as X has; got {X.shape}"
@@ -299,11 +301,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
 
     def _by_blocks(self, X: Any, function: Callable[[F64], F64], width: int) -> F64:
         """Return a function of blocks of rows X (n, p) as an array (n, width); rows are checked on the way."""
-        if isinstance(X, EmbeddingStore):
-            X = validate_data(self, X, reset=False, skip_check_array=True)
-        else:
-            kept = (np.float64, np.float32, np.float16)
-            X = validate_data(self, X, dtype=kept, ensure_all_finite=False, reset=False)
+        checked = checked_columns if isinstance(X, EmbeddingStore) else checked_matrix
+        X = checked(self, X, reset=False)
         out = np.empty((int(X.shape[0]), width))
         fill_checked(X, "X", partial(self._on_block, function), out, unit=False, depth=5)
         return out
@@ -363,7 +362,7 @@ def _sentences(given: Any, width: int, name: str) -> F64 | None:
     """Check embeddings of sentences (m, p) and return them at unit length."""
     if given is None:
         return None
-    rows = np.asarray(given, dtype=np.float64)
+    rows = as_numbers(given, name).astype(np.float64, copy=False)
     if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
         raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
     check_rows(rows, name, zero_is_error=True)

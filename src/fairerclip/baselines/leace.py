@@ -175,7 +175,9 @@ def erase(X: F64, s: Ints, weight: F64, shrinkage: float = 0.0) -> Eraser:
         target = np.trace(covariance) / len(mean) * np.eye(len(mean))
         covariance = (1 - shrinkage) * covariance + shrinkage * target
     variances, V = np.linalg.eigh((covariance + covariance.T) / 2)
-    positive = variances > len(mean) * np.finfo(np.float64).eps * variances.max(initial=0.0)
+    rounding = len(mean) * np.finfo(np.float64).eps
+    # Variances of equal rows are the squares of the rounding errors of their mean.
+    positive = variances > max(rounding * variances.max(initial=0.0), rounding**2 * float(mean @ mean))
     V, spread = V[:, positive], np.sqrt(variances[positive])
     U, sizes, _ = np.linalg.svd((V / spread).T @ cross, full_matrices=False)  # whitened
     # Columns of Cov(x, one-hot) sum to zero up to rounding, which whitening may amplify.

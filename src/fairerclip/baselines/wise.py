@@ -14,6 +14,9 @@ from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
 from fairerclip.data.embedding_rows import unit_rows
 
+CONSTANT_HEAD = 1e-12
+"""Largest spread of the scores, relative to their size, that counts as rounding."""
+
 
 @dataclass(eq=False, repr=False)
 class WiSE(L2Probe):
@@ -79,10 +82,13 @@ class WiSE(L2Probe):
 
 
 def _rescaled(coef: F64, intercept: F64, X: F64, weight: F64) -> tuple[tuple[F64, F64], float]:
-    """Return a head centred over classes, divided by the spread of its scores over rows X, and that spread."""
+    """Return a head centred over classes, divided by the spread of its scores over rows X, and that spread.
+
+    A head whose scores do not vary over the rows, but for rounding, is not divided, and its spread is 1.
+    """
     coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
     scores, share = X @ coef.T, weight / weight.sum()
-    spread = (
-        float(np.sqrt(np.mean(share @ (scores - share @ scores) ** 2))) or 1.0
-    )  # a constant head is not divided
+    spread = float(np.sqrt(np.mean(share @ (scores - share @ scores) ** 2)))
+    if spread <= CONSTANT_HEAD * max(1.0, float(np.abs(scores + intercept).max())):
+        spread = 1.0
     return (coef / spread, intercept / spread), spread

@@ -8,7 +8,7 @@ import numpy as np
 
 from fairerclip._util.arrays import SINGLE, beside, cast, has_float64, is_tensor, type_name
 from fairerclip._util.extras import require
-from fairerclip.errors import ParameterError, ShapeError
+from fairerclip.errors import ParameterError, RowTypeError, ShapeError
 
 NUMBERS = (*SINGLE, "float64", "bool", "uint8", "int8", "int16", "int32", "int64")
 """Types of tensors that are accepted as embeddings."""
@@ -28,7 +28,7 @@ def tensor_rows(X: Any) -> Any:
     if str(X.layout) != "torch.strided":
         raise ShapeError(f"expected X as a dense tensor, got one of layout {X.layout}: call X.to_dense()")
     if X.device.type == "meta" or type_name(X.dtype) not in NUMBERS:
-        raise ShapeError(
+        raise RowTypeError(
             f"expected X as a tensor of real numbers, got {type_name(X.dtype)} on device {X.device}"
         )
     X = X.detach()

@@ -82,7 +82,14 @@ def _unit_sum(rows: Any, lengths: Any) -> F64:
 def row_lengths(rows: Any) -> Any:
     """Return the Euclidean lengths (n,) of rows, in float64; a tensor of them for a tensor, as `unit_rows` has it."""
     _, lengths, scale = _with_lengths(rows)
-    return lengths * scale
+    return _scaled_back(lengths, scale)
+
+
+def _scaled_back(lengths: Any, scale: Any) -> Any:
+    """Return lengths·scale (n,); a length that overflows float64 becomes the largest number that it has."""
+    xp = namespace(lengths)
+    with np.errstate(over="ignore"):
+        return xp.clip(lengths * scale, None, xp.finfo(lengths.dtype).max)
 
 
 def _with_lengths(rows: Any, squares: Any = None) -> tuple[Any, Any, Any]:
@@ -174,7 +181,7 @@ class CheckedRows:
         rows, squares = self._checked(rows)
         if self._summary and not self.bad:
             working, lengths, scale = _with_lengths(rows, squares)
-            found, dtype = to_numpy(lengths * scale), working_dtype(working.dtype)
+            found, dtype = to_numpy(_scaled_back(lengths, scale)), working_dtype(working.dtype)
             # The length of a row whose entries fit into float32 may not.
             fits = float(found.max(initial=0.0)) <= float(np.finfo(dtype).max)
             self._lengths.append(found.astype(dtype, copy=False) if fits else found)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import to_numpy
+from fairerclip._util.arrays import as_numbers, to_numpy
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.embedding.value_reader import MAX_ROWS, ValueReader, read_from_labels, read_from_prompts
@@ -143,7 +143,7 @@ def _labelled(
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise ShapeError(f"labelled must be a pair (X_few, s_few); got {type(given).__name__}")
     X, s = given
-    X = to_numpy(X)
+    X = as_numbers(X, "labelled X")
     if X.ndim != 2 or X.shape[1] != width or not len(X):
         raise ShapeError(f"labelled rows must have shape (m, {width}), as wide as X; got {X.shape}")
     check_rows(X, "labelled X", zero_is_error=True)

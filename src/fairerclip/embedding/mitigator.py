@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fairerclip._util.arrays import to_numpy
+from fairerclip._util.arrays import as_numbers
 from fairerclip._util.checks import LARGEST, as_bytes, check_choice, check_interval
 from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import check_directions, check_rows, fill_checked, summarise_rows
@@ -310,7 +310,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
 
     def rank(self, query: Any, X: Any, k: int | None = None) -> Ranking:
         """Rank the rows of X by one query (p,), best first; one that is about S ranks by the original embeddings."""
-        Q = to_numpy(query)
+        Q = as_numbers(query, "query")
         scores = self.scores(X, Q[None] if Q.ndim == 1 else Q)
         if scores.shape[1] != 1:
             raise ShapeError(f"rank takes one query of shape ({self.n_features_in_},); got {Q.shape}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import to_numpy
+from fairerclip._util.arrays import as_numbers
 from fairerclip._util.types import F64, Floats
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import SensitiveQueryWarning, ShapeError
@@ -45,8 +45,8 @@ class QueryMeaning:
 
 def check_queries(queries: Any, width: int) -> F64:
     """Return query embeddings (m, p) as unit rows."""
-    Q = to_numpy(queries)
-    if Q.ndim != 2 or Q.shape[1] != width or not len(Q) or Q.dtype.kind not in "fiu":
+    Q = as_numbers(queries, "queries")
+    if Q.ndim != 2 or Q.shape[1] != width or not len(Q):
         raise ShapeError(
             f"queries must be embeddings of shape (m, {width}), from the model of the images; got {Q.dtype} of shape "
             f"{Q.shape}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import Placed, beside, cast, empty, to_numpy
+from fairerclip._util.arrays import Placed, as_numbers, beside, cast, empty, to_numpy
 from fairerclip._util.types import CODES, F64, Floats, Ints
 from fairerclip.data.embedding_rows import (
     LARGEST,
@@ -20,7 +20,7 @@ from fairerclip.data.embedding_rows import (
     working_rows,
 )
 from fairerclip.data.row_pass import map_rows
-from fairerclip.errors import PromptError, ShapeError
+from fairerclip.errors import PromptError, RowTypeError, ShapeError
 
 
 def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
@@ -34,13 +34,13 @@ def prompt_groups(text: Any, width: int, name: str) -> list[Floats]:
         )
     groups: list[Floats] = []
     for k, group in enumerate(text):
-        array = to_numpy(group)
-        if array.dtype.kind not in "fiu":
+        try:
+            array = np.atleast_2d(as_numbers(group, f"entry {k}"))
+        except RowTypeError as error:
             raise PromptError(
-                f"{name} must hold embeddings (numbers), entry {k} is {type(group).__name__} of dtype "
-                f"{array.dtype}; encode the prompts first"
-            )
-        array = np.atleast_2d(array)
+                f"{name} must hold embeddings (numbers), entry {k} is {type(group).__name__}; encode the prompts first "
+                f"({error})"
+            ) from None
         if array.ndim != 2 or array.shape[1] != width or array.shape[0] == 0:
             raise ShapeError(
                 f"{name}: entry {k} has shape {np.shape(group)}, expected ({width},) or (m, {width}) as wide as X; "

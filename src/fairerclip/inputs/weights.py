@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import to_numpy
+from fairerclip._util.arrays import as_numbers
 from fairerclip._util.checks import LARGEST, as_number, check_interval
 from fairerclip._util.types import F64, Ints
-from fairerclip.errors import ParameterError, RenamedWarning, ShapeError
+from fairerclip.errors import ParameterError, RenamedWarning, RowTypeError, ShapeError
 
 
 def check_weights(sample_weight: Any, n: int) -> F64:
@@ -20,8 +20,8 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     if sample_weight is None:
         return np.ones(n)
     try:
-        weight = np.asarray(to_numpy(sample_weight), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        weight = as_numbers(sample_weight, "sample_weight").astype(np.float64, copy=False)
+    except RowTypeError as error:
         raise ParameterError(f"sample_weight must hold numbers, one per row of X; {error}") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
@@ -30,6 +30,10 @@ def check_weights(sample_weight: Any, n: int) -> F64:
     if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight > 0):
         raise ParameterError(
             "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
+        )
+    if np.max(weight) > LARGEST:
+        raise ParameterError(
+            f"sample_weight must be at most {LARGEST:g}; got {np.max(weight):g}: divide all weights by it"
         )
     return weight
 

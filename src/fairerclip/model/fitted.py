@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import Placed, beside, empty, to_numpy
+from fairerclip._util.arrays import Placed, as_numbers, beside, empty, to_numpy
 from fairerclip._util.numbers import number
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
@@ -175,10 +175,10 @@ class FittedModel:
 
     def transform_text(self, T: Any) -> F64:
         """Map prompt embeddings T (m, p) to the learned space (m, r), or to the weights of their classes."""
-        T = to_numpy(T)
+        T = as_numbers(T, "text")
         width = self.features.n_features_in
-        if T.ndim != 2 or T.shape[1] != width:
-            raise ShapeError(f"text must have shape (m, {width}); got {T.shape}")
+        if T.ndim != 2 or T.shape[1] != width or not len(T):
+            raise ShapeError(f"text must have shape (m, {width}), with one row at least; got {T.shape}")
         check_rows(T, "text", zero_is_error=True)
         T = np.asarray(T, dtype=np.float64)
         if self.weighs_classes and self.rows is not None:  # models of earlier files answer as they did

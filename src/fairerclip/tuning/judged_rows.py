@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from fairerclip._util.arrays import to_numpy
+from fairerclip._util.arrays import as_numbers
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import check_rows
 from fairerclip.errors import LabelError, ParameterError, ShapeError
@@ -83,14 +83,9 @@ def split_validation(validation: Any) -> tuple[NDArray[Any], Any, Any]:
             f"{f'{len(validation)} entries' if several else type(validation).__name__}"
         )
     rows, labels, groups = (*validation, None)[:3]
-    try:
-        rows = to_numpy(rows)
-    except ValueError:
-        raise ShapeError("validation X must have shape (m, p); got rows of different lengths") from None
-    if rows.ndim != 2 or rows.dtype.kind not in "biuf":
-        raise ShapeError(
-            f"validation X must be numbers of shape (m, p); got {rows.dtype} of shape {rows.shape}"
-        )
+    rows = as_numbers(rows, "validation X")
+    if rows.ndim != 2:
+        raise ShapeError(f"validation X must have shape (m, p); got {rows.shape}")
     check_rows(rows, "validation X", zero_is_error=False)
     return rows, labels, groups
 
