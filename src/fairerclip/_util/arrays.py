@@ -88,8 +88,8 @@ def as_numbers(x: Any, name: str) -> NDArray[Any]:
     """
     if np.ma.is_masked(x):
         raise RowTypeError(
-            f"{name} has {np.ma.getmaskarray(x).sum():,} masked values, and every value is used: remove their rows, or fill "
-            "them with filled(...)"
+            f"{name} has {np.ma.getmaskarray(x).sum():,} masked values, and every value is used: remove their rows, or "
+            "fill them with filled(...)"
         )
     try:
         array = to_numpy(x)
