@@ -259,6 +259,8 @@ def test_labels_that_do_not_count_as_many_as_rows(embeddings):
         (np.zeros(240), ParameterError, "not zero for every row"),
         (np.full(240, np.nan), ParameterError, "finite"),
         (["a"] * 240, ParameterError, "must hold numbers"),
+        (np.full(240, 1e31), ParameterError, "largest sample_weight must be .* got 1e"),
+        (np.ones(240, dtype=complex), ParameterError, "got an array of complex128"),
     ],
 )
 def test_weights_that_cannot_be(embeddings, weight, error, message):

@@ -205,6 +205,7 @@ PARTS = {
     "dates": "datetime64[s]",
     "spans of time": "timedelta64[s]",
     "masked values": "1 masked value",
+    "rows of several lengths": "different lengths",
     "no rows": "(0, 6)",
     "no columns": "0",
     "another width": "5",

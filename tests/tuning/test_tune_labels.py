@@ -119,7 +119,7 @@ def with_nan(X):
         (lambda X, y, s: (X,), ParameterError, "got 1 entries"),
         (lambda X, y, s: (X, y, s, s), ParameterError, "got 4 entries"),
         (lambda X, y, s: (X[0], y, s), ShapeError, r"shape \(m, p\); got float32 of shape \(64,\)"),
-        (lambda X, y, s: (X.astype(str), y, s), ShapeError, "must be numbers"),
+        (lambda X, y, s: (X.astype(str), y, s), ShapeError, "must hold real numbers; got an array of"),
         (lambda X, y, s: ([[1.0, 2.0], [3.0]], y, s), ShapeError, "rows of different lengths"),
         (lambda X, y, s: (X[:, :9], y, s), ShapeError, "as wide as X, which has 64 columns; got 9"),
         (

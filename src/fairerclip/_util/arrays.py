@@ -87,9 +87,9 @@ def as_numbers(x: Any, name: str) -> NDArray[Any]:
     (dtype('int64'), dtype('float64'))
     """
     if np.ma.is_masked(x):
+        masked = int(np.ma.getmaskarray(x).sum())
         raise RowTypeError(
-            f"{name} has {np.ma.getmaskarray(x).sum():,} masked values, and every value is used: remove their rows, or "
-            "fill them with filled(...)"
+            f"{name} has {masked:,} masked values, and every value is used: remove their rows, or fill them"
         )
     try:
         array = to_numpy(x)
@@ -97,7 +97,9 @@ def as_numbers(x: Any, name: str) -> NDArray[Any]:
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise RowTypeError(f"{name} must hold real numbers: {' '.join(str(error).split())}") from None
+        ragged = "inhomogeneous" in str(error)
+        what = "rows of different lengths" if ragged else " ".join(str(error).split())
+        raise RowTypeError(f"{name} must hold real numbers: {what}") from None
     if array.dtype.kind not in "fiub":
         what = "Complex data not supported: " if array.dtype.kind == "c" else ""
         raise RowTypeError(

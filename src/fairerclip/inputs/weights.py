@@ -31,10 +31,7 @@ def check_weights(sample_weight: Any, n: int) -> F64:
         raise ParameterError(
             "sample_weight must be finite and nowhere negative, and not zero for every row: no weight is left"
         )
-    if np.max(weight) > LARGEST:
-        raise ParameterError(
-            f"sample_weight must be at most {LARGEST:g}; got {np.max(weight):g}: divide all weights by it"
-        )
+    check_interval("the largest sample_weight", float(weight.max()), 0, LARGEST, "[]")
     return weight
 
 

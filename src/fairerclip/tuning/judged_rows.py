@@ -85,7 +85,7 @@ def split_validation(validation: Any) -> tuple[NDArray[Any], Any, Any]:
     rows, labels, groups = (*validation, None)[:3]
     rows = as_numbers(rows, "validation X")
     if rows.ndim != 2:
-        raise ShapeError(f"validation X must have shape (m, p); got {rows.shape}")
+        raise ShapeError(f"validation X must have shape (m, p); got {rows.dtype} of shape {rows.shape}")
     check_rows(rows, "validation X", zero_is_error=False)
     return rows, labels, groups
 
