@@ -109,6 +109,24 @@ def test_a_call_whose_result_has_another_length_answers_nobody_with_rows_of_othe
     assert two.tolist() == [[2.0], [2.0]]
 
 
+def test_a_failure_around_a_call_is_an_answer_and_the_thread_goes_on():
+    operation, seen = Operation("keep", lambda rows: rows), []
+
+    def observe(*call):
+        seen.append(call)
+        if len(seen) == 1:
+            raise OSError("no space left")
+
+    async def work(batches):
+        batches._observe = observe
+        with pytest.raises(OSError, match="no space"):
+            await batches.run(operation, np.ones((1, 1)))
+        return await batches.run(operation, np.ones((2, 1)))
+
+    found, _ = run(work)
+    assert found.shape == (2, 1)
+
+
 def test_a_full_queue_refuses_and_a_request_that_gave_up_is_not_called():
     gate, seen = threading.Event(), []
 

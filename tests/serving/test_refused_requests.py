@@ -376,25 +376,28 @@ def test_an_error_inside_the_model_shows_no_traceback_and_does_not_end_the_servi
 def test_a_request_that_takes_too_long_and_a_full_queue_are_503(serve_model, classifier, good):
     from copy import copy
 
-    gate, slow = threading.Event(), copy(classifier)
+    gate, inside, slow = threading.Event(), threading.Event(), copy(classifier)
 
     def scores(X):
         if len(X) > 1:
+            inside.set()
             gate.wait(30)
         return classifier.scores(X)
 
     slow.scores = scores
-    with serve_model(slow, queue=1, seconds=1.0, batch_rows=1) as asked:
+    with serve_model(slow, queue=1, seconds=2.0, batch_rows=1) as asked:
         try:
             wait_until(lambda: asked.service.ready)
-            found = []
+            found, called = [], asked.service._calls
             threads = [
                 threading.Thread(target=lambda: found.append(asked.post("/v1/classify", good)))
-                for _ in range(4)
+                for _ in range(2)
             ]
-            for thread in threads:
-                thread.start()
-            wait_until(lambda: [answer.code for answer in found].count("busy") == 2)
+            threads[0].start()
+            wait_until(inside.is_set)
+            threads[1].start()
+            wait_until(lambda: called.waiting == 1)
+            found += [asked.post("/v1/classify", good) for _ in range(2)]
             assert asked.get("/healthz").status == 200  # while the model works
             for thread in threads:
                 thread.join()
@@ -404,6 +407,29 @@ def test_a_request_that_takes_too_long_and_a_full_queue_are_503(serve_model, cla
         finally:
             gate.set()
         assert asked.post("/v1/classify", good).status == 200
+
+
+def test_a_call_that_outlasts_the_grace_time_is_answered_and_does_not_keep_the_service(
+    serve_model, classifier, good
+):
+    from copy import copy
+
+    gate, slow, found = threading.Event(), copy(classifier), []
+
+    def scores(X):
+        if len(X) > 1:
+            gate.wait(60)
+        return classifier.scores(X)
+
+    slow.scores = scores
+    with serve_model(slow, grace_seconds=0.2) as asked:
+        wait_until(lambda: asked.service.ready)
+        thread = threading.Thread(target=lambda: found.append(asked.post("/v1/classify", good)))
+        thread.start()
+        wait_until(lambda: asked.service.held_bytes)
+    thread.join()
+    gate.set()
+    assert (found[0].status, found[0].code) == (503, "stopping")
 
 
 def test_bodies_that_are_held_together_have_a_limit(serve_model, classifier, good):

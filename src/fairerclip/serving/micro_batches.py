@@ -46,7 +46,6 @@ class QueuedCall:
     size: int
     future: asyncio.Future[Any]
     arrived: float = field(default_factory=time.monotonic)
-    dropped: bool = False
 
     def joins(self, other: QueuedCall) -> bool:
         """Return whether the rows of another request may go into the same call: of one type and shape."""
@@ -131,7 +130,8 @@ class MicroBatches:
         try:
             return await call.future
         except asyncio.CancelledError:
-            call.dropped = True
+            with self._changed, suppress(ValueError):  # it runs already
+                self._waiting.remove(call)
             raise
 
     def stop(self) -> None:
@@ -143,8 +143,11 @@ class MicroBatches:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            if batch:
-                self._deliver(self._answers(batch))
+            try:
+                answers = self._answers(batch) if batch else []
+            except Exception as error:  # noqa: BLE001 - the thread goes on, or all later requests would wait for ever
+                answers = [(call, error) for call in batch]
+            self._deliver(answers)
 
     def _next(self) -> list[QueuedCall] | None:
         """Wait for calls and return those of the next batch; None after the end."""
@@ -159,6 +162,8 @@ class MicroBatches:
             return self._taken()
 
     def _is_full(self) -> bool:
+        if not self._waiting:  # requests that gave up meanwhile
+            return True
         first = self._waiting[0]
         joined = sum(call.size for call in self._waiting if call is first or first.joins(call))
         return self._stopped or not first.operation.joins or joined >= self._rows
@@ -169,8 +174,6 @@ class MicroBatches:
         kept: list[QueuedCall] = []
         rows = 0
         for call in self._waiting:
-            if call.dropped:
-                continue
             if not batch or (batch[0].joins(call) and rows + call.size <= self._rows):
                 batch.append(call)
                 rows += call.size

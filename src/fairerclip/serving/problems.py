@@ -35,9 +35,10 @@ STATUSES = {
     "busy": 503,
     "not_ready": 503,
     "timed_out": 503,
+    "stopping": 503,
 }
 """Status of each code."""
-RETRY = frozenset({"busy", "not_ready", "timed_out"})
+RETRY = frozenset({"busy", "not_ready", "timed_out", "stopping"})
 """Codes after which the same request may succeed later; their answers have a Retry-After."""
 RETRY_SECONDS = 1
 

@@ -204,6 +204,12 @@ class RequestGuard:
                 await exchange.reply(await endpoint(exchange))
         except PeerGoneError:
             exchange.code = "peer_gone"
+        except asyncio.CancelledError:  # the grace time after a signal is over
+            if not exchange.status:
+                problem = RequestProblem(
+                    "stopping", "the service ends before the answer is there; try again later"
+                )
+                await exchange.reply(exchange.error(problem))
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
             if not exchange.status:

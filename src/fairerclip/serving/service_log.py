@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 NAME = "fairerclip.serving"
@@ -36,14 +37,24 @@ class JsonLines(logging.Formatter):
         return _line(record.created, record.levelname.lower(), record.getMessage(), fields)
 
 
-def set_up_log() -> None:
-    """Send the log of the service, and errors of uvicorn, to standard error."""
+@contextmanager
+def log_to_standard_error() -> Iterator[None]:
+    """Send the log of the service, and errors of uvicorn, to standard error; restore what was there at the end."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in ((NAME, logging.INFO), ("uvicorn.error", logging.ERROR), ("asyncio", logging.ERROR)):
-        found = logging.getLogger(name)
+    levels = {NAME: logging.INFO, "uvicorn.error": logging.ERROR, "asyncio": logging.ERROR}
+    loggers = {logging.getLogger(name): level for name, level in levels.items()}
+    before = [(found, found.handlers, found.propagate, found.level) for found in loggers]
+    for found, level in loggers.items():
         found.handlers, found.propagate = [handler], False
         found.setLevel(level)
+    try:
+        yield
+    finally:
+        flush_requests()
+        for found, handlers, propagate, level in before:
+            found.handlers, found.propagate = handlers, propagate
+            found.setLevel(level)
 
 
 def log(event: str, level: int = logging.INFO, *, trace: bool = False, **fields: Any) -> None:
@@ -65,17 +76,13 @@ def log_request(**fields: Any) -> None:
 
 def flush_requests() -> None:
     """Write the lines of requests that are not written yet."""
-    if _requests:
-        text = "\n".join(_requests) + "\n"
-        _requests.clear()
-        for handler in logger.handlers:
-            if isinstance(handler, logging.StreamHandler):
-                handler.acquire()
-                try:
-                    handler.stream.write(text)
-                    handler.flush()
-                finally:
-                    handler.release()
+    lines, _requests[:] = _requests[:], []
+    for handler in logger.handlers:
+        if lines and isinstance(handler, logging.StreamHandler):
+            # A log that cannot be written must not end the service; other lines are written by logging, which agrees.
+            with handler.lock or nullcontext(), suppress(OSError, ValueError):
+                handler.stream.write("\n".join(lines) + "\n")
+                handler.flush()
 
 
 def _line(seconds: float, level: str, event: str, fields: Mapping[str, Any]) -> str:

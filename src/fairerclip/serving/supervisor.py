@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fairerclip._util.extras import require
 from fairerclip.errors import FairerClipError, ParameterError, WorkFailedError
-from fairerclip.serving.service_log import log, set_up_log
+from fairerclip.serving.service_log import log, log_to_standard_error
 from fairerclip.serving.service_settings import ServiceSettings
 
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
@@ -66,8 +66,7 @@ def serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int:
     """
     for library in LIBRARIES:
         require(library, "serve", "fairerclip serve")
-    set_up_log()
-    with _listening(settings) as (listening, address):
+    with log_to_standard_error(), _listening(settings) as (listening, address):
         if settings.workers > 1:
             return _Supervisor(settings, listening).run(lambda: on_ready(address))
         from fairerclip.serving.service_process import run_process
@@ -232,10 +231,10 @@ def work(settings: ServiceSettings, listening: socket.socket, messages: Connecti
     """Run one process of several; send None when it is ready, or why it cannot be."""
     from fairerclip.serving.service_process import run_process
 
-    set_up_log()
     threading.Thread(target=_end_with_parent, args=(messages,), daemon=True).start()
     try:
-        run_process(settings, listening, lambda: messages.send(None))
+        with log_to_standard_error():
+            run_process(settings, listening, lambda: messages.send(None))
     except BaseException as error:
         failure = error if isinstance(error, FairerClipError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):

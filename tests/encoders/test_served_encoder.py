@@ -1,0 +1,47 @@
+"""A real encoder behind the service embeds as it does alone."""
+
+import io
+
+import numpy as np
+import pytest
+
+from fairerclip import EmbeddingMitigator
+from fairerclip.encoders.choice import ModelChoice
+from fairerclip.errors import ParameterError
+from fairerclip.serving.service_settings import ServiceSettings
+
+pytest.importorskip("fastapi")
+pytest.importorskip("prometheus_client")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def save(width):
+        X, s = rng.normal(size=(60, width)), rng.integers(2, size=60)
+        model = EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+        return model.save(tmp_path / f"model-{width}")
+
+    return save
+
+
+def test_the_service_loads_a_model_and_its_encoder(open_clip_folder, pictures, saved):
+    from fairerclip.serving.served_model import load_served
+
+    choice = ModelChoice(f"open_clip:{open_clip_folder}")
+    served, alone = load_served(ServiceSettings(saved(32), choice)), choice.load()
+    served.warm_up()
+    texts = ["a cat", "a photo of a dog"]
+    np.testing.assert_allclose(served.reading.call(texts), alone.encode_text(texts), rtol=0, atol=1e-6)
+    raw = io.BytesIO()
+    pictures[0].save(raw, format="PNG")
+    pixels = served.decoding.call(raw.getvalue())
+    np.testing.assert_array_equal(pixels, alone.preprocess(pictures[0]))
+    np.testing.assert_allclose(
+        served.seeing.call(pixels[None]), alone.encode_images(pixels[None]), rtol=0, atol=1e-6
+    )
+    assert served.endpoints == ["rank", "mitigate", "embed"]
+    assert str(open_clip_folder.parent) not in str(served.facts())
+    with pytest.raises(ParameterError, match="width 32, the model was fitted on width 16"):
+        load_served(ServiceSettings(saved(16), choice))
