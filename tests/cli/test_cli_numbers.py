@@ -42,6 +42,7 @@ ARGUMENTS = {
     "search": ("INDEX", "--query-embedding", "QUERIES"),
     "compare": ("TASK", "-o", "new"),
     "report": ("TASK", "-o", "new.html"),
+    "serve": ("gone",),
     "reproduce": ("all", "-o", "new"),
     "task waterbirds": ("gone", "-o", "new.npz"),
     "task celeba": ("gone", "-o", "new.npz"),
@@ -59,6 +60,10 @@ OPTIONS = [
     for option, kinds, _ in options(function)
     if kinds & {int, float}
 ]
+
+
+IN_RANGE = {("port", "0"), ("batch_wait", "0"), ("batch_wait", "1e-300")}
+"""Options of a service and values that are in range: the model that it cannot find is refused then."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +105,9 @@ def test_a_number_works_or_is_refused_before_the_work(run, made, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     typed = "--" + option.replace("_", "-")
     for value in VALUES:
-        if (option, value) not in WORKS:
+        if command == "serve" and (option, value) in IN_RANGE:
+            refused(called(run, made, command, typed, value), tmp_path, "gone is not a model folder")
+        elif (option, value) not in WORKS:
             refused(
                 called(run, made, command, typed, value),
                 tmp_path,

@@ -755,7 +755,7 @@ def test_images_and_prompts_share_one_space(embeddings):
 def test_transform_text_names_what_is_wrong(embeddings):
     e = embeddings()
     m = fitted(e)
-    with pytest.raises(ShapeError, match=r"\(m, 12\); got \(12,\)"):
+    with pytest.raises(ShapeError, match=r"\(m, 12\), with one row at least; got \(12,\)"):
         m.transform_text(e.text[0])
     with pytest.raises(ShapeError, match=r"\(2, 11\)"):
         m.transform_text(e.text[:, 1:])

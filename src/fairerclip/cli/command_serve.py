@@ -23,7 +23,12 @@ Encoder = Annotated[
 Host = Annotated[str, typer.Option(help="Address to listen at.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")]
 Uds = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="Unix socket to listen at, instead of --host and --port.")
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        parser=options.output_path,
+        help="Unix socket to listen at, instead of --host and --port.",
+    ),
 ]
 Processes = Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes that share the socket.")]
 BodySize = Annotated[str, typer.Option("--max-body", metavar="SIZE", help="Largest body of a request.")]
@@ -142,14 +147,13 @@ def _print_start(model: Path, address: Address, workers: int, *, json: bool) -> 
     """Print where the service is, when it is ready."""
     import json as library
     import os
-    import sys
 
     from fairerclip.cli import streams
 
     start = {"url": address.url, "uds": address.uds, "pid": os.getpid(), "workers": workers}
     if json:
-        sys.stdout.write(library.dumps(start) + "\n")
+        streams.write(library.dumps(start))
     else:
         where = address.url or f"the Unix socket {address.uds}"
         streams.write(f"{model} is served at {where}; Ctrl-C or SIGTERM ends it")
-    sys.stdout.flush()
+    streams.flush()

@@ -148,6 +148,11 @@ def write(text: str) -> None:
     sys.stdout.write("".join(f"{clean(line)}\n" for line in text.split("\n")))
 
 
+def flush() -> None:
+    """Let what was printed appear at once, for a command that goes on."""
+    sys.stdout.flush()
+
+
 def write_json(value: Any) -> None:
     """Print one JSON document on standard output, in ASCII."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

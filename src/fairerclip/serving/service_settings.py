@@ -12,6 +12,22 @@ MAX_JSON_BYTES = 4 * 1024**2
 """Most bytes of a JSON body: nothing else runs while one is parsed, about 0.1 s for this size."""
 
 
+OPTIONS = {
+    "body_bytes": "--max-body",
+    "held_bytes": "--max-held",
+    "rows": "--max-rows",
+    "images": "--max-images",
+    "seconds": "--timeout",
+    "body_seconds": "--body-timeout",
+    "connections": "--max-connections",
+    "queue": "--queue",
+    "batch_rows": "--batch-rows",
+    "batch_seconds": "--batch-wait",
+    "grace_seconds": "--grace",
+}
+"""Options of the command line that set a limit, for messages."""
+
+
 @dataclass(frozen=True)
 class ServiceLimits:
     """Limits of one process of the service.
@@ -59,7 +75,8 @@ class ServiceLimits:
         for name, value in vars(self).items():
             lowest = 0 if name == "batch_seconds" else 1 if isinstance(value, int) else 1e-3
             if not lowest <= value < 2**63:
-                raise ParameterError(f"the limit {name} must be at least {lowest}; got {value}")
+                given = OPTIONS.get(name, name)
+                raise ParameterError(f"{given} must be at least {lowest} and below 2^63; got {value}")
 
 
 @dataclass(frozen=True)
