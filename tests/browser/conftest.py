@@ -19,7 +19,7 @@ QUIET = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not run on in the tests of other modules
 def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
