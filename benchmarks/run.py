@@ -25,12 +25,12 @@ FOLDER = Path(__file__).resolve().parent
 QUICK = (
     *("imports", "closed_form", "folds", "bootstrap", "transform", "predict", "serve", "embed"),
     "join --rows 1000000",
-    "peers",
+    "peers --max-steps 300",
 )
 """A few minutes on two cores."""
 FULL = (
     *("frequencies", "fit_large", "search", "growth", "out_of_core", "join", "paper_runtime", "cluster"),
-    "peers --rows 162770",
+    "peers --rows 162770 --max-steps 300",
 )
 """With QUICK, all of them: hours on two cores, 6 GB of memory, 10 GB of disk."""
 
