@@ -472,3 +472,77 @@ def test_a_folder_of_an_earlier_layout_is_replaced_as_a_whole(fitted, tmp_path):
     (folder / "README.md").symlink_to("elsewhere")
     with pytest.raises(OutputExistsError, match="left alone"):
         model.save(folder, overwrite=True)
+
+
+# What save leaves alone -----------------------------------------------------------------------------
+
+FOREIGN = {
+    "a model of Keras": {"model.json": b'{"class_name": "Sequential"}', "model.weights.h5": b"h5"},
+    "a model.json that is no JSON": {"model.json": b"weights"},
+    "another format of fairerclip.json": {MANIFEST: b'{"format": "other", "kind": "LinearProbe"}'},
+    "a kind of a later version": {MANIFEST: b'{"format": "fairerclip", "kind": "FutureKind"}'},
+    "the manifest of another layout": {"model.json": b'{"format": "fairerclip-mitigator"}'},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_folder_of_another_program_is_left_alone(fitted, tmp_path, name):
+    e, folder = fitted[1], tmp_path / "foreign"
+    folder.mkdir()
+    files = {**FOREIGN[name], "README.md": b"mine", TENSORS: b"mine", "arrays.safetensors": b"mine"}
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    for model in (
+        fitted[0],
+        LinearProbe().fit(e.X, e.y),
+        EmbeddingMitigator(about=None).fit(e.X, sensitive_features=e.s),
+    ):
+        with pytest.raises(OutputExistsError, match="left alone"):
+            model.save_pretrained(folder)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+
+
+# Models that were changed after the fit -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [{"normalize": False}, {"decision": "prompts"}])
+def test_a_parameter_that_was_set_after_the_fit_changes_no_answer(fitted, tmp_path, changed):
+    model, e = fitted
+    X = 3 * e.X
+    expected = model.scores(X), model.fitted_.weighs_classes, model.at(tau=0.2).scores(X)
+    adjusted = model.at(offsets=[0.1, 0.0, 0.0]).scores(X)
+    model.set_params(**changed)
+    back = load(model.save(tmp_path / "changed"))
+    assert_array_equal(back.scores(X), expected[0])
+    assert back.fitted_.weighs_classes == expected[1]
+    if "normalize" in changed:
+        assert_array_equal(model.at(tau=0.2).scores(X), expected[2])
+        assert_array_equal(model.at(offsets=[0.1, 0.0, 0.0]).scores(X), adjusted)
+
+
+def test_normalize_stays_that_of_the_first_batch(fitted):
+    e = fitted[1]
+    given = {"sensitive_features": e.s}
+    same, changed = (small().partial_fit(e.X, e.y, text=e.text, **given) for _ in range(2))
+    changed.set_params(normalize=False)
+    for model in (same, changed):
+        model.partial_fit(e.X, e.y, **given)
+    assert_array_equal(changed.scores(3 * e.X), same.scores(3 * e.X))
+
+
+def test_a_model_that_could_not_be_loaded_is_not_written(fitted, tmp_path):
+    e = fitted[1]
+    known = {"a": e.s, "b": e.y == 0}
+    for changed in ({"sensitive_terms": "intersection"}, {"strength": 5.0}):
+        mitigator = EmbeddingMitigator(about=None, sensitive_terms="each").fit(e.X, sensitive_features=known)
+        mitigator.set_params(**changed)
+        with pytest.raises(
+            ModelFileError, match="could not be loaded again, so nothing is written"
+        ) as caught:
+            mitigator.save(tmp_path / "m")
+        assert "\n" not in str(caught.value)
+    probe = LinearProbe().fit(e.X, e.y)
+    probe.coef_ = probe.coef_ * np.nan
+    with pytest.raises(ModelFileError, match="NaN or infinity"):
+        probe.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()

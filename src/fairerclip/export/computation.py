@@ -12,10 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip import __version__
 from fairerclip._util.types import F64
+from fairerclip.errors import ExportError
+
+
+def rounded(name: str, values: Any, *, wide: bool) -> NDArray[Any]:
+    """Return a constant in float64 if ``wide``, else in float32; raise if this cannot hold it."""
+    with np.errstate(over="ignore"):  # it is an error, below
+        array = np.ascontiguousarray(np.asarray(values, dtype=np.float64 if wide else np.float32))
+    if not np.isfinite(array).all():
+        raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
+    return array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -24,6 +24,7 @@ from fairerclip.export.computation import (
     Step,
     Total,
     ToUnit,
+    rounded,
 )
 from fairerclip.export.model_computation import computation_of
 
@@ -203,11 +204,7 @@ class _Graph:
         return self._node("Cast", name, to=kind)
 
     def _constant(self, name: str, array: NDArray[Any], wide: bool) -> str:
-        with np.errstate(over="ignore"):  # it is an error, below
-            values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
-        if not np.isfinite(values).all():
-            raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
-        self._tensors[name] = self._onnx.numpy_helper.from_array(values, name)
+        self._tensors[name] = self._onnx.numpy_helper.from_array(rounded(name, array, wide=wide), name)
         return name
 
     def _number(self, name: str, value: float, wide: bool) -> str:

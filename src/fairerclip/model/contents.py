@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from fairerclip.errors import ModelFileError
 from fairerclip.model.details import ModelDetails
 
+FORMAT = "fairerclip"
+"""Value of ``format`` in a manifest."""
 TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
 """Files of the folder of a saved model."""
 OF_THE_RUN = ("memory_budget",)

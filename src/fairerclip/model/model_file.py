@@ -64,8 +64,14 @@ M = TypeVar("M", bound="FairerCLIP")
 
 
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
-    """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs."""
+    """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs.
+
+    Two of them say how new rows are answered. They are written as the fit had them, also if they were set since.
+    """
     own = model.get_params(deep=False)
+    own["normalize"] = model.fitted_.normalize
+    if model.sensitive_shifts_ is None:  # with shifts every decision weighs classes
+        own["decision"] = "target" if model.fitted_.weighs_classes else "prompts"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RenamedWarning)  # given by the fit; a file has the present names only
         own["class_weight"], own["subsample"] = translate_shares(own["class_weight"], own["subsample"])
