@@ -172,3 +172,11 @@ def test_figures_of_each_split_are_under_its_name(fitted, tmp_path):
         result["dataset"]["split"]: [metric["value"] for metric in result["metrics"]]
         for result in entry["results"]
     }
+
+
+def test_lists_that_a_manifest_has_no_room_for_are_left_out():
+    from fairerclip.auditing.model_details import _texts
+
+    assert _texts({"a": ["b"] * 10_000}) == {"a": ["b"] * 10_000}
+    for long in ({"a": ["b"] * 10_001}, {str(k): [] for k in range(10_001)}, {"a": ["b" * 200_000]}):
+        assert _texts(long) == {}

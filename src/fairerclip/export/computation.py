@@ -161,6 +161,10 @@ class Computation:
         """Return the number of the rows as the model sees them."""
         return self.unit(0) if self.normalize else 0
 
+    def labels(self) -> list[Any]:
+        """Return the labels of a classifier; none for other parts."""
+        return [] if self.classes is None else list(self.classes.tolist())
+
     def about(self) -> dict[str, str]:
         """Return what a file tells about itself; values are text, the labels as JSON."""
         found = {
@@ -171,7 +175,7 @@ class Computation:
             "unit_rows": json.dumps(self.normalize),
         }
         if self.classes is not None:
-            found["classes"] = json.dumps(self.classes.tolist())
+            found["classes"] = json.dumps(self.labels())
         return found
 
     @property

@@ -236,11 +236,18 @@ def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
     """Return labels as ONNX has them, the name of their type, and the label of rows that have none."""
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels):
-        return [label.encode() for label in labels], "STRING", b""
-    if (
-        all(isinstance(label, int) for label in labels)
-        and max(abs(int(label)) for label in labels) < -NO_LABEL
-    ):
+        if "" in labels:
+            raise ExportError(
+                "the label '' stands for rows with NaN or infinity in ONNX: relabel before fitting"
+            )
+        return [_utf8(label) for label in labels], "STRING", b""
+    if all(isinstance(label, int) for label in labels):
+        beyond = [label for label in labels if abs(label) >= -NO_LABEL]
+        if beyond:
+            raise ExportError(
+                f"labels that are whole numbers are int64 in ONNX, which cannot hold {beyond[0]!r:.60}: relabel before "
+                "fitting"
+            )
         return [int(label) for label in labels], "INT64", NO_LABEL
     if all(isinstance(label, float) for label in labels):
         return labels, "DOUBLE", np.nan
@@ -249,3 +256,12 @@ def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
         f"the labels of a classifier in ONNX have one type, text or numbers; got {', '.join(kinds)}, such as "
         f"{labels[0]!r:.60}: relabel before fitting"
     )
+
+
+def _utf8(label: str) -> bytes:
+    try:
+        return label.encode()
+    except UnicodeEncodeError:
+        raise ExportError(
+            f"the label {label!r:.60} is no text that UTF-8 can hold: relabel before fitting"
+        ) from None

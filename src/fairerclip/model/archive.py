@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,7 @@ from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import DTYPES, Tensor
 from fairerclip.errors import FairerClipError, ModelFileError, ParameterError
 from fairerclip.model import earlier_files
-from fairerclip.model.contents import CARD, FORMAT, MANIFEST, TENSORS, Contents, Manifest, Tensors
+from fairerclip.model.contents import CARD, FORMAT, MANIFEST, TENSORS, Check, Contents, Manifest, Tensors
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.folder_files import (
     MAX_MANIFEST_BYTES,
@@ -83,34 +84,60 @@ def load(path: str | Path, *, mapped: bool = False) -> Any:
 
 def load_as(path: Path, cls: type, *, mapped: bool = False) -> Any:
     """Read a model that must be of a class, or of a subclass of it."""
-    contents = read(path, mapped=mapped)
-    kind = home_of(contents.kind).class_of(contents.kind)
-    if not issubclass(kind, cls):
-        if not issubclass(cls, kind):  # a subclass of somebody else may read the files of its base class
-            raise ModelFileError(
-                f"{path} holds a {contents.kind}, not a {cls.__name__}; fairerclip.load reads any model"
-            ).because("kind")
-        kind = cls
-    model = _built(kind, path, contents)
+
+    def check(found: Contents, names: Collection[str]) -> None:
+        _class_for(found.kind, cls, path)
+        found.check(path)
+        with _refusing(path, found.kind):
+            home_of(found.kind).check_names(path, found, names)
+
+    contents = read(path, check, mapped=mapped)
+    model = _built(_class_for(contents.kind, cls, path), path, contents)
     if contents.feature_names_in is not None:
         vars(model)["feature_names_in_"] = np.array(contents.feature_names_in, dtype=object)
     model.details_ = contents.details
     return model
 
 
-def _built(kind: type, path: Path, contents: Contents) -> Any:
+def _class_for(kind: str, cls: type, path: Path) -> type:
+    """Return the class of a kind of model, which must be ``cls`` or a subclass of it."""
+    found: type = home_of(kind).class_of(kind)
+    if issubclass(found, cls):
+        return found
+    if issubclass(cls, found):  # a subclass of somebody else may read the files of its base class
+        return cls
+    raise ModelFileError(
+        f"{path} holds a {kind}, not a {cls.__name__}; fairerclip.load reads any model"
+    ).because("kind")
+
+
+def _built(cls: type, path: Path, contents: Contents) -> Any:
     """Return the model of contents, after all checks."""
     contents.check(path)
+    with _refusing(path, contents.kind):
+        return home_of(contents.kind).build(cls, path, contents)
+
+
+@contextmanager
+def _refusing(path: Path, kind: str) -> Iterator[None]:
+    """Turn the errors of values that describe no model, as those of a forged file with valid digests, into one."""
     try:
-        return home_of(contents.kind).build(kind, path, contents)
+        yield
     except ModelFileError as error:
         raise error.because(error.reason or "mismatch") from None
+    except MemoryError:
+        raise _no_memory(path) from None
     except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # A forged file with valid digests.
         message = " ".join(str(error).split())
-        raise ModelFileError(f"{path} does not describe a {contents.kind}: {message}").because(
+        raise ModelFileError(f"{path} does not describe a {kind}: {message:.400}").because(
             "mismatch"
         ) from None
+
+
+def _no_memory(path: Path) -> ModelFileError:
+    return ModelFileError(f"{path}: its tensors do not fit into the memory of this machine").because(
+        "too-large"
+    )
 
 
 # Writing --------------------------------------------------------------------------------------------
@@ -219,16 +246,19 @@ def _name(array: NDArray[Any]) -> str:
 # Reading --------------------------------------------------------------------------------------------
 
 
-def read(path: Path, *, mapped: bool = False) -> Contents:
-    """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile."""
+def read(path: Path, check: Check, *, mapped: bool = False) -> Contents:
+    """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile.
+
+    ``check`` is called with the contents and the names of the tensors before any of these is read.
+    """
     for _ in range(TRIES - 1):
         before = _seen(path)
         try:
-            return _read(path, mapped)
+            return _read(path, check, mapped)
         except ModelFileError:
             if _seen(path) == before:
                 raise
-    return _read(path, mapped)
+    return _read(path, check, mapped)
 
 
 def _seen(path: Path) -> list[tuple[int, ...] | None]:
@@ -244,7 +274,7 @@ def _identity(file: Path) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _read(path: Path, mapped: bool) -> Contents:
+def _read(path: Path, check: Check, mapped: bool) -> Contents:
     try:
         if not path.is_dir():
             raise ModelFileError(
@@ -258,8 +288,10 @@ def _read(path: Path, mapped: bool) -> Contents:
             ).because("missing-file")
         raw, manifest = read_manifest(path / (earlier[0] if earlier else MANIFEST))
         if earlier or manifest.get("format") in [*earlier_files.LAYOUTS]:
-            return earlier_files.read(path, raw, manifest, mapped=mapped)
-        return _read_present(path, raw, manifest, mapped)
+            return earlier_files.read(path, raw, manifest, check, mapped=mapped)
+        return _read_present(path, raw, manifest, check, mapped)
+    except MemoryError:
+        raise _no_memory(path) from None
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -267,7 +299,7 @@ def _read(path: Path, mapped: bool) -> Contents:
         raise ModelFileError(f"{path} cannot be read: {reason}").because("unreadable") from None
 
 
-def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> Contents:
+def _read_present(path: Path, raw: bytes, manifest: Manifest, check: Check, mapped: bool) -> Contents:
     file = path / MANIFEST
     if manifest.get("format") != FORMAT:
         raise ModelFileError(f"{file} does not describe a fairerclip model").because("format")
@@ -279,7 +311,7 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> C
         ).because("version")
     odd = sorted(set(manifest) ^ {*KEYS, "manifest_sha256"})
     if odd:
-        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]}").because("unknown-field")
+        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]!r:.200}").because("unknown-field")
     check_digest(file, raw, manifest)
     if not isinstance(manifest["kind"], str):
         raise ModelFileError(f"{file}: expected the name of a class as kind").because("kind")
@@ -292,8 +324,9 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> C
 
     def hashes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], _: int) -> list[Hashed]:
         _compare(path / TENSORS, tensors, metadata, entries)
+        check(contents, tensors.keys())
         return [
-            Hashed(f"tensor {name!r}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
+            Hashed(f"tensor {name!r:.60}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
             for name, t in tensors.items()
         ]
 
@@ -315,7 +348,9 @@ def _check_versions(file: Path, found: Any) -> None:
         raise ModelFileError(f"{file}: expected versions of packages, as text").because("value")
     odd = sorted(set(found) ^ set(VERSIONS))
     if odd:
-        raise ModelFileError(f"{file}: versions of {odd[:5]} are missing or unknown").because("unknown-field")
+        raise ModelFileError(f"{file}: versions of {odd[:5]!r:.200} are missing or unknown").because(
+            "unknown-field"
+        )
 
 
 def _check_entries(file: Path, entries: Any) -> None:
@@ -325,13 +360,13 @@ def _check_entries(file: Path, entries: Any) -> None:
     for name, entry in entries.items():
         odd = sorted(set(entry) ^ TENSOR_KEYS) if isinstance(entry, dict) else ["?"]
         if odd:
-            raise ModelFileError(f"{file}: {odd[:5]} of tensor {name!r} are missing or unknown").because(
-                "unknown-field"
-            )
+            raise ModelFileError(
+                f"{file}: {odd[:5]!r:.200} of tensor {name!r:.60} are missing or unknown"
+            ).because("unknown-field")
         kind = entry["dtype"]
         if kind not in [*STORED_AS] or entry["used_as"] not in STORED_AS[kind]:
             raise ModelFileError(
-                f"{file}: tensor {name!r} is stored as {kind!r:.20} and used as {entry['used_as']!r:.20}; expected "
+                f"{file}: tensor {name!r:.60} is stored as {kind!r:.20} and used as {entry['used_as']!r:.20}; expected "
                 "F64, F32, or F16 used as one of them"
             ).because("dtype")
 
@@ -341,23 +376,23 @@ def _compare(
 ) -> None:
     """Raise if the header of the tensors does not describe what the manifest does."""
     if metadata:
-        raise ModelFileError(f"{file}: expected no metadata, got {sorted(metadata)[:3]}").because(
+        raise ModelFileError(f"{file}: expected no metadata, got {sorted(metadata)[:3]!r:.200}").because(
             "unknown-field"
         )
     unknown, missing = sorted(set(tensors) - set(entries)), sorted(set(entries) - set(tensors))
     if unknown:
-        raise ModelFileError(f"{file} has unknown tensors {unknown[:3]}").because("unknown-tensor")
+        raise ModelFileError(f"{file} has unknown tensors {unknown[:3]!r:.200}").because("unknown-tensor")
     if missing:
-        raise ModelFileError(f"{file} lacks the tensors {missing[:3]}").because("missing-tensor")
+        raise ModelFileError(f"{file} lacks the tensors {missing[:3]!r:.200}").because("missing-tensor")
     for name, tensor in tensors.items():
         entry = entries[name]
         if tensor.kind != entry["dtype"]:
             raise ModelFileError(
-                f"{file}: tensor {name!r} is {tensor.kind}, its manifest says {entry['dtype']}"
+                f"{file}: tensor {name!r:.60} is {tensor.kind}, its manifest says {entry['dtype']}"
             ).because("dtype")
         if list(tensor.shape) != entry["shape"] or any(type(n) is not int for n in entry["shape"]):
             raise ModelFileError(
-                f"{file}: tensor {name!r} has shape {list(tensor.shape)}, its manifest says {entry['shape']!r:.80}"
+                f"{file}: tensor {name!r:.60} has shape {list(tensor.shape)}, its manifest says {entry['shape']!r:.80}"
             ).because("shape")
 
 
