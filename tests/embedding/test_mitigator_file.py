@@ -330,3 +330,18 @@ def test_features_of_another_width_are_refused(g, tmp_path):
     narrow = {name: array for name, array in other.items() if name.startswith("features.")}
     with pytest.raises(ModelFileError, match="wide, not 6"):
         load(forge(folders[0], tensors=narrow))
+
+
+def test_summaries_that_no_rows_have_and_repeated_names_are_refused(folder):
+    good = tensors_of(folder)
+    bad = {"shares": good["shares"] + 1.0, "collection_covariance": -good["collection_covariance"]}
+    for name, message in (("shares", "in .0, 1."), ("collection_covariance", "not negative")):
+        with pytest.raises(ModelFileError, match=message):
+            load(forge_folder(folder, tensors={**good, name: bad[name]}))
+    huge = {name: np.full_like(good[name], 1e200) for name in ("left", "right")}
+    with pytest.raises(ModelFileError, match="answers are NaN or infinity"):
+        load(forge_folder(folder, tensors={**good, **huge}))
+    attributes = json.loads((folder / MANIFEST).read_bytes())["state"]["attributes"]
+    attributes[1]["name"] = attributes[0]["name"]
+    with pytest.raises(ModelFileError, match="'attributes'"):
+        load(forge_folder(folder, tensors=good, state={"attributes": attributes}))

@@ -161,6 +161,28 @@ def test_what_cannot_be_wrapped_is_said(open_clip_model, clip_model, open_clip_f
         fairerclip.wrap(clip_model, clip_model)
 
 
+class Delegating(torch.nn.Module):
+    """A wrapper that has the attributes of the model inside it."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
+
+
+def test_a_clip_takes_one_mitigator_and_a_wrapper_around_a_clip_none(open_clip_model, clip_model):
+    for clip in (open_clip_model, clip_model):
+        with pytest.raises(ExportError, match="has a mitigator already"):
+            fairerclip.wrap(mitigator(32), fairerclip.wrap(mitigator(32), clip))
+        with pytest.raises(ExportError, match="expected a CLIP of open_clip .* got Delegating"):
+            fairerclip.wrap(mitigator(32), Delegating(clip))
+
+
 # Classifiers ----------------------------------------------------------------------------------------
 
 

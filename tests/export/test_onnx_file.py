@@ -1,5 +1,6 @@
 """Models as ONNX files: onnxruntime answers as the package does, for every kind of model and for saved ones."""
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -222,3 +223,23 @@ def test_real_tasks_keep_their_labels(real_data, name):
     fixed = {**small().get_params(), "n_features": 500, "dtype": "float32"}
     model = Experiment.of(task).fit(FairerCLIP(**fixed), "target")
     assert_same_answers(model, rows)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "b", "\ud800"], "no text that UTF-8 can hold"),
+        (["", "b", "c"], "stands for rows with NaN"),
+        ([b"a", b"b", b"c"], "got bytes"),
+        (np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="M8[D]"), "got date"),
+        ([1j, 2j, 3j], "got complex"),
+        ([2**63, 1, 2], "int64 in ONNX, which cannot hold 9223372036854775808"),
+        ([-(2**63), 1, 2], "cannot hold -9223372036854775808"),
+    ],
+)
+def test_labels_that_onnx_cannot_hold_are_errors_of_the_export(labels, message, tmp_path):
+    model = copy.copy(model_of("ZeroShot()"))
+    model.classes_ = np.array(labels) if isinstance(labels, np.ndarray) else np.array(labels, dtype=object)
+    with pytest.raises(ExportError, match=message):
+        to_onnx(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())

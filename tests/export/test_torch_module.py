@@ -8,6 +8,7 @@ import pytest
 from exported_models import KINDS, NAMES, NEW, SCORES, E, answers, model_of
 from numpy.testing import assert_allclose
 
+from fairerclip.baselines import LinearProbe
 from fairerclip.errors import ExportError, ParameterError, ShapeError
 from fairerclip.export import export_model, to_torch
 from fairerclip.export.model_computation import parts_of
@@ -121,3 +122,16 @@ def test_the_part_of_prompts_takes_any_prompt():
     model = model_of("rbf, prompts, normalize=False")
     text = to_torch(model, part="text")(torch.tensor(E.text, dtype=torch.float32))
     assert_allclose(text.numpy(), model.transform_text(E.text), atol=SCORES)
+
+
+def test_constants_that_float32_cannot_hold_are_refused_as_in_onnx():
+    model = LinearProbe().fit(E.X, NAMES[E.y])
+    model.coef_ = model.coef_ * 1e40
+    with pytest.raises(ExportError, match="float32 cannot hold"):
+        to_torch(model)
+    module = to_torch(model, dtype="float64")
+    assert np.isfinite(outputs(module, NEW.astype(np.float64))["scores"]).all()
+    for change in (module.float, module.half):
+        with pytest.raises(ExportError, match="cannot hold: stay in float64"):
+            change()
+    assert {buffer.dtype for buffer in module.buffers()} == {torch.float64}

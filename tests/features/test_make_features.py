@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fairerclip.errors import ModelFileError, ParameterError, ShapeError
-from fairerclip.features import KERNELS, features_from_arrays, make_features
+from fairerclip.features import KERNELS, array_names, features_from_arrays, make_features
 from fairerclip.features.feature_map import check_map_bytes
 
 X = np.random.RandomState(0).normal(size=(40, 6))
@@ -36,6 +36,7 @@ def test_map_says_its_kernel_and_its_widths(kernel):
     phi = make(kernel)
     assert (phi.kernel, phi.n_features_in, phi.n_features) == (kernel, 6, WIDTHS[kernel])
     assert phi.transform(X).shape == (40, WIDTHS[kernel])
+    assert set(array_names(kernel)) == set(phi.to_arrays())
 
 
 @every_kernel

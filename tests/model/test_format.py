@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import struct
+import tracemalloc
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 import fairerclip
 from fairerclip import EmbeddingMitigator, FairerCLIP, load
-from fairerclip.baselines import LEACE, LinearProbe
+from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
 from fairerclip.model.details import ModelDetails, ModelMetric
 from flips import FILES, KINDS, flips
@@ -457,8 +459,6 @@ def test_details_that_are_none_are_refused(fitted, tmp_path):
 
 
 def test_a_folder_of_an_earlier_layout_is_replaced_as_a_whole(fitted, tmp_path):
-    import shutil
-
     e = fitted[1]
     model, folder = LinearProbe().fit(e.X, e.y), tmp_path / "model"
     shutil.copytree(ROOT / "tests" / "golden" / "baseline-5" / "leace", folder)
@@ -472,3 +472,200 @@ def test_a_folder_of_an_earlier_layout_is_replaced_as_a_whole(fitted, tmp_path):
     (folder / "README.md").symlink_to("elsewhere")
     with pytest.raises(OutputExistsError, match="left alone"):
         model.save(folder, overwrite=True)
+
+
+# What save leaves alone -----------------------------------------------------------------------------
+
+FOREIGN = {
+    "a model of Keras": {"model.json": b'{"class_name": "Sequential"}', "model.weights.h5": b"h5"},
+    "a model.json that is no JSON": {"model.json": b"weights"},
+    "another format of fairerclip.json": {MANIFEST: b'{"format": "other", "kind": "LinearProbe"}'},
+    "a kind of a later version": {MANIFEST: b'{"format": "fairerclip", "kind": "FutureKind"}'},
+    "the manifest of another layout": {"model.json": b'{"format": "fairerclip-mitigator"}'},
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_folder_of_another_program_is_left_alone(fitted, tmp_path, name):
+    e, folder = fitted[1], tmp_path / "foreign"
+    folder.mkdir()
+    files = {**FOREIGN[name], "README.md": b"mine", TENSORS: b"mine", "arrays.safetensors": b"mine"}
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    for model in (
+        fitted[0],
+        LinearProbe().fit(e.X, e.y),
+        EmbeddingMitigator(about=None).fit(e.X, sensitive_features=e.s),
+    ):
+        with pytest.raises(OutputExistsError, match="left alone"):
+            model.save_pretrained(folder)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+
+
+# Models that were changed after the fit -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [{"normalize": False}, {"decision": "prompts"}])
+def test_a_parameter_that_was_set_after_the_fit_changes_no_answer(fitted, tmp_path, changed):
+    model, e = fitted
+    X = 3 * e.X
+    expected = model.scores(X), model.fitted_.weighs_classes, model.at(tau=0.2).scores(X)
+    adjusted = model.at(offsets=[0.1, 0.0, 0.0]).scores(X)
+    model.set_params(**changed)
+    back = load(model.save(tmp_path / "changed"))
+    assert_array_equal(back.scores(X), expected[0])
+    assert back.fitted_.weighs_classes == expected[1]
+    if "normalize" in changed:
+        assert_array_equal(model.at(tau=0.2).scores(X), expected[2])
+        assert_array_equal(model.at(offsets=[0.1, 0.0, 0.0]).scores(X), adjusted)
+
+
+def test_normalize_stays_that_of_the_first_batch(fitted):
+    e = fitted[1]
+    given = {"sensitive_features": e.s}
+    same, changed = (small().partial_fit(e.X, e.y, text=e.text, **given) for _ in range(2))
+    changed.set_params(normalize=False)
+    for model in (same, changed):
+        model.partial_fit(e.X, e.y, **given)
+    assert_array_equal(changed.scores(3 * e.X), same.scores(3 * e.X))
+
+
+def test_a_model_that_could_not_be_loaded_is_not_written(fitted, tmp_path):
+    e = fitted[1]
+    known = {"a": e.s, "b": e.y == 0}
+    for changed in ({"sensitive_terms": "intersection"}, {"strength": 5.0}):
+        mitigator = EmbeddingMitigator(about=None, sensitive_terms="each").fit(e.X, sensitive_features=known)
+        mitigator.set_params(**changed)
+        with pytest.raises(
+            ModelFileError, match="could not be loaded again, so nothing is written"
+        ) as caught:
+            mitigator.save(tmp_path / "m")
+        assert "\n" not in str(caught.value)
+    probe = LinearProbe().fit(e.X, e.y)
+    probe.coef_ = probe.coef_ * np.nan
+    with pytest.raises(ModelFileError, match="NaN or infinity"):
+        probe.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+# Forged folders, with digests that fit --------------------------------------------------------------
+
+
+def with_parameter(**changes):
+    return lambda folder: forge(folder, parameters={**manifest_of(folder)["parameters"], **changes})
+
+
+def with_details(**changes):
+    return lambda folder: forge(folder, details={**manifest_of(folder)["details"], **changes})
+
+
+METRIC = {
+    **dict.fromkeys(("attribute", "low", "high", "confidence")),
+    "name": "a",
+    "stage": "after",
+    "split": "",
+}
+LONG = "x" * 500_000
+FORGED = {
+    "a huge figure": ("value", with_details(metrics=[{**METRIC, "value": 10**400}])),
+    **{
+        f"{odd!r} as attribute": ("value", with_details(metrics=[{**METRIC, "value": 1.0, "attribute": odd}]))
+        for odd in (0, False, [])
+    },
+    "many prompts": ("value", with_details(prompts={"a": ["b"] * 10_001})),
+    "prompts of many classes": ("value", with_details(prompts={str(k): [] for k in range(10_001)})),
+    "a kernel that is none": ("mismatch", with_parameter(kernel="other")),
+    "a strength out of range": ("mismatch", with_parameter(tau=5.0)),
+    "huge weights": ("mismatch", tensor("score_weights_", lambda a: np.full_like(a, 1e308))),
+    "an unknown array of the features": (
+        "unknown-tensor",
+        tensor("features.payload", lambda _: np.zeros(3)),
+    ),
+    "a long key": ("unknown-field", lambda f: forge(f, **{LONG: 1})),
+    "a long key of the state": ("unknown-field", lambda f: forge(f, state={LONG: 1})),
+    "a long detail": ("unknown-field", with_details(**{LONG: 1})),
+    "a long parameter": ("unknown-field", with_parameter(**{LONG: 1})),
+    "a long kind": ("kind", lambda f: forge(f, kind=LONG)),
+    "a long name of a tensor": ("unknown-tensor", tensor(LONG, lambda _: np.zeros(3))),
+    "a long name in the manifest": ("unknown-field", lambda f: forge(f, entries={LONG: {}})),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_folder_is_refused_in_a_short_line(folder, name):
+    reason, act = FORGED[name]
+    act(folder)
+    with pytest.raises(ModelFileError) as caught:
+        load(folder)
+    assert caught.value.reason == reason, caught.value
+    assert len(str(caught.value)) < 700
+    assert "\n" not in str(caught.value)
+
+
+def test_a_forged_bandwidth_is_refused(fitted, tmp_path):
+    e = fitted[1]
+    model = small(kernel="nystroem").fit(e.X, e.y, sensitive_features=e.s, text=e.text)
+    for value in (1e-300, 1e300):
+        folder = model.save(tmp_path / "m", overwrite=True)
+        forge(folder, tensors={**tensors_of(folder), "features.bandwidth": np.array(value)})
+        with pytest.raises(ModelFileError, match="bandwidth must be a number from"):
+            load(folder)
+
+
+def peak_of(action):
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_unknown_tensors_are_refused_before_they_are_read_and_others_are_read_once(tmp_path):
+    size = 8 << 20
+    for home in ("model-7/named", "mitigator-7/labelled", "baseline-7/zeroshot"):
+        folder = tmp_path / home.replace("/", "-")
+        shutil.copytree(ROOT / "tests" / "golden" / home, folder)
+        forge(folder, tensors={**tensors_of(folder), "payload": np.zeros(size // 8)})
+
+        def refused(folder=folder):
+            with pytest.raises(ModelFileError, match="unknown tensors") as caught:
+                load(folder)
+            assert caught.value.reason == "unknown-tensor"
+
+        assert peak_of(refused) < size / 4
+    rows = np.random.default_rng(0).normal(size=(20, 20_000))
+    model = ZeroShot().fit(rows, text={str(k): row for k, row in enumerate(rows)})
+    folder = model.save(tmp_path / "large")
+    size = (folder / TENSORS).stat().st_size
+    assert size < peak_of(lambda: load(folder)) < 1.9 * size
+
+
+def test_tensors_that_do_not_fit_into_memory_are_refused(folder, monkeypatch):
+    def full(*given, **named):
+        raise MemoryError
+
+    monkeypatch.setattr("fairerclip.model.folder_files._content", full)
+    with pytest.raises(ModelFileError, match="do not fit into the memory") as caught:
+        load(folder)
+    assert caught.value.reason == "too-large"
+
+
+def test_tensors_at_any_byte_of_the_file_are_read(fitted, folder):
+    raw = (folder / TENSORS).read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = raw[8 : 8 + size] + b" "
+    forge(folder, blob=struct.pack("<Q", len(header)) + header + raw[8 + size :])
+    for mapped in (False, True):
+        back = load(folder, mapped=mapped)
+        assert_array_equal(back.scores(fitted[1].X), fitted[0].scores(fitted[1].X))
+        assert back.components_.flags.aligned
+
+
+def test_class_labels_of_several_types_keep_them(fitted, tmp_path):
+    e = fitted[1]
+    for labels in ([False, 2, 3], [0, 1.5, 2.0], ["a", 2, True]):
+        model = LinearProbe().fit(e.X, e.y)
+        model.classes_ = np.array(labels, dtype=object)
+        back = load(model.save(tmp_path / "m", overwrite=True)).classes_.tolist()
+        assert [(type(label), label) for label in back] == [(type(label), label) for label in labels]

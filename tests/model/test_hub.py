@@ -156,3 +156,27 @@ def test_without_the_library_push_to_hub_names_the_extra(fitted, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r"fairerclip\[hub\]"):
         fitted[0].push_to_hub("me/birds")
+
+
+def test_figures_of_each_split_are_under_its_name(fitted, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    found = {"train": [0.9, 0.5], "test": [0.7]}
+    metrics = (
+        ModelMetric("worst_group", "before", "train", 0.5),
+        ModelMetric("worst_group", "after", "test", 0.7),
+        ModelMetric("worst_group", "after", "train", 0.9),
+    )
+    folder = fitted[0].save(tmp_path / "m", details=ModelDetails(task="birds", metrics=metrics))
+    (entry,) = yaml.safe_load(split((folder / "README.md").read_text(encoding="utf-8"))[0])["model-index"]
+    assert found == {
+        result["dataset"]["split"]: [metric["value"] for metric in result["metrics"]]
+        for result in entry["results"]
+    }
+
+
+def test_lists_that_a_manifest_has_no_room_for_are_left_out():
+    from fairerclip.auditing.model_details import _texts
+
+    assert _texts({"a": ["b"] * 10_000}) == {"a": ["b"] * 10_000}
+    for long in ({"a": ["b"] * 10_001}, {str(k): [] for k in range(10_001)}, {"a": ["b" * 200_000]}):
+        assert _texts(long) == {}

@@ -506,7 +506,7 @@ def test_tensors_missing_extra_or_of_another_type_are_refused(folder):
                 FairerCLIP.load(forge(folder, tensors={**tensors, name: tensors[name].astype(dtype)}))
     with pytest.raises(ModelFileError, match="unknown tensors \\['payload'\\]"):
         FairerCLIP.load(forge(folder, tensors={**tensors, "payload": np.zeros(3)}))
-    with pytest.raises(ModelFileError, match="tensors that features does not know"):
+    with pytest.raises(ModelFileError, match=r"unknown tensors \['features.payload'\]"):
         FairerCLIP.load(forge(folder, tensors={**tensors, "features.payload": np.zeros(3)}))
     many = {f"features.{i}": np.zeros(1) for i in range(80)}
     with pytest.raises(ModelFileError, match="at most 64 tensors"):

@@ -88,7 +88,8 @@ def _groups(experiment: Experiment) -> tuple[GroupCount, ...]:
 
 def _texts(given: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return texts by name; none where a manifest has no room for them."""
-    return dict(given) if _fits(given) else {}
+    short = max([len(given), *map(len, given.values())]) <= MAX_ENTRIES
+    return dict(given) if short and _fits(given) else {}
 
 
 def _fits(value: Any) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from fairerclip.model.contents import (
     are_labels,
     check_state,
     class_array,
+    compare_names,
     make,
     plain_value,
     refuse,
@@ -96,23 +97,31 @@ def _parameters(model: Baseline) -> tuple[dict[str, Any], Tensors]:
 def _given(value: Any, arrays: Tensors) -> Any:
     """Return a stored parameter as the constructor takes it; sequences become tuples."""
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(plain_value(v, "an entry of a parameter") for v in value)
     if isinstance(value, dict):
         ((kind, content),) = value.items()
         if kind == "mapping" and isinstance(content, dict):
-            return content
+            return {key: plain_value(v, "an entry of a parameter") for key, v in content.items()}
         if kind == "array" and str(content).startswith(PARAMETER):
             return arrays.pop(content)
-        raise ModelFileError(f"a parameter is written as {kind!r}")
+        raise ModelFileError(f"a parameter is written as {kind!r:.60}")
     return value
 
 
 # Reading --------------------------------------------------------------------------------------------
 
 
+def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
+    """Raise for missing or unknown tensors."""
+    given = [value.get("array") for value in saved.parameters.values() if isinstance(value, dict)]
+    needed = {*class_of(saved.kind).fitted, *(str(name) for name in given if name is not None)}
+    compare_names(path, names, needed)
+
+
 def build(cls: type[B], path: Path, saved: Contents) -> B:
     """Return the fitted baseline of a folder, after all checks."""
     state, arrays = saved.state, dict(saved.tensors)
+    check_names(path, saved, arrays)
     check_state(path, state, STATE)
     refuse(
         path,
@@ -123,11 +132,6 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
     )
     given = {parameter: _given(value, arrays) for parameter, value in saved.parameters.items()}
     model = make(path, cls, given)
-    if set(arrays) != set(cls.fitted):
-        odd = sorted(set(arrays) ^ set(cls.fitted))
-        raise ModelFileError(f"{path / TENSORS} has missing or unknown arrays: {odd[:5]}").because(
-            "unknown-tensor"
-        )
     model.classes_, model.n_features_in_ = class_array(saved.classes), saved.n_features_in
     model.normalize_ = state["normalize"]
     _check_shapes(path, arrays, cls, {"p": model.n_features_in_, "c": len(model.classes_)})

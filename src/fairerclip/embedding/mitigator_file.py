@@ -6,7 +6,7 @@ nothing about a single row, except that features "nystroem" and "exact" keep row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,16 +27,17 @@ from fairerclip.embedding.row_map import (
 )
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ModelFileError
-from fairerclip.features import FeatureMap, features_from_arrays
+from fairerclip.features import FeatureMap, array_names, features_from_arrays
 from fairerclip.model.contents import (
-    TENSORS,
     Contents,
     Manifest,
     Tensors,
     are_labels,
+    check_answers,
     check_dtypes,
     check_state,
     class_array,
+    compare_names,
     make,
     plain_value,
     refuse,
@@ -60,6 +61,8 @@ ARRAYS = (
 )
 ATTRIBUTE_KEYS = {"name", "values", "prompts", "reads", "record"}
 MAX_ATTRIBUTES = 16
+ROUNDING = 1e-6
+"""By how much rounding may take a share or a variance out of its range."""
 M = TypeVar("M", bound="EmbeddingMitigator")
 
 
@@ -143,7 +146,8 @@ def _check_values(path: Path, saved: Contents) -> None:
     valid = {
         "attributes": isinstance(listed, list)
         and len(listed) <= MAX_ATTRIBUTES
-        and all(isinstance(entry, dict) and set(entry) == ATTRIBUTE_KEYS for entry in listed),
+        and all(isinstance(entry, dict) and set(entry) == ATTRIBUTE_KEYS for entry in listed)
+        and len({str(entry["name"]) for entry in listed}) == len(listed),
         "classes": saved.classes == [],
         "n_rows": type(n_rows) is int and n_rows > 0,
         "probability_scale": (type(scale) is float and 0 < scale <= 1) == (state["features"] == "both")
@@ -157,14 +161,23 @@ def _check_values(path: Path, saved: Contents) -> None:
     refuse(path, valid)
 
 
+def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
+    """Raise for an impossible state, and for missing or unknown tensors."""
+    _check_values(path, saved)
+    kind, needed = saved.state["features"], [*ARRAYS]
+    for place, entry in enumerate(saved.state["attributes"]):
+        needed += [f"reader{place}.weights", f"reader{place}.intercepts"] if entry["reads"] else []
+        needed += [f"prompts{place}"] if entry["prompts"] is not None else []
+    if kind != "linear" and kind not in READ:
+        needed += [f"features.{name}" for name in array_names(kind)]
+    compare_names(path, names, needed)
+
+
 def build(cls: type[M], path: Path, saved: Contents) -> M:
     """Return the fitted mitigator of a folder, after all checks."""
     state, tensors, p = saved.state, saved.tensors, saved.n_features_in
-    _check_values(path, saved)
+    check_names(path, saved, tensors)
     check_dtypes(path, tensors)
-    missing = sorted(set(ARRAYS).difference(tensors))
-    if missing:
-        raise ModelFileError(f"{path / TENSORS} lacks {missing}").because("missing-tensor")
     rest = {name: array for name, array in tensors.items() if name not in ARRAYS}
     attributes = [_attribute(entry, place, p, rest) for place, entry in enumerate(state["attributes"])]
     model = make(path, cls, dict(saved.parameters))
@@ -172,10 +185,6 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
     crossed = model.sensitive_terms == "intersection"
     scale = state["probability_scale"]
     features = _features(state["features"], scale, attributes, rest, p, crossed=crossed)
-    if rest:
-        raise ModelFileError(f"{path / TENSORS} has unknown tensors {sorted(rest)[:3]}").because(
-            "unknown-tensor"
-        )
     sizes = term_sizes(attributes, crossed=crossed)
     refuse(path, {name: len(state[name]) == len(sizes) for name in NUMBERS})
     low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
@@ -187,6 +196,7 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
     wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
     if wrong:
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong})")
+    _check_summary(path, tensors, attributes, sizes)
     rows = RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"])
     summary = CollectionSummary(
         rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
@@ -199,7 +209,22 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
         summary,
     )
     model.n_features_in_, model.diagnostics_ = p, saved.diagnostics or {}
+    check_answers(path, lambda row: [model.fitted_.map.apply(row)], p)
     return model
+
+
+def _check_summary(
+    path: Path, tensors: Tensors, attributes: list[MitigatedAttribute], sizes: Sequence[int]
+) -> None:
+    """Raise for shares and variances that no rows have; means of a quantity may be any number."""
+    labelled = [attribute.values is not None for attribute in attributes]
+    bounded = labelled if len(labelled) == len(sizes) else [all(labelled)] * len(sizes)
+    shares = tensors["shares"][np.repeat(np.array(bounded, dtype=bool), np.array(sizes, dtype=np.int64))]
+    variances = np.diag(tensors["collection_covariance"])
+    if (np.abs(shares - 0.5) > 0.5 + ROUNDING).any():
+        raise ModelFileError(f"{path}: expected shares of sensitive values in [0, 1]")
+    if (variances < -ROUNDING).any():
+        raise ModelFileError(f"{path}: expected variances of the collection that are not negative")
 
 
 def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> MitigatedAttribute:
@@ -212,20 +237,20 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Mit
     reader = None
     if entry["reads"]:
         if array is None:
-            raise ModelFileError(f"attribute {name!r} is a quantity and has a reader")
+            raise ModelFileError(f"attribute {name!r:.60} is a quantity and has a reader")
         reader = ValueReader(
             name, array, tensors.pop(f"reader{place}.weights"), tensors.pop(f"reader{place}.intercepts")
         )
         if reader.weights.shape[0] != width:
             raise ModelFileError(
-                f"the reader of {name!r} is for rows {reader.weights.shape[0]} wide, not {width}"
+                f"the reader of {name!r:.60} is for rows {reader.weights.shape[0]} wide, not {width}"
             )
     prompts: list[Floats] | None = None
     if sizes is not None:
         rows = tensors.pop(f"prompts{place}")
         counts = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
         if not counts or array is None or len(sizes) != len(array) or rows.shape != (sum(sizes), width):
-            raise ModelFileError(f"the prompts of {name!r} do not match its values")
+            raise ModelFileError(f"the prompts of {name!r:.60} do not match its values")
         prompts = list(np.split(rows, np.cumsum(sizes)[:-1]))
     return MitigatedAttribute(name, array, prompts, reader, entry["record"])
 

@@ -12,10 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip import __version__
 from fairerclip._util.types import F64
+from fairerclip.errors import ExportError
+
+
+def rounded(name: str, values: Any, *, wide: bool) -> NDArray[Any]:
+    """Return a constant in float64 if ``wide``, else in float32; raise if this cannot hold it."""
+    with np.errstate(over="ignore"):  # it is an error, below
+        array = np.ascontiguousarray(np.asarray(values, dtype=np.float64 if wide else np.float32))
+    if not np.isfinite(array).all():
+        raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
+    return array
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -150,6 +161,10 @@ class Computation:
         """Return the number of the rows as the model sees them."""
         return self.unit(0) if self.normalize else 0
 
+    def labels(self) -> list[Any]:
+        """Return the labels of a classifier; none for other parts."""
+        return [] if self.classes is None else list(self.classes.tolist())
+
     def about(self) -> dict[str, str]:
         """Return what a file tells about itself; values are text, the labels as JSON."""
         found = {
@@ -160,7 +175,7 @@ class Computation:
             "unit_rows": json.dumps(self.normalize),
         }
         if self.classes is not None:
-            found["classes"] = json.dumps(self.classes.tolist())
+            found["classes"] = json.dumps(self.labels())
         return found
 
     @property

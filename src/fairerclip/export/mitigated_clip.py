@@ -32,6 +32,11 @@ def mitigated_clip(mitigator: Module, clip: Module) -> Module:
         inner = _twin(found._modules[name])
         found._modules[name] = inner
         found = inner
+    if "mitigator" in found._modules:
+        raise ExportError(
+            "this CLIP has a mitigator already, and takes one only: wrap the original CLIP, with one mitigator that is "
+            "fitted for all attributes"
+        )
     width = getattr(found, "out_features", getattr(found, "output_dim", mitigator.width))
     if width != mitigator.width:
         raise ExportError(
@@ -45,14 +50,13 @@ def mitigated_clip(mitigator: Module, clip: Module) -> Module:
 
 
 def _place(clip: Module) -> str:
-    """Return the part of a model that returns the image embedding."""
-    if isinstance(clip, torch.nn.Module):
-        for place in PLACES:
-            try:
-                if isinstance(clip.get_submodule(place), torch.nn.Module):
-                    return place
-            except AttributeError:
-                continue
+    """Return the part of a model that returns the image embedding; one that another module has does not count."""
+    for place in PLACES:
+        found = clip
+        for name in place.split("."):
+            found = found._modules.get(name) if isinstance(found, torch.nn.Module) else None
+        if found is not None:
+            return place
     raise ExportError(
         "expected a CLIP of open_clip (with visual), or a CLIPModel or SiglipModel of transformers (with "
         f"visual_projection or vision_model.head); got {type(clip).__name__}"

@@ -93,6 +93,12 @@ def computation_of(model: Any, part: str | None = None) -> Computation:
         found = _fairerclip(model, chosen)
     else:
         found = _baseline(model, chosen)
+    odd = [label for label in found.labels() if not isinstance(label, str | bool | int | float)]
+    if odd:
+        raise ExportError(
+            f"labels that leave the package are text, numbers or booleans; got {type(odd[0]).__name__} {odd[0]!r:.60}: "
+            "relabel before fitting"
+        )
     if found.constant_bytes > MOST_BYTES:
         raise ExportError(
             f"the arrays of this model take {found.constant_bytes:,} bytes, and a file holds at most {MOST_BYTES:,}: "

@@ -24,6 +24,7 @@ from fairerclip.export.computation import (
     Step,
     Total,
     ToUnit,
+    rounded,
 )
 from fairerclip.export.model_computation import computation_of
 
@@ -203,11 +204,7 @@ class _Graph:
         return self._node("Cast", name, to=kind)
 
     def _constant(self, name: str, array: NDArray[Any], wide: bool) -> str:
-        with np.errstate(over="ignore"):  # it is an error, below
-            values = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
-        if not np.isfinite(values).all():
-            raise ExportError(f"{name} has numbers that float32 cannot hold: rescale the rows, and fit again")
-        self._tensors[name] = self._onnx.numpy_helper.from_array(values, name)
+        self._tensors[name] = self._onnx.numpy_helper.from_array(rounded(name, array, wide=wide), name)
         return name
 
     def _number(self, name: str, value: float, wide: bool) -> str:
@@ -239,11 +236,18 @@ def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
     """Return labels as ONNX has them, the name of their type, and the label of rows that have none."""
     labels = classes.tolist()
     if all(isinstance(label, str) for label in labels):
-        return [label.encode() for label in labels], "STRING", b""
-    if (
-        all(isinstance(label, int) for label in labels)
-        and max(abs(int(label)) for label in labels) < -NO_LABEL
-    ):
+        if "" in labels:
+            raise ExportError(
+                "the label '' stands for rows with NaN or infinity in ONNX: relabel before fitting"
+            )
+        return [_utf8(label) for label in labels], "STRING", b""
+    if all(isinstance(label, int) for label in labels):
+        beyond = [label for label in labels if abs(label) >= -NO_LABEL]
+        if beyond:
+            raise ExportError(
+                f"labels that are whole numbers are int64 in ONNX, which cannot hold {beyond[0]!r:.60}: relabel before "
+                "fitting"
+            )
         return [int(label) for label in labels], "INT64", NO_LABEL
     if all(isinstance(label, float) for label in labels):
         return labels, "DOUBLE", np.nan
@@ -252,3 +256,12 @@ def _label_values(classes: NDArray[Any]) -> tuple[list[Any], str, Any]:
         f"the labels of a classifier in ONNX have one type, text or numbers; got {', '.join(kinds)}, such as "
         f"{labels[0]!r:.60}: relabel before fitting"
     )
+
+
+def _utf8(label: str) -> bytes:
+    try:
+        return label.encode()
+    except UnicodeEncodeError:
+        raise ExportError(
+            f"the label {label!r:.60} is no text that UTF-8 can hold: relabel before fitting"
+        ) from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from fairerclip.errors import ExportError, ShapeError
@@ -21,6 +20,7 @@ from fairerclip.export.computation import (
     Step,
     Total,
     ToUnit,
+    rounded,
 )
 
 Tensor = Any
@@ -59,9 +59,12 @@ class FittedModule(torch.nn.Module):
         self.register_buffer("_precision", torch.empty(0, dtype=dtype), persistent=False)
         self._least: dict[str, torch.dtype] = {}
         for number, step in enumerate(self._steps, start=1):
+            wide = step.wide or dtype == torch.float64
+            rounded(f"step{number}_factor", getattr(step, "factor", 1.0), wide=wide)
             for key, array in step.constants.items():
-                name, kind = f"step{number}_{key}", torch.float64 if step.wide else dtype
-                self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=kind))
+                name = f"step{number}_{key}"
+                values = rounded(name, array, wide=wide)
+                self.register_buffer(name, torch.tensor(values))
                 self._least[name] = torch.float64 if step.wide else torch.float32
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -70,7 +73,10 @@ class FittedModule(torch.nn.Module):
         for name, value in self._buffers.items():
             least = self._least.get(name, torch.float32)
             if value.dtype.itemsize < least.itemsize:
-                self._buffers[name] = before[name].to(device=value.device, dtype=least)
+                self._buffers[name] = value = before[name].to(device=value.device, dtype=least)
+            if value.dtype != before[name].dtype and not value.is_meta and not torch.isfinite(value).all():
+                self._buffers.update(before)
+                raise ExportError(f"{name} has numbers that {value.dtype} cannot hold: stay in float64")
         return self
 
     def forward(self, rows: Tensor) -> Tensor | dict[str, Tensor]:

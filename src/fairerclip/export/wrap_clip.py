@@ -18,7 +18,7 @@ def wrap(model: Any, clip: Any, preprocess: Any = None) -> Any:
     With an `EmbeddingMitigator` the result is a CLIP of the same class whose image embeddings are mitigated:
     ``wrap(mitigator, clip).encode_image(x)`` is ``mitigator.transform(clip.encode_image(x))``. Logits, which models
     compute from these embeddings, are mitigated, too; texts stay as they are. The given CLIP is not changed. Weights
-    are shared with it: training or moving one of them trains or moves the other.
+    are shared with it, so that training one of them trains the other; move the wrapped model to another device.
 
     With a classifier the result is called as ``pipeline("zero-shot-image-classification")`` is, with an image or a list
     of images, and answers with the classes of the fit. See docs/export.md.

@@ -6,7 +6,7 @@ Importing this package imports numpy only.
 
 from fairerclip.features.bandwidth import median_bandwidth, resolve_bandwidth
 from fairerclip.features.exact import ExactFeatures
-from fairerclip.features.factory import KERNELS, features_from_arrays, make_features
+from fairerclip.features.factory import KERNELS, array_names, features_from_arrays, make_features
 from fairerclip.features.feature_map import FeatureMap
 from fairerclip.features.fourier import FourierFeatures
 from fairerclip.features.landmarks import rbf_kernel
@@ -20,6 +20,7 @@ __all__ = [
     "FourierFeatures",
     "LinearFeatures",
     "NystroemFeatures",
+    "array_names",
     "features_from_arrays",
     "make_features",
     "median_bandwidth",

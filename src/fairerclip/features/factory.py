@@ -105,6 +105,18 @@ def features_from_arrays(kernel: str, arrays: Mapping[str, Array]) -> FeatureMap
     raise _unknown_kernel(kernel)
 
 
+def array_names(kernel: str) -> tuple[str, ...]:
+    """Return the names of the arrays that the map of a kernel has in ``to_arrays``."""
+    match kernel:
+        case "rbf" | "orthogonal":
+            return ("omega", "offset", "bandwidth")
+        case "nystroem" | "exact":
+            return ("landmarks", "projection", "bandwidth")
+        case "linear":
+            return ("scale", "n_features_in")
+    raise _unknown_kernel(kernel)
+
+
 def _fit(
     kernel: str,
     X: ArrayLike,
@@ -138,4 +150,4 @@ def _fit(
 
 
 def _unknown_kernel(kernel: object) -> ParameterError:
-    return ParameterError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r}")
+    return ParameterError(f"kernel must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r:.60}")

@@ -162,7 +162,8 @@ class LandmarkFeatures:
                 f"the saved feature map has {landmarks.shape[0]} landmarks but a projection of shape "
                 f"{projection.shape}"
             )
-        return cls(landmarks, projection, stored_scalar(arrays, "bandwidth"))
+        bandwidth, _ = parse_bandwidth(stored_scalar(arrays, "bandwidth"))
+        return cls(landmarks, projection, bandwidth)
 
 
 def distinct_rows(X: Array, order: Iterable[int], limit: int) -> list[int]:

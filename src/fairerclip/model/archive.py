@@ -1,8 +1,9 @@
 """Saved models: a folder of ``model.safetensors``, ``fairerclip.json`` and the card ``README.md``; docs/format.md.
 
-All kinds of models are written, read and checked here, and `HOMES` names the module that turns a kind of model into
-`Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs no code.
-Digests detect damage; they do not prove who wrote the file. `fairerclip.model.earlier_files` reads earlier layouts.
+All kinds of models are written, read and checked here, and `fairerclip.model.kinds` names the module that turns a kind
+of model into `Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
+no code. Digests detect damage; they do not prove who wrote the file. `fairerclip.model.earlier_files` reads earlier
+layouts.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ from fairerclip._util.checks import check_choice
 from fairerclip._util.files import check_folder, write_folder
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import DTYPES, Tensor
-from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
+from fairerclip.errors import FairerClipError, ModelFileError, ParameterError
 from fairerclip.model import earlier_files
-from fairerclip.model.contents import CARD, MANIFEST, TENSORS, Contents, Manifest, Tensors
+from fairerclip.model.contents import CARD, FORMAT, MANIFEST, TENSORS, Check, Contents, Manifest, Tensors
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.folder_files import (
     MAX_MANIFEST_BYTES,
@@ -39,9 +40,11 @@ from fairerclip.model.folder_files import (
     read_manifest,
     read_tensors,
 )
+from fairerclip.model.kinds import contents_of, home_of
+from fairerclip.model.replaced import check_replaced
 from fairerclip.model.saved_card import card
 
-FORMAT, VERSION = "fairerclip", 7
+VERSION = 7
 PRECISIONS = ("full", "float16")
 HALF_ERROR = 1e-3
 """Largest error of a tensor in float16, as a share of its norm; other tensors keep their type."""
@@ -57,11 +60,6 @@ VERSIONS = ("fairerclip", "python", *PACKAGES)
 TENSOR_KEYS = {"dtype", "used_as", "shape", "sha256"}
 STORED_AS = {"F64": ("F64",), "F32": ("F32",), "F16": ("F32", "F64")}
 """Types of stored tensors, with those that they may be used as."""
-HOMES = {
-    "FairerCLIP": "fairerclip.model.model_file",
-    "EmbeddingMitigator": "fairerclip.embedding.mitigator_file",
-}
-BASELINES = "fairerclip.baselines.file"
 
 
 def load(path: str | Path, *, mapped: bool = False) -> Any:
@@ -86,40 +84,60 @@ def load(path: str | Path, *, mapped: bool = False) -> Any:
 
 def load_as(path: Path, cls: type, *, mapped: bool = False) -> Any:
     """Read a model that must be of a class, or of a subclass of it."""
-    contents = read(path, mapped=mapped)
-    contents.check(path)
-    home = home_of(contents.kind)
-    kind = home.class_of(contents.kind)
-    if not issubclass(kind, cls):
-        if not issubclass(cls, kind):  # a subclass of somebody else may read the files of its base class
-            raise ModelFileError(
-                f"{path} holds a {contents.kind}, not a {cls.__name__}; fairerclip.load reads any model"
-            ).because("kind")
-        kind = cls
-    try:
-        model = home.build(kind, path, contents)
-    except ModelFileError as error:
-        raise error.because(error.reason or "mismatch") from None
-    except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # A forged file with valid digests.
-        message = " ".join(str(error).split())
-        raise ModelFileError(f"{path} does not describe a {contents.kind}: {message}").because(
-            "mismatch"
-        ) from None
+
+    def check(found: Contents, names: Collection[str]) -> None:
+        _class_for(found.kind, cls, path)
+        found.check(path)
+        with _refusing(path, found.kind):
+            home_of(found.kind).check_names(path, found, names)
+
+    contents = read(path, check, mapped=mapped)
+    model = _built(_class_for(contents.kind, cls, path), path, contents)
     if contents.feature_names_in is not None:
         vars(model)["feature_names_in_"] = np.array(contents.feature_names_in, dtype=object)
     model.details_ = contents.details
     return model
 
 
-def home_of(kind: str) -> Any:
-    """Return the module with ``contents``, ``build`` and ``class_of`` of a kind of model."""
-    known = import_module("fairerclip.baselines").BASELINES
-    if kind not in HOMES and kind not in known:
-        raise ModelFileError(
-            f"{kind!r:.60} is no kind of model; expected one of {', '.join([*HOMES, *known])}"
-        ).because("kind")
-    return import_module(HOMES.get(kind, BASELINES))
+def _class_for(kind: str, cls: type, path: Path) -> type:
+    """Return the class of a kind of model, which must be ``cls`` or a subclass of it."""
+    found: type = home_of(kind).class_of(kind)
+    if issubclass(found, cls):
+        return found
+    if issubclass(cls, found):  # a subclass of somebody else may read the files of its base class
+        return cls
+    raise ModelFileError(
+        f"{path} holds a {kind}, not a {cls.__name__}; fairerclip.load reads any model"
+    ).because("kind")
+
+
+def _built(cls: type, path: Path, contents: Contents) -> Any:
+    """Return the model of contents, after all checks."""
+    contents.check(path)
+    with _refusing(path, contents.kind):
+        return home_of(contents.kind).build(cls, path, contents)
+
+
+@contextmanager
+def _refusing(path: Path, kind: str) -> Iterator[None]:
+    """Turn the errors of values that describe no model, as those of a forged file with valid digests, into one."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise error.because(error.reason or "mismatch") from None
+    except MemoryError:
+        raise _no_memory(path) from None
+    except (FairerClipError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        message = " ".join(str(error).split())
+        raise ModelFileError(f"{path} does not describe a {kind}: {message:.400}").because(
+            "mismatch"
+        ) from None
+
+
+def _no_memory(path: Path) -> ModelFileError:
+    return ModelFileError(f"{path}: its tensors do not fit into the memory of this machine").because(
+        "too-large"
+    )
 
 
 # Writing --------------------------------------------------------------------------------------------
@@ -128,7 +146,7 @@ def home_of(kind: str) -> Any:
 def check_output(path: Path, kind: str, *, overwrite: bool) -> None:
     """Raise before the work if the path cannot be written, or holds something else than a model of this kind."""
     check_folder(path, overwrite)
-    _check_replaced(path, kind, overwrite=overwrite)
+    check_replaced(path, kind, overwrite=overwrite)
 
 
 def save(
@@ -144,27 +162,32 @@ def save(
     if not (details is None or isinstance(details, ModelDetails)):
         raise ParameterError(f"details must be ModelDetails or None; got {type(details).__name__}")
     contents = contents_of(model)
-    earlier = _check_replaced(path, contents.kind, overwrite=overwrite)
+    earlier = check_replaced(path, contents.kind, overwrite=overwrite)
     if details is not None:
         contents = replace(contents, details=details)
     stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
     blob = save_tensors(stored)
     manifest = _manifest(contents, stored, len(blob))
     raw = canonical({**manifest, "manifest_sha256": digest(manifest)})
-    # Nothing is written that cannot be read.
-    strict_loads(raw, str(path / MANIFEST), ModelFileError, limit=MAX_MANIFEST_BYTES)
+    _check_readable(
+        path, raw, {name: stored[name].astype(a.dtype, copy=False) for name, a in contents.tensors.items()}
+    )
     text = card(contents, dict(manifest["versions"]), sum(array.nbytes for array in stored.values()))
     files = {TENSORS: blob, CARD: text.encode(), MANIFEST: raw}
     write_folder(path, files, overwrite=overwrite, ours=earlier)
     return path
 
 
-def contents_of(model: Any) -> Contents:
-    """Return the contents of a fitted model."""
-    for cls in type(model).__mro__:
-        if cls.__name__ in HOMES:
-            return import_module(HOMES[cls.__name__]).contents(model)  # type: ignore[no-any-return]
-    return import_module(BASELINES).contents(model)  # type: ignore[no-any-return]
+def _check_readable(path: Path, raw: bytes, tensors: Tensors) -> None:
+    """Raise if the model that is to be written could not be loaded, because it was changed after the fit."""
+    try:
+        manifest = strict_loads(raw, str(path / MANIFEST), ModelFileError, limit=MAX_MANIFEST_BYTES)
+        contents = _contents(manifest, tensors)
+        _built(home_of(contents.kind).class_of(contents.kind), path, contents)
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"this model could not be loaded again, so nothing is written; was it changed after the fit? {error}"
+        ).because(error.reason or "mismatch") from None
 
 
 def fingerprint(contents: Contents, entries: Sequence[str]) -> str:
@@ -220,54 +243,22 @@ def _name(array: NDArray[Any]) -> str:
     return {"float16": "F16", "float32": "F32", "float64": "F64"}[array.dtype.name]
 
 
-def _check_replaced(path: Path, kind: str, *, overwrite: bool) -> tuple[str, ...]:
-    """Raise if the path exists and is no model of a kind, or of a baseline for a baseline.
-
-    Returns the files of an earlier layout that are to be removed.
-    """
-    if not os.path.lexists(path) or not overwrite:
-        return ()  # without overwrite, an existing path is refused elsewhere
-    earlier = earlier_files.files_in(path)
-    manifest = path / (earlier[0] if earlier else MANIFEST)
-    files = [manifest, *(path / name for name in (TENSORS, CARD, *earlier))]
-    plain = path.is_dir() and not path.is_symlink() and not any(file.is_symlink() for file in files)
-    if not plain or not (manifest.is_file() or _is_empty(path)):
-        raise OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
-    held = _kind_in(manifest)
-    if held is not None and HOMES.get(held) != HOMES.get(kind):
-        raise OutputExistsError(f"{path} exists and holds a {held}, not a {kind}; it is left alone")
-    return earlier
-
-
-def _kind_in(manifest: Path) -> str | None:
-    """Return the kind of a saved model that is to be replaced; None if there is none, or it is damaged."""
-    try:
-        values = read_manifest(manifest)[1]
-    except ModelFileError:
-        return None
-    layout = earlier_files.LAYOUTS.get(str(values.get("format")))
-    kind = values.get("kind") if layout is None else layout.kind or values.get("baseline")
-    return kind if isinstance(kind, str) else None
-
-
-def _is_empty(path: Path) -> bool:
-    """Return whether a folder has no files but hidden ones, as a new clone of a repository does."""
-    return all(name.startswith(".") for name in os.listdir(path))
-
-
 # Reading --------------------------------------------------------------------------------------------
 
 
-def read(path: Path, *, mapped: bool = False) -> Contents:
-    """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile."""
+def read(path: Path, check: Check, *, mapped: bool = False) -> Contents:
+    """Read manifest and tensors of the same write, even if another process replaces the folder meanwhile.
+
+    ``check`` is called with the contents and the names of the tensors before any of these is read.
+    """
     for _ in range(TRIES - 1):
         before = _seen(path)
         try:
-            return _read(path, mapped)
+            return _read(path, check, mapped)
         except ModelFileError:
             if _seen(path) == before:
                 raise
-    return _read(path, mapped)
+    return _read(path, check, mapped)
 
 
 def _seen(path: Path) -> list[tuple[int, ...] | None]:
@@ -283,7 +274,7 @@ def _identity(file: Path) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _read(path: Path, mapped: bool) -> Contents:
+def _read(path: Path, check: Check, mapped: bool) -> Contents:
     try:
         if not path.is_dir():
             raise ModelFileError(
@@ -297,8 +288,10 @@ def _read(path: Path, mapped: bool) -> Contents:
             ).because("missing-file")
         raw, manifest = read_manifest(path / (earlier[0] if earlier else MANIFEST))
         if earlier or manifest.get("format") in [*earlier_files.LAYOUTS]:
-            return earlier_files.read(path, raw, manifest, mapped=mapped)
-        return _read_present(path, raw, manifest, mapped)
+            return earlier_files.read(path, raw, manifest, check, mapped=mapped)
+        return _read_present(path, raw, manifest, check, mapped)
+    except MemoryError:
+        raise _no_memory(path) from None
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -306,7 +299,7 @@ def _read(path: Path, mapped: bool) -> Contents:
         raise ModelFileError(f"{path} cannot be read: {reason}").because("unreadable") from None
 
 
-def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> Contents:
+def _read_present(path: Path, raw: bytes, manifest: Manifest, check: Check, mapped: bool) -> Contents:
     file = path / MANIFEST
     if manifest.get("format") != FORMAT:
         raise ModelFileError(f"{file} does not describe a fairerclip model").because("format")
@@ -318,7 +311,7 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> C
         ).because("version")
     odd = sorted(set(manifest) ^ {*KEYS, "manifest_sha256"})
     if odd:
-        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]}").because("unknown-field")
+        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]!r:.200}").because("unknown-field")
     check_digest(file, raw, manifest)
     if not isinstance(manifest["kind"], str):
         raise ModelFileError(f"{file}: expected the name of a class as kind").because("kind")
@@ -327,12 +320,13 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> C
     if type(size) is not int:
         raise ModelFileError(f"{file}: expected tensor_bytes, got {size!r:.40}").because("value")
     _check_entries(file, entries)
-    details = ModelDetails.from_dict(manifest["details"])
+    contents = _contents(manifest, {})
 
     def hashes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], _: int) -> list[Hashed]:
         _compare(path / TENSORS, tensors, metadata, entries)
+        check(contents, tensors.keys())
         return [
-            Hashed(f"tensor {name!r}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
+            Hashed(f"tensor {name!r:.60}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
             for name, t in tensors.items()
         ]
 
@@ -340,8 +334,13 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, mapped: bool) -> C
     used = {
         name: array.astype(DTYPES[entries[name]["used_as"]], copy=False) for name, array in tensors.items()
     }
+    return replace(contents, tensors=used)
+
+
+def _contents(manifest: Manifest, tensors: Tensors) -> Contents:
+    """Return the contents of a manifest of the present version."""
     values = {name: manifest[name] for name in KEYS if name in Contents.__dataclass_fields__}
-    return Contents(**{**values, "details": details, "tensors": used})
+    return Contents(**{**values, "details": ModelDetails.from_dict(manifest["details"]), "tensors": tensors})
 
 
 def _check_versions(file: Path, found: Any) -> None:
@@ -349,7 +348,9 @@ def _check_versions(file: Path, found: Any) -> None:
         raise ModelFileError(f"{file}: expected versions of packages, as text").because("value")
     odd = sorted(set(found) ^ set(VERSIONS))
     if odd:
-        raise ModelFileError(f"{file}: versions of {odd[:5]} are missing or unknown").because("unknown-field")
+        raise ModelFileError(f"{file}: versions of {odd[:5]!r:.200} are missing or unknown").because(
+            "unknown-field"
+        )
 
 
 def _check_entries(file: Path, entries: Any) -> None:
@@ -359,13 +360,13 @@ def _check_entries(file: Path, entries: Any) -> None:
     for name, entry in entries.items():
         odd = sorted(set(entry) ^ TENSOR_KEYS) if isinstance(entry, dict) else ["?"]
         if odd:
-            raise ModelFileError(f"{file}: {odd[:5]} of tensor {name!r} are missing or unknown").because(
-                "unknown-field"
-            )
+            raise ModelFileError(
+                f"{file}: {odd[:5]!r:.200} of tensor {name!r:.60} are missing or unknown"
+            ).because("unknown-field")
         kind = entry["dtype"]
         if kind not in [*STORED_AS] or entry["used_as"] not in STORED_AS[kind]:
             raise ModelFileError(
-                f"{file}: tensor {name!r} is stored as {kind!r:.20} and used as {entry['used_as']!r:.20}; expected "
+                f"{file}: tensor {name!r:.60} is stored as {kind!r:.20} and used as {entry['used_as']!r:.20}; expected "
                 "F64, F32, or F16 used as one of them"
             ).because("dtype")
 
@@ -375,23 +376,23 @@ def _compare(
 ) -> None:
     """Raise if the header of the tensors does not describe what the manifest does."""
     if metadata:
-        raise ModelFileError(f"{file}: expected no metadata, got {sorted(metadata)[:3]}").because(
+        raise ModelFileError(f"{file}: expected no metadata, got {sorted(metadata)[:3]!r:.200}").because(
             "unknown-field"
         )
     unknown, missing = sorted(set(tensors) - set(entries)), sorted(set(entries) - set(tensors))
     if unknown:
-        raise ModelFileError(f"{file} has unknown tensors {unknown[:3]}").because("unknown-tensor")
+        raise ModelFileError(f"{file} has unknown tensors {unknown[:3]!r:.200}").because("unknown-tensor")
     if missing:
-        raise ModelFileError(f"{file} lacks the tensors {missing[:3]}").because("missing-tensor")
+        raise ModelFileError(f"{file} lacks the tensors {missing[:3]!r:.200}").because("missing-tensor")
     for name, tensor in tensors.items():
         entry = entries[name]
         if tensor.kind != entry["dtype"]:
             raise ModelFileError(
-                f"{file}: tensor {name!r} is {tensor.kind}, its manifest says {entry['dtype']}"
+                f"{file}: tensor {name!r:.60} is {tensor.kind}, its manifest says {entry['dtype']}"
             ).because("dtype")
         if list(tensor.shape) != entry["shape"] or any(type(n) is not int for n in entry["shape"]):
             raise ModelFileError(
-                f"{file}: tensor {name!r} has shape {list(tensor.shape)}, its manifest says {entry['shape']!r:.80}"
+                f"{file}: tensor {name!r:.60} has shape {list(tensor.shape)}, its manifest says {entry['shape']!r:.80}"
             ).because("shape")
 
 

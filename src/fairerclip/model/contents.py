@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.types import F64
 from fairerclip.errors import ModelFileError
 from fairerclip.model.details import ModelDetails
 
+FORMAT = "fairerclip"
+"""Value of ``format`` in a manifest."""
 TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
 """Files of the folder of a saved model."""
 OF_THE_RUN = ("memory_budget",)
@@ -92,8 +95,12 @@ class Contents:
         for name, tensor in self.tensors.items():
             if not np.isfinite(tensor).all():
                 raise ModelFileError(
-                    f"{path / TENSORS}: expected finite numbers, tensor {name!r} holds NaN or infinity"
+                    f"{path / TENSORS}: expected finite numbers, tensor {name!r:.60} holds NaN or infinity"
                 ).because("not-finite")
+
+
+Check = Callable[[Contents, Collection[str]], None]
+"""Function of contents without tensors, and of the names of these, that raises if they make no model."""
 
 
 def refuse(path: Path, valid: Mapping[str, bool]) -> None:
@@ -107,8 +114,21 @@ def check_state(path: Path, state: Manifest, keys: tuple[str, ...]) -> None:
     """Raise if the state of a model has other keys."""
     odd = sorted(set(state) ^ set(keys))
     if odd:
-        raise ModelFileError(f"{path / MANIFEST}: {odd[:5]} of the state are missing or unknown").because(
-            "unknown-field"
+        raise ModelFileError(
+            f"{path / MANIFEST}: {odd[:5]!r:.200} of the state are missing or unknown"
+        ).because("unknown-field")
+
+
+def compare_names(
+    path: Path, names: Collection[str], needed: Collection[str], other: Collection[str] = ()
+) -> None:
+    """Raise if tensors that a model needs are missing, or if there are any but these and ``other``."""
+    missing, unknown = sorted({*needed} - {*names}), sorted({*names} - {*needed, *other})
+    if missing:
+        raise ModelFileError(f"{path / TENSORS} lacks {missing[:5]!r:.200}").because("missing-tensor")
+    if unknown:
+        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]!r:.200}").because(
+            "unknown-tensor"
         )
 
 
@@ -118,8 +138,16 @@ def check_dtypes(path: Path, tensors: Tensors, single: tuple[str, ...] = ()) -> 
         allowed = ("float64", "float32") if name in single else ("float64",)
         if tensor.dtype.name not in allowed:
             raise ModelFileError(
-                f"{path / TENSORS}: expected tensor {name!r} in {' or '.join(allowed)}, got {tensor.dtype}"
+                f"{path / TENSORS}: expected tensor {name!r:.60} in {' or '.join(allowed)}, got {tensor.dtype}"
             ).because("dtype")
+
+
+def check_answers(path: Path, answer: Callable[[F64], list[Any]], width: int) -> None:
+    """Raise if the answers for a row are not finite, because the tensors hold numbers that are too large."""
+    with np.errstate(all="ignore"):
+        found = answer(np.eye(1, width))
+    if not all(np.isfinite(values).all() for values in found):
+        raise ModelFileError(f"{path / TENSORS}: the numbers are too large: answers are NaN or infinity")
 
 
 def make(path: Path, cls: type[M], parameters: Manifest) -> M:
@@ -128,7 +156,7 @@ def make(path: Path, cls: type[M], parameters: Manifest) -> M:
     odd = sorted(set(parameters) ^ expected)
     if odd:
         raise ModelFileError(
-            f"{path}: parameters do not match this version of fairerclip: {odd[:5]} are missing or unknown"
+            f"{path}: parameters do not match this version of fairerclip: {odd[:5]!r:.200} are missing or unknown"
         ).because("unknown-field")
     return cls(**parameters)
 
@@ -140,15 +168,16 @@ def plain_value(value: Any, what: str) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise ModelFileError(
-        f"{what} is {type(value).__name__} {value!r}; a model file holds numbers, strings and booleans only: "
+        f"{what} is {type(value).__name__} {value!r:.60}; a model file holds numbers, strings and booleans only: "
         "relabel before fitting"
     )
 
 
 def class_array(classes: list[Any]) -> NDArray[Any]:
-    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into strings."""
+    """Return the class labels of a manifest as an array; objects where numpy would turn mixed types into one."""
     array = np.asarray(classes)
-    return array if array.tolist() == classes else np.array(classes, dtype=object)
+    same = array.tolist() == classes and [*map(type, array.tolist())] == [*map(type, classes)]
+    return array if same else np.array(classes, dtype=object)
 
 
 def are_labels(values: Any, *, fewest: int = 1) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -46,9 +46,10 @@ class ModelMetric:
     confidence: float | None = None
 
     def __post_init__(self) -> None:
-        texts = all(isinstance(text, str) for text in (self.name, self.split, self.attribute or ""))
+        texts = isinstance(self.name, str) and isinstance(self.split, str)
+        texts = texts and (self.attribute is None or isinstance(self.attribute, str))
         numbers = [self.value, *(v for v in (self.low, self.high, self.confidence) if v is not None)]
-        finite = all(type(v) in (int, float) and math.isfinite(v) for v in numbers)
+        finite = all(type(v) in (int, float) and abs(v) <= sys.float_info.max for v in numbers)
         if not texts or self.stage not in ("before", "after") or not finite:
             raise ParameterError(
                 "a metric of a model has a name, the stage 'before' or 'after', a split and finite numbers; got "
@@ -167,7 +168,7 @@ def _entries(values: Any, cls: type, where: str) -> dict[str, Any]:
         raise ModelFileError(f"{where}: expected an object, got {type(values).__name__}").because("value")
     odd = sorted(set(values) ^ {f.name for f in fields(cls)})
     if odd:
-        raise ModelFileError(f"{where}: {odd[:5]} are missing or unknown").because("unknown-field")
+        raise ModelFileError(f"{where}: {odd[:5]!r:.200} are missing or unknown").because("unknown-field")
     return values
 
 
@@ -178,10 +179,19 @@ def _listed(values: Any, cls: type) -> list[dict[str, Any]]:
 
 
 def _lists(values: Any) -> bool:
-    """Return whether these are lists of text by name."""
-    return isinstance(values, Mapping) and all(
-        isinstance(name, str) and isinstance(texts, list | tuple) and all(isinstance(t, str) for t in texts)
-        for name, texts in values.items()
+    """Return whether these are lists of text by name, not too many and none of them too long."""
+    return (
+        isinstance(values, Mapping)
+        and len(values) <= MAX_ENTRIES
+        and all(isinstance(name, str) and _texts(texts) for name, texts in values.items())
+    )
+
+
+def _texts(values: Any) -> bool:
+    return (
+        isinstance(values, list | tuple)
+        and len(values) <= MAX_ENTRIES
+        and all(isinstance(text, str) for text in values)
     )
 
 

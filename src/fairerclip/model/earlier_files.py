@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fairerclip.data.io.tensors import Tensor
 from fairerclip.errors import ModelFileError
-from fairerclip.model.contents import MANIFEST, TENSORS, Contents, Manifest, refuse
+from fairerclip.model.contents import MANIFEST, TENSORS, Check, Contents, Manifest, refuse
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.fitted import USED
 from fairerclip.model.folder_files import Hashed, check_digest, read_tensors
@@ -85,8 +85,8 @@ def files_in(path: Path) -> tuple[str, ...]:
     return next((pair for pair in names if os.path.lexists(path / pair[0])), ())
 
 
-def read(path: Path, raw: bytes, manifest: Manifest, *, mapped: bool) -> Contents:
-    """Return the contents of a folder of an earlier layout, whose manifest was read."""
+def read(path: Path, raw: bytes, manifest: Manifest, check: Check, *, mapped: bool) -> Contents:
+    """Return the contents of a folder of an earlier layout, whose manifest was read; ``check`` as in `archive.read`."""
     name = manifest.get("format")
     layout = LAYOUTS.get(name) if isinstance(name, str) else None
     if layout is None or not (path / layout.manifest).is_file():
@@ -94,22 +94,30 @@ def read(path: Path, raw: bytes, manifest: Manifest, *, mapped: bool) -> Content
     file, version = path / layout.manifest, manifest.get("format_version")
     if type(version) is not int or not layout.first <= version <= layout.last:
         raise ModelFileError(
-            f"{path} has format version {version!r}; this version of fairerclip reads {layout.first} to {layout.last}"
+            f"{path} has format version {version!r:.40}; this version of fairerclip reads {layout.first} to "
+            f"{layout.last}"
         ).because("version")
     odd = sorted(set(manifest) ^ layout.keys(version))
     if odd:
-        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]}").because("unknown-field")
+        raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]!r:.200}").because("unknown-field")
     check_digest(file, raw, manifest)
+    contents = _contents(path, manifest, layout, version)
 
     def hashes(tensors: Mapping[str, Tensor], _: Mapping[str, str], size: int) -> list[Hashed]:
         bad = [name for name, tensor in tensors.items() if tensor.kind not in layout.dtypes]
         if bad:
             raise ModelFileError(
-                f"{path / layout.tensors}: {bad[:3]} are not finite arrays of {' or '.join(layout.dtypes)}"
+                f"{path / layout.tensors}: {bad[:3]!r:.200} are not finite arrays of {' or '.join(layout.dtypes)}"
             ).because("dtype")
+        check(contents, tensors.keys())
         return [Hashed("the whole", 0, size, manifest["sha256"])]
 
     tensors = read_tensors(path / layout.tensors, manifest.get("tensor_bytes"), hashes, mapped=mapped)
+    return replace(contents, tensors=tensors)
+
+
+def _contents(path: Path, manifest: Manifest, layout: Layout, version: int) -> Contents:
+    """Return the contents of a manifest, brought up to date, without tensors."""
     kind = layout.kind or manifest["baseline"]
     valid = {"kind": isinstance(kind, str), "parameters": isinstance(manifest["parameters"], dict)}
     refuse(path, valid)
@@ -124,7 +132,7 @@ def read(path: Path, raw: bytes, manifest: Manifest, *, mapped: bool) -> Content
         state=state,
         diagnostics=manifest["diagnostics"],
         details=ModelDetails(),
-        tensors=tensors,
+        tensors={},
     )
 
 

@@ -370,7 +370,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         )
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
-        other.set_params(**{**self.used_parameters(), **parameters, "random_state": self.seed_})
+        of_fit = {"random_state": self.seed_, "normalize": self.fitted_.normalize}
+        other.set_params(**{**self.used_parameters(), **parameters, **of_fit})
         if not parameters:
             return other._adjust(adjustment)
         params = other.get_params(deep=False)

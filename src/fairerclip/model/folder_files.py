@@ -150,7 +150,7 @@ def read_tensors(
         content = _content(file, handle, found, mapped=mapped)
         view = memoryview(content)
         _verify(file, parts, lambda start, stop: view[start:stop])
-    return {name: _array(tensor, content, mapped=mapped) for name, tensor in tensors.items()}
+    return {name: _array(tensor, content) for name, tensor in tensors.items()}
 
 
 def _header(
@@ -193,15 +193,22 @@ def _verify(file: Path, parts: Sequence[Hashed], read: Callable[[int, int], Any]
             ).because("changed-tensor")
 
 
-def _content(file: Path, handle: BinaryIO, size: int, *, mapped: bool) -> bytes | mmap.mmap:
+def _content(file: Path, handle: BinaryIO, size: int, *, mapped: bool) -> Any:
+    """Return the bytes of a file: a memory map, or an array."""
     try:
-        return mmap.mmap(handle.fileno(), size, access=mmap.ACCESS_READ) if mapped else _at(handle, 0, size)
-    except (OSError, ValueError) as problem:  # it became shorter
+        if mapped:
+            return mmap.mmap(handle.fileno(), size, access=mmap.ACCESS_READ)
+        content = np.empty(size, dtype=np.uint8)
+        handle.seek(0)
+        if handle.readinto(content.data) != size:  # type: ignore[attr-defined]
+            raise ValueError("it became shorter while it was read")
+    except (OSError, ValueError) as problem:
         raise _unreadable(file, problem) from None
+    return content
 
 
-def _array(tensor: Tensor, content: bytes | mmap.mmap, *, mapped: bool) -> Any:
-    if not mapped:
-        return tensor.copy_from(bytes(content))
+def _array(tensor: Tensor, content: Any) -> Any:
+    """Return a tensor as a view of the bytes of its file, or a copy if it begins at no multiple of its item size."""
     values = np.frombuffer(content, np.dtype(DTYPES[tensor.kind]), tensor.count, tensor.offset)
-    return values.reshape(tensor.shape)
+    values = values.reshape(tensor.shape)
+    return values if values.flags.aligned else values.copy()

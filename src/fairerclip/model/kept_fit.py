@@ -20,7 +20,6 @@ class KeptFit:
     """Solution of a fit and the data that it came from, for an estimator with a `FittedModel` as ``fitted_``."""
 
     fitted_: FittedModel
-    normalize: bool
     refine: bool
     _state: FitState | None = None
 
@@ -53,7 +52,7 @@ class KeptFit:
         ``depth`` is the stack level of warnings.
         """
         state, result = solve(prepared, params, adjustment)
-        fitted, notes = state.model(seen, normalize=self.normalize)
+        fitted, notes = state.model(seen, normalize=params["normalize"])
         # Only now that there is a solution: a fit that fails leaves the model as it was.
         self._state, self.fitted_ = state, fitted
         forget_details(self)
@@ -69,7 +68,7 @@ class KeptFit:
     def _adjust(self, adjustment: Adjustment) -> Self:
         """Replace the learned corrections of the class scores; the solution stays."""
         state = self.state.adjusted(adjustment)
-        fitted, notes = state.model(self.fitted_.rows, normalize=self.normalize)
+        fitted, notes = state.model(self.fitted_.rows, normalize=self.fitted_.normalize)
         self._state, self.fitted_ = state, fitted
         forget_details(self)
         # The record of a search describes the model that it chose, with the corrections that it learned.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,27 +13,28 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.checks import check_choice
+from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import ModelFileError, RenamedWarning
-from fairerclip.features import FeatureMap, features_from_arrays
+from fairerclip.features import FeatureMap, array_names, features_from_arrays
 from fairerclip.inputs.weights import translate_shares
 from fairerclip.model.contents import (
     MANIFEST,
-    TENSORS,
     Contents,
     Manifest,
-    Tensors,
     are_labels,
+    check_answers,
     check_dtypes,
     check_state,
     class_array,
+    compare_names,
     make,
     plain_value,
     refuse,
 )
 from fairerclip.model.fitted import USED, FittedModel
 from fairerclip.model.folder_files import MAX_MANIFEST_BYTES
-from fairerclip.model.parameters import CRITERIA, LEARNED, check_offsets, check_shifts
+from fairerclip.model.parameters import CRITERIA, LEARNED, check_offsets, check_parameters, check_shifts
 from fairerclip.solver.alternation import Encoders
 from fairerclip.solver.decision import Adjustment, Decision
 
@@ -64,8 +65,14 @@ M = TypeVar("M", bound="FairerCLIP")
 
 
 def _parameters(model: FairerCLIP) -> dict[str, Any]:
-    """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs."""
+    """Return the parameters of a model as JSON: mappings from class to number become [class, number] pairs.
+
+    Two of them say how new rows are answered. They are written as the fit had them, also if they were set since.
+    """
     own = model.get_params(deep=False)
+    own["normalize"] = model.fitted_.normalize
+    if model.sensitive_shifts_ is None:  # with shifts every decision weighs classes
+        own["decision"] = "target" if model.fitted_.weighs_classes else "prompts"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RenamedWarning)  # given by the fit; a file has the present names only
         own["class_weight"], own["subsample"] = translate_shares(own["class_weight"], own["subsample"])
@@ -172,36 +179,42 @@ def _are_places(places: Any, classes: Any) -> bool:
 def build(cls: type[M], path: Path, saved: Contents) -> M:
     """Return the fitted model of a folder, after all checks."""
     state, tensors, params = saved.state, saved.tensors, dict(saved.parameters)
-    _check_values(path, saved)
-    _check_names(path, state, tensors)
+    check_names(path, saved, tensors)
     check_dtypes(path, tensors, SINGLE)
     for name in ("class_weight", "subsample"):
         if isinstance(params.get(name), list):
             params[name] = _by_class(name, params[name], len(saved.classes), path)
     model = make(path, cls, params)
-    model.fitted_ = _fitted_model(path, saved, model)
+    check_parameters(model.get_params(deep=False))
+    model.fitted_ = _fitted_model(saved, model)
     model.n_features_in_ = saved.n_features_in
     model.n_iter_, model.seed_ = int(state["n_iter"]), state["seed"]
     model.diagnostics_ = saved.diagnostics or {}
     model.pseudo_labels_ = model.pseudo_sensitive_ = None  # labels of people stay out of the file
     _check_shapes(path, model)
+    check_answers(path, lambda row: _answers(model.fitted_, row), saved.n_features_in)
     return model
 
 
-def _check_names(path: Path, state: Manifest, tensors: Tensors) -> None:
-    """Raise for missing or unknown tensors."""
+def _answers(fitted: FittedModel, row: F64) -> list[Any]:
+    """Return what a model computes of an image, and, if it takes any, of a prompt."""
+    scores = fitted.scores(fitted.transform(row))
+    free = not fitted.weighs_classes or fitted.rows is None
+    return [scores, fitted.temperature * scores, *([fitted.transform_text(row)] if free else [])]
+
+
+def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
+    """Raise for an impossible state, and for missing or unknown tensors."""
+    _check_values(path, saved)
+    state = saved.state
     needed = {*ARRAYS, *(SINCE_3 if state["n_rows"] is not None else ())}
-    missing = sorted(needed.difference(tensors))
-    if missing:
-        raise ModelFileError(f"{path / TENSORS} lacks {missing}").because("missing-tensor")
-    named = needed | {*(OPTIONAL if state["prompt_classes"] is not None else ())}
-    groups = ("features.", "text_features.")
-    unknown = [name for name in tensors if name not in named and not name.startswith(groups)]
-    if unknown:
-        raise ModelFileError(f"{path / TENSORS} has unknown tensors {unknown[:3]}").because("unknown-tensor")
+    needed |= {
+        f"{side}.{name}" for side in ("features", "text_features") for name in array_names(state[side])
+    }
+    compare_names(path, names, needed, OPTIONAL if state["prompt_classes"] is not None else ())
 
 
-def _fitted_model(path: Path, saved: Contents, model: FairerCLIP) -> FittedModel:
+def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
     """Return the part that new rows need; models of version 2 lack the arrays that version 3 added."""
     state, tensors = saved.state, saved.tensors
     none = np.zeros(tensors["components_"].shape[-1])
@@ -210,8 +223,8 @@ def _fitted_model(path: Path, saved: Contents, model: FairerCLIP) -> FittedModel
     adjustment = _adjustment(learned, len(saved.classes))
     return FittedModel(
         classes=class_array(saved.classes),
-        features=_features(path, saved, "features"),
-        text_features=_features(path, saved, "text_features"),
+        features=_features(saved, "features"),
+        text_features=_features(saved, "text_features"),
         encoders=Encoders(
             mean=tensors["mean_"],
             components=tensors["components_"],
@@ -259,14 +272,9 @@ def _number(name: str, value: Any) -> float:
     return float(value)
 
 
-def _features(path: Path, saved: Contents, prefix: str) -> FeatureMap:
+def _features(saved: Contents, prefix: str) -> FeatureMap:
     arrays = {k.partition(".")[2]: v for k, v in saved.tensors.items() if k.startswith(f"{prefix}.")}
-    features = features_from_arrays(saved.state[prefix], arrays)
-    if set(arrays) != set(features.to_arrays()):
-        raise ModelFileError(
-            f"{path / TENSORS} has tensors that {prefix} does not know: {sorted(arrays)}"
-        ).because("unknown-tensor")
-    return features
+    return features_from_arrays(saved.state[prefix], arrays)
 
 
 def _check_shapes(path: Path, model: FairerCLIP) -> None:

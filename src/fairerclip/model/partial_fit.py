@@ -183,6 +183,11 @@ class BatchSums:
         self._begun = True
 
     @property
+    def normalize(self) -> bool:
+        """Whether rows and prompts are scaled to unit length, as in the first call."""
+        return bool(self._params["normalize"])
+
+    @property
     def has_text(self) -> bool:
         """Whether prompts were given."""
         return self._text is not None
@@ -322,6 +327,7 @@ class BatchFit(KeptFit):
         sums = BatchSums(params, text, sensitive_text, classes) if self._batches is None else self._batches
         sums.add(X, y, sensitive_features, sample_weight, progress)
         own = start_values(params, sums.known / sum(part.rows for part in sums.rows))
+        own["normalize"] = sums.normalize
         if not sums.has_text:
             own["zero_shot"] = 0.0
         prepared = sums.prepare(own)

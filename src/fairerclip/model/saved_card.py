@@ -79,16 +79,20 @@ def metadata(contents: Contents) -> dict[str, Any]:
     details, made = contents.details, contents.details.provenance
     if made is not None:
         data["tags"].append(clean(f"encoder:{made.model}"))
-    measures = [
-        {"type": METRIC_TYPES.get(m.name, clean(m.name)), "name": clean(_label(m)), "value": m.value}
-        for m in sorted(details.metrics, key=lambda m: m.stage)  # "after" first: it is taken for the model's
-        if _figure(m).better is not None  # signed figures have no better direction
-    ]
+    measures: dict[str, list[dict[str, Any]]] = {}
+    for m in sorted(details.metrics, key=lambda m: m.stage):  # "after" first: it is taken for the model's
+        if _figure(m).better is not None:  # signed figures have no better direction
+            kind = METRIC_TYPES.get(m.name, clean(m.name))
+            measures.setdefault(clean(m.split), []).append(
+                {"type": kind, "name": clean(_label(m)), "value": m.value}
+            )
     if measures:
         name = clean(details.task or "") or "unnamed"
-        data_set = {"type": name, "name": name, "split": clean(details.metrics[0].split)}
-        result = {"task": task, "dataset": data_set, "metrics": measures}
-        data["model-index"] = [{"name": clean(_name(contents)), "results": [result]}]
+        results = [
+            {"task": task, "dataset": {"type": name, "name": name, "split": split}, "metrics": figures}
+            for split, figures in measures.items()
+        ]
+        data["model-index"] = [{"name": clean(_name(contents)), "results": results}]
     return data
 
 

@@ -73,11 +73,6 @@ class Tensor:
         """Number of elements."""
         return math.prod(self.shape)
 
-    def copy_from(self, content: bytes) -> Array:
-        """Return a copy of the tensor from the bytes of its whole file; BF16 is returned as uint16 bits."""
-        values = np.frombuffer(content, np.dtype(DTYPES[self.kind]), self.count, self.offset)
-        return values.reshape(self.shape).copy()
-
 
 def open_tensors(
     path: str | os.PathLike[str], error: type[FairerClipError], *, most: int = MAX_TENSORS
@@ -126,7 +121,7 @@ def tensors_of(
 
 
 def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerClipError]) -> Tensor:
-    where = f"{file}: tensor {name!r}"
+    where = f"{file}: tensor {name!r:.60}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise error(f"{where}: expected dtype, shape and data_offsets, got {entry!r:.100}")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -170,7 +165,7 @@ def _check_layout(
     for tensor in sorted(tensors.values(), key=lambda t: (t.offset, t.count)):
         if tensor.offset != at:
             raise error(
-                f"{file}: expected tensor {tensor.name!r} at byte {at}, its offset says {tensor.offset}; tensors "
+                f"{file}: expected tensor {tensor.name!r:.60} at byte {at}, its offset says {tensor.offset}; tensors "
                 "must follow each other without gap or overlap"
             ).because("overlap")
         at += tensor.count * np.dtype(DTYPES[tensor.kind]).itemsize
