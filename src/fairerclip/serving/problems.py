@@ -16,6 +16,7 @@ STATUSES = {
     "not_acceptable": 406,
     "slow_head": 408,
     "slow_body": 408,
+    "length_required": 411,
     "body_too_large": 413,
     "too_many_rows": 413,
     "unsupported_type": 415,

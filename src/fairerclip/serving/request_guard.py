@@ -59,16 +59,16 @@ class Exchange:
         self.deadline = self.started + service.limits.seconds
         self.rows, self.status, self.held = 0, 0, 0
         self.code: str | None = None
-        self._unread = (
-            b"transfer-encoding" in self.headers or self.headers.get(b"content-length", b"0") != b"0"
-        )
+        self._unread = self.headers.get(b"content-length", b"0") != b"0"
 
     async def body(self, most: int) -> bytes:
-        """Read the body; its size and time are checked while it arrives."""
+        """Read the body; its time, and what all requests hold, are checked while it arrives."""
         limits, service = self._service.limits, self._service
-        too_large = f"the body has more than {most} bytes; send fewer rows, or .npy in place of JSON"
-        if int(self.headers.get(b"content-length", b"0")) > most:
-            raise RequestProblem("body_too_large", too_large)
+        if int(self.headers.get(b"content-length", b"0")) > most:  # no more bytes than these are read
+            raise RequestProblem(
+                "body_too_large",
+                f"the body has more than {most} bytes; send fewer rows, or .npy in place of JSON",
+            )
         parts: list[bytes] = []
         length, more = 0, True
         try:
@@ -77,8 +77,6 @@ class Exchange:
                     message = await self._next()
                     part, more = message.get("body", b""), message.get("more_body", False)
                     length += len(part)
-                    if length > most:
-                        raise RequestProblem("body_too_large", too_large)
                     if service.held_bytes + len(part) > limits.held_bytes:
                         raise RequestProblem(
                             "busy", "the service holds too many bytes of other requests; try again later"

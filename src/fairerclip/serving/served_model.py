@@ -22,6 +22,9 @@ from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.solver.decision import softmax
 
+MAX_TEXT = 1000
+"""Most characters of a text. Encoders read some 77 tokens, and tokenizers may take quadratic time for a long word."""
+
 
 def load_served(settings: ServiceSettings) -> ServedModel:
     """Load the model and the encoder that the settings name."""
@@ -201,4 +204,7 @@ def as_texts(values: Sequence[Any]) -> list[str]:
     """Return texts that may be embedded; raise a `RequestProblem` for anything else."""
     if not all(isinstance(text, str) and text.strip() for text in values):
         raise RequestProblem("invalid_request", "texts must be a list of texts that are not empty")
+    longest = max(map(len, values))
+    if longest > MAX_TEXT:
+        raise RequestProblem("text_refused", f"a text may have at most {MAX_TEXT} characters; got {longest}")
     return list(values)
