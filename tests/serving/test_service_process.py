@@ -131,7 +131,7 @@ def test_the_port_that_was_found_is_told_and_ctrl_c_ends_with_130(saved, run, mo
 
     def interrupted(settings, listening, on_ready):
         assert listening.getsockname()[1] > 0
-        on_ready()
+        on_ready("identity")
         return [signal.SIGINT]
 
     monkeypatch.setattr(service_process, "run_process", interrupted)
