@@ -101,6 +101,7 @@ WRONG_JSON = {
     b'{"embeddings": [[1,': (400, "invalid_json", "Expecting value"),
     b"[" * 5_000: (400, "invalid_json", "RecursionError"),
     b'{"embeddings": [], "embeddings": []}': (400, "invalid_json", "twice"),
+    b'{"%b": 1, "%b": 1}' % (b"a" * 9000, b"a" * 9000): (400, "invalid_json", "got 'aaa"),
     b'{"embeddings": "\xff"}': (400, "invalid_utf8", "byte 16"),
     b'{"embeddings": [' + b"[]," * 60_000 + b"[]]}": (400, "invalid_json", "values"),
     b"[]": (422, "invalid_request", "object"),
@@ -120,6 +121,7 @@ def test_json(service, raw):
     status, code, words = WRONG_JSON[raw]
     assert (answer.status, answer.code) == (status, code)
     assert words in answer.json["error"]["message"]
+    assert len(answer.body) < 500
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,8 @@ def test_images_that_are_refused(seeing):
     assert seeing.post("/v1/classify", {"images": ["http://192.0.2.1/a.png"]}).code == "invalid_request"
     answer = seeing.ask("POST", "/v1/embed", b"GIF89a" + b"\0" * 99, content_type="image/png")
     assert (answer.status, answer.code) == (422, "image_refused")
+    assert "it is none of JPEG, PNG, WEBP, BMP, or damaged" in answer.json["error"]["message"]
+    assert b"0x" not in answer.body
 
 
 def test_a_large_picture_is_refused_by_its_header(seeing):
@@ -446,6 +450,9 @@ def test_an_error_inside_the_model_shows_no_traceback_and_does_not_end_the_servi
         answer = asked.post("/v1/classify", good)
         assert (answer.status, answer.code) == (500, "internal")
         assert b"secret" not in answer.body
+        asked.service.metrics.page = None  # a fault in an endpoint of FastAPI
+        answer = asked.get("/metrics")
+        assert (answer.status, answer.code) == (500, "internal")
         assert asked.post("/v1/classify", good[:1]).status == 200
 
 
@@ -506,6 +513,39 @@ def test_a_call_that_outlasts_the_grace_time_is_answered_and_does_not_keep_the_s
     thread.join()
     gate.set()
     assert (found[0].status, found[0].code) == (503, "stopping")
+
+
+def test_what_peers_that_hung_up_have_asked_for_is_not_computed(serve_model, classifier, good):
+    from copy import copy
+
+    gate, calls, slow = threading.Event(), [], copy(classifier)
+
+    def scores(X):
+        calls.append(len(X))
+        if len(X) == 2:
+            gate.wait(30)
+        return classifier.scores(X)
+
+    slow.scores = scores
+    raw = npy(good)
+    with serve_model(slow, queue=3, batch_rows=1) as asked:
+        wait_until(lambda: asked.service.ready)
+        first = threading.Thread(target=lambda: asked.post("/v1/classify", good[:2]))
+        first.start()
+        try:
+            wait_until(lambda: 2 in calls)
+            for _ in range(4):  # more than the queue takes
+                with asked.open() as opened:
+                    opened.sendall(head(len(raw)) + raw)
+                    wait_until(lambda: asked.service._calls.waiting == 1)
+                wait_until(lambda: asked.service._calls.waiting == 0)
+        finally:
+            gate.set()
+        first.join()
+        assert asked.post("/v1/classify", good[:1]).status == 200
+        assert calls == [1, 2, 1]  # the first warms up
+        text = asked.get("/metrics").body.decode()
+        assert 'fairerclip_requests_total{endpoint="classify",status="499"} 4.0' in text
 
 
 def test_bodies_that_are_held_together_have_a_limit(serve_model, classifier, good):

@@ -7,6 +7,7 @@ text, and drops the answer of a peer that has closed its sending side.
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import Any
 
 import h11
@@ -18,8 +19,9 @@ from fairerclip.serving.service_log import log_request, new_id
 from fairerclip.serving.service_state import Service
 
 CONNECTION = "fairerclip.connection"
+TASK = "fairerclip.task"
 TRUNCATED = "fairerclip.truncated"
-"""Keys of the scope of a request: its connection, and whether the peer stopped sending inside the body."""
+"""Keys of the scope of a request: its connection, its task, and whether the peer stopped sending inside the body."""
 LINGER_SECONDS = 1.0
 """How long what a refused peer still sends is read and dropped: it could not read the answer of a closed connection."""
 MOST_REFUSED = 128
@@ -35,6 +37,11 @@ class GuardedConnection(H11Protocol):
         Its limits and metrics.
     **given
         Parameters of uvicorn's class.
+
+    Attributes
+    ----------
+    is_lost : bool
+        Whether it is closed.
     """
 
     def __init__(self, service: Service, **given: Any) -> None:
@@ -44,6 +51,7 @@ class GuardedConnection(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._refused = False
+        self.is_lost = False
 
     def connection_made(self, transport: Any) -> None:
         """Refuse a connection too many; else wait for its first request."""
@@ -70,8 +78,8 @@ class GuardedConnection(H11Protocol):
             self._watch()
 
     def eof_received(self) -> bool | None:
-        """Answer a peer that has closed its sending side, and then close."""
-        if self._refused:
+        """Answer a peer that has closed its sending side, and then close; one that is gone needs no answer."""
+        if self._refused or self._is_gone():
             return None
         if not self._is_answering():
             if self.conn.trailing_data[0]:
@@ -87,11 +95,14 @@ class GuardedConnection(H11Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Forget the timers, and cancel the request, which nobody waits for."""
+        self.is_lost = True
         self._stop_timer()
         if self._read_timer is not None:
             self._read_timer.cancel()
         super().connection_lost(exc)
+        if self._is_answering() and TASK in self.cycle.scope:
+            self.cycle.scope[TASK].cancel()
 
     def handle_events(self) -> None:
         """Read what has arrived; answer a head that is refused."""
@@ -111,6 +122,14 @@ class GuardedConnection(H11Protocol):
     def abort(self) -> None:
         """Close without waiting for a peer that does not read."""
         self.transport.abort()
+
+    def _is_gone(self) -> bool:
+        """Return whether the peer has closed both sides, which Unix sockets tell; TCP tells it to who writes only."""
+        if not hasattr(select, "poll"):
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
 
     def _expect_reading(self) -> None:
         """Start the time within which the peer has to read what was sent."""

@@ -44,6 +44,11 @@ RETRY = frozenset({"busy", "not_ready", "timed_out", "stopping"})
 RETRY_SECONDS = 1
 
 
+def internal() -> RequestProblem:
+    """Return the error that stands for any fault of ours: it tells nothing of the cause, which is logged."""
+    return RequestProblem("internal", "the service failed; its log has the cause")
+
+
 class RequestProblem(Exception):
     """A request that is answered with an error.
 

@@ -16,7 +16,7 @@ from fairerclip import __version__
 from fairerclip._util.types import Floats
 from fairerclip.errors import EncoderError, FairerClipError, ImageError
 from fairerclip.serving.answer_forms import NPY, Reply, accepted_form, as_json, as_json_blocks, as_npy
-from fairerclip.serving.problems import RequestProblem
+from fairerclip.serving.problems import RequestProblem, internal
 from fairerclip.serving.request_body import RequestFields, checked_rows, read_given, whole_number
 from fairerclip.serving.request_guard import EXCHANGE, Endpoint, Exchange, PeerGoneError, RequestGuard
 from fairerclip.serving.served_model import ServedModel, as_texts, ranked
@@ -72,6 +72,11 @@ def create_app(service: Service, on_end: Callable[[], Any] = lambda: None) -> Re
             problem = RequestProblem("not_found", "there is no such endpoint: see /docs")
         return _response(request.scope[EXCHANGE].error(problem))
 
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        """Answer an error of ours; it is raised again after that, and `RequestGuard` logs it."""
+        return _response(request.scope[EXCHANGE].error(internal()))
+
     return RequestGuard(app, service, direct)
 
 
@@ -106,7 +111,7 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
             problem = RequestProblem("refused_by_model", str(error))
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
-            problem = RequestProblem("internal", "the service failed; its log has the cause")
+            problem = internal()
         return exchange.error(problem)
 
     return endpoint
