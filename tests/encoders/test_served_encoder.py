@@ -7,7 +7,7 @@ import pytest
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.encoders.choice import ModelChoice
-from fairerclip.errors import ParameterError
+from fairerclip.errors import EncoderError, ParameterError
 from fairerclip.serving.service_settings import ServiceSettings
 
 pytest.importorskip("fastapi")
@@ -33,7 +33,10 @@ def test_the_service_loads_a_model_and_its_encoder(open_clip_folder, pictures, s
     served, alone = load_served(ServiceSettings(saved(32), choice)), choice.load()
     served.warm_up()
     texts = ["a cat", "a photo of a dog"]
+    with pytest.raises(EncoderError, match="at most 77 tokens"):
+        served._encoder.tokenizer.ids(["zebra crossing " * 60, None])  # the second is not looked at
     np.testing.assert_allclose(served.reading.call(texts), alone.encode_text(texts), rtol=0, atol=1e-6)
+    assert not {"cat", "photo"} & set(served._encoder.tokenizer.tokenizer.cache)  # nothing is kept
     raw = io.BytesIO()
     pictures[0].save(raw, format="PNG")
     pixels = served.decoding.call(raw.getvalue())

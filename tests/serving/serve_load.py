@@ -1,7 +1,7 @@
 """Many requests from a second process, wrong ones among them: every answer is checked, and memory is measured.
 
 Run by ``make serve-load``; needs Linux. Most requests are right and are compared with the model's own answer. The
-others are malformed, oversized or slow, or hang up, and each has a status that it must get.
+others are malformed, oversized or slow, do not read or hang up, and each has a status that it must get.
 """
 
 import argparse
@@ -22,9 +22,19 @@ import numpy as np
 
 SCRIPT = "from fairerclip.cli.main import main; main()"
 WIDTH, ROWS, CLOSE = 64, 2000, 1e-5
-LIMITS = ["--max-body", "100KB", "--max-rows", "100", "--body-timeout", "1", "--no-access-log"]
-SLOW = 0.002
-"""Share of slow senders; each takes a second until it is cut off."""
+LIMITS = [
+    "--max-body",
+    "100KB",
+    "--max-rows",
+    "100",
+    "--body-timeout",
+    "1",
+    "--timeout",
+    "2",
+    "--no-access-log",
+]
+SLOW, UNREAD = 0.002, 0.0002
+"""Shares of slow senders and of peers that do not read; each takes one or two seconds until it is cut off."""
 
 
 def npy(array):
@@ -193,6 +203,17 @@ def slow(peer):
     peer.close()
 
 
+def does_not_read(peer):
+    peer.close()
+    opened, body = peer.connect(), npy(peer.X[:100])
+    opened.settimeout(60)
+    sent = request(body)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        while True:  # answers wait until the service takes no further request, and then cuts the peer off
+            opened.sendall(sent)
+    peer.close()
+
+
 KINDS = {
     "right, .npy": (70, right),
     "right, JSON": (5, right_json),
@@ -203,6 +224,7 @@ KINDS = {
     "hangs up": (2, hangs_up),
     "half-closed": (3 - 100 * SLOW, half_closed),
     "slow": (100 * SLOW, slow),
+    "does not read": (100 * UNREAD, does_not_read),
 }
 
 

@@ -51,8 +51,8 @@ class Answer:
 class Asked:
     """Requests to a service."""
 
-    def __init__(self, path, service=None):
-        self.path, self.service = str(path), service
+    def __init__(self, path, service=None, server=None):
+        self.path, self.service, self.server = str(path), service, server
 
     def ask(self, method, url, body=None, **headers):
         connection = UnixConnection(self.path)
@@ -121,7 +121,7 @@ def running(folder, load, **limits):
     try:
         while not server.started:
             time.sleep(0.005)
-        yield Asked(path, service)
+        yield Asked(path, service, server)
     finally:
         server.should_exit = True
         thread.join(timeout=30)

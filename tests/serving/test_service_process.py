@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from service_client import NPY, Asked, head, npy, read_all, wait_until
 
+from fairerclip.errors import ParameterError
+
 SCRIPT = "from fairerclip.cli.main import main; main()"
 
 
@@ -107,12 +109,29 @@ def test_several_processes_share_the_socket_and_one_that_dies_is_replaced(saved,
     assert "Traceback" not in err
 
 
+def test_as_many_files_as_connections_can_be_opened(monkeypatch):
+    resource = pytest.importorskip("resource")
+    from fairerclip.serving.service_process import allow_files
+
+    limits, asked = (256, 4096), []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: asked.append(pair))
+    allow_files(200)
+    allow_files(4096)
+    assert asked == [(4096, 4096)]
+    with pytest.raises(ParameterError, match="needs 4097 open files, and the system allows 4096"):
+        allow_files(4097)
+    limits = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    allow_files(10**9)
+    assert len(asked) == 1
+
+
 def test_the_port_that_was_found_is_told_and_ctrl_c_ends_with_130(saved, run, monkeypatch):
     from fairerclip.serving import service_process
 
     def interrupted(settings, listening, on_ready):
         assert listening.getsockname()[1] > 0
-        on_ready()
+        on_ready("identity")
         return [signal.SIGINT]
 
     monkeypatch.setattr(service_process, "run_process", interrupted)

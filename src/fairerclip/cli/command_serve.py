@@ -10,7 +10,7 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
-    from fairerclip.serving.supervisor import Address
+    from fairerclip.serving.listening_socket import Address
 
 LEAST_BYTES = 1000
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that fit wrote.")]

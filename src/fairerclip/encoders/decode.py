@@ -115,5 +115,7 @@ def open_image(content: Path | str | bytes, *, max_pixels: int = MAX_PIXELS) -> 
         raise ImageError(f"it is a decompression bomb: {error}") from None
     except FileNotFoundError:
         raise ImageError("there is no such file") from None
+    except pillow.UnidentifiedImageError:  # its message has the name of the file, or a memory address
+        raise ImageError(f"it cannot be decoded: it is none of {', '.join(FORMATS)}, or damaged") from None
     except Exception as error:  # noqa: BLE001 - decoders may raise any exception on damaged bytes
         raise ImageError(f"it cannot be decoded: {type(error).__name__}: {str(error)[:200]}") from None

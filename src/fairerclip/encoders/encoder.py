@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,8 +122,11 @@ def check_pixels(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.ascontiguousarray(pixels)
 
 
-def check_prompts(prompts: Sequence[str], lengths: Sequence[int], context: int) -> None:
-    """Raise if a prompt has more tokens than the model reads, which would otherwise be cut off silently."""
+def check_prompts(prompts: Sequence[str], lengths: Iterable[int], context: int) -> None:
+    """Raise if a prompt has more tokens than the model reads, which would otherwise be cut off silently.
+
+    Lengths are asked for one after another, so that nothing is tokenized after a prompt that is too long.
+    """
     for prompt, length in zip(prompts, lengths, strict=True):
         if length > context:
             raise EncoderError(

@@ -60,9 +60,13 @@ class SimpleTokens:
 
     def ids(self, prompts: Sequence[str]) -> np.ndarray:
         """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
-        lengths = [len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts]
-        check_prompts(prompts, lengths, self.tokenizer.context_length)
-        rows: np.ndarray = self.tokenizer(prompts).numpy()
+        known = dict(self.tokenizer.cache)
+        try:
+            lengths = (len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts)
+            check_prompts(prompts, lengths, self.tokenizer.context_length)
+            rows: np.ndarray = self.tokenizer(prompts).numpy()
+        finally:
+            self.tokenizer.cache = known  # it would keep every word for ever
         return rows
 
 

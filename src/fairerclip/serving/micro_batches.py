@@ -99,6 +99,11 @@ class MicroBatches:
         self._thread.start()
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def waiting(self) -> int:
         """Number of requests in the queue."""
         return len(self._waiting)
@@ -145,8 +150,8 @@ class MicroBatches:
         while (batch := self._next()) is not None:
             try:
                 answers = self._answers(batch) if batch else []
-            except Exception as error:  # noqa: BLE001 - the thread goes on, or all later requests would wait for ever
-                answers = [(call, error) for call in batch]
+            except BaseException as error:  # noqa: BLE001 - the thread goes on, or later requests would wait for ever
+                answers = [(call, _as_exception(error)) for call in batch]
             self._deliver(answers)
 
     def _next(self) -> list[QueuedCall] | None:
@@ -187,7 +192,7 @@ class MicroBatches:
         start = time.perf_counter()
         try:
             results = _called(batch)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises is the answer of its request alone
+        except BaseException as error:  # noqa: BLE001 - whatever the model raises is the answer of its request alone
             if len(batch) > 1:
                 log(
                     "a joined call failed, and its requests are called alone",
@@ -195,14 +200,22 @@ class MicroBatches:
                     requests=len(batch),
                 )
                 return [answer for call in batch for answer in self._answers([call])]
-            results = [error]
+            results = [_as_exception(error)]
         rows = sum(call.size for call in batch)
-        self._observe(batch[0].operation.name, rows, len(batch), time.perf_counter() - start)
+        try:
+            self._observe(batch[0].operation.name, rows, len(batch), time.perf_counter() - start)
+        except Exception:  # noqa: BLE001 - the answers are right
+            log("a call could not be counted", logging.ERROR, trace=True)
         return list(zip(batch, results, strict=True))
 
     def _deliver(self, answers: list[tuple[QueuedCall, Any]]) -> None:
         with suppress(RuntimeError):  # the loop has ended, and nobody waits
             self._loop.call_soon_threadsafe(_set_results, answers)
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """Return an error that a future can hold without ending the loop, as SystemExit would."""
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _called(batch: Sequence[QueuedCall]) -> list[Any]:

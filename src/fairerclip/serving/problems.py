@@ -16,6 +16,7 @@ STATUSES = {
     "not_acceptable": 406,
     "slow_head": 408,
     "slow_body": 408,
+    "length_required": 411,
     "body_too_large": 413,
     "too_many_rows": 413,
     "unsupported_type": 415,
@@ -41,6 +42,11 @@ STATUSES = {
 RETRY = frozenset({"busy", "not_ready", "timed_out", "stopping"})
 """Codes after which the same request may succeed later; their answers have a Retry-After."""
 RETRY_SECONDS = 1
+
+
+def internal() -> RequestProblem:
+    """Return the error that stands for any fault of ours: it tells nothing of the cause, which is logged."""
+    return RequestProblem("internal", "the service failed; its log has the cause")
 
 
 class RequestProblem(Exception):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fairerclip.serving.answer_forms import Reply, as_error
-from fairerclip.serving.connections import CONNECTION, LINGER_SECONDS, TRUNCATED
-from fairerclip.serving.problems import RequestProblem
+from fairerclip.serving.connections import CONNECTION, LINGER_SECONDS, TASK, TRUNCATED
+from fairerclip.serving.problems import RequestProblem, internal
 from fairerclip.serving.service_log import log, log_request, new_id
 from fairerclip.serving.service_state import Service
 
@@ -59,16 +59,22 @@ class Exchange:
         self.deadline = self.started + service.limits.seconds
         self.rows, self.status, self.held = 0, 0, 0
         self.code: str | None = None
-        self._unread = (
-            b"transfer-encoding" in self.headers or self.headers.get(b"content-length", b"0") != b"0"
-        )
+        self._unread = self.headers.get(b"content-length", b"0") != b"0"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is closed."""
+        connection = self.scope.get(CONNECTION)
+        return connection is not None and connection.is_lost
 
     async def body(self, most: int) -> bytes:
-        """Read the body; its size and time are checked while it arrives."""
+        """Read the body; its time, and what all requests hold, are checked while it arrives."""
         limits, service = self._service.limits, self._service
-        too_large = f"the body has more than {most} bytes; send fewer rows, or .npy in place of JSON"
-        if int(self.headers.get(b"content-length", b"0")) > most:
-            raise RequestProblem("body_too_large", too_large)
+        if int(self.headers.get(b"content-length", b"0")) > most:  # no more bytes than these are read
+            raise RequestProblem(
+                "body_too_large",
+                f"the body has more than {most} bytes; send fewer rows, or .npy in place of JSON",
+            )
         parts: list[bytes] = []
         length, more = 0, True
         try:
@@ -77,8 +83,6 @@ class Exchange:
                     message = await self._next()
                     part, more = message.get("body", b""), message.get("more_body", False)
                     length += len(part)
-                    if length > most:
-                        raise RequestProblem("body_too_large", too_large)
                     if service.held_bytes + len(part) > limits.held_bytes:
                         raise RequestProblem(
                             "busy", "the service holds too many bytes of other requests; try again later"
@@ -194,7 +198,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, self._service)
-        scope[EXCHANGE] = exchange
+        scope[EXCHANGE], scope[TASK] = exchange, asyncio.current_task()
         self._service.metrics.in_progress.inc()
         try:
             endpoint = self._direct.get((scope["method"], scope["path"]))
@@ -204,8 +208,10 @@ class RequestGuard:
                 await exchange.reply(await endpoint(exchange))
         except PeerGoneError:
             exchange.code = "peer_gone"
-        except asyncio.CancelledError:  # the grace time after a signal is over
-            if not exchange.status:
+        except asyncio.CancelledError:  # the peer is gone, or the grace time after a signal is over
+            if exchange.is_lost:
+                exchange.code = "peer_gone"
+            elif not exchange.status:
                 problem = RequestProblem(
                     "stopping", "the service ends before the answer is there; try again later"
                 )
@@ -213,8 +219,7 @@ class RequestGuard:
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
             if not exchange.status:
-                problem = RequestProblem("internal", "the service failed; its log has the cause")
-                await exchange.reply(exchange.error(problem))
+                await exchange.reply(exchange.error(internal()))
         finally:
             self._service.metrics.in_progress.dec()
             exchange.finish()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,21 +15,60 @@ from fairerclip._util.types import F64, Floats
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.encoder import Encoder
-from fairerclip.errors import ParameterError, SensitiveQueryWarning
+from fairerclip.errors import ModelFileError, ParameterError, SensitiveQueryWarning
+from fairerclip.model import earlier_files
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.archive import load
+from fairerclip.model.contents import MANIFEST
 from fairerclip.model.fitted import Ranking
+from fairerclip.model.folder_files import read_manifest
 from fairerclip.serving.micro_batches import Operation
 from fairerclip.serving.problems import RequestProblem
 from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.solver.decision import softmax
 
+REPLACED = "replaced"
+"""Reason of the error of a model that is another one than that of the other processes."""
+MAX_TEXT = 1000
+"""Most characters of a text. Encoders read some 77 tokens, and tokenizers may take quadratic time for a long word."""
 
-def load_served(settings: ServiceSettings) -> ServedModel:
-    """Load the model and the encoder that the settings name."""
+
+def load_served(settings: ServiceSettings, identity: str | None = None) -> ServedModel:
+    """Load the model and the encoder that the settings name.
+
+    Parameters
+    ----------
+    settings : ServiceSettings
+        What to load.
+    identity : str, optional
+        Identity that the model must have: that of the other processes.
+
+    Raises
+    ------
+    ModelFileError
+        The folder is damaged, or was replaced.
+    """
+    before = _manifest_digest(settings.model)
     model = load(settings.model, mapped=True)  # so that the processes share the weights
     encoder = None if settings.encoder is None else settings.encoder.load()
-    return ServedModel(model, encoder, pixels=settings.limits.pixels)
+    served = ServedModel(model, encoder, pixels=settings.limits.pixels)
+    served.identity = f"{before} {None if encoder is None else encoder.provenance.weights}"
+    if _manifest_digest(settings.model) != before or identity not in (None, served.identity):
+        raise ModelFileError(
+            f"{settings.model}, or the encoder, was replaced while it was served: a new process would give other "
+            "answers than the others; start the service again"
+        ).because(REPLACED)
+    return served
+
+
+def _manifest_digest(folder: Path) -> str:
+    """Return the SHA-256 of the manifest of a model folder, which has those of its weights; "" if there is none."""
+    try:
+        return hashlib.sha256(
+            read_manifest(folder / (*earlier_files.files_in(folder), MANIFEST)[0])[0]
+        ).hexdigest()
+    except (OSError, ValueError):  # `load` says what is wrong
+        return ""
 
 
 class ServedModel:
@@ -50,6 +91,8 @@ class ServedModel:
         Width p of its rows.
     classes : list or None
         Class labels; None for a mitigator.
+    identity : str
+        Digest of the files that it was loaded from; empty if it was not.
     scoring, mitigating, ranking : Operation
         Class scores (n, c) and mitigated rows (n, p) of rows (n, p); scores (n,) for a query and rows.
     reading, seeing, decoding : Operation
@@ -57,7 +100,7 @@ class ServedModel:
     """
 
     def __init__(self, model: Any, encoder: Encoder | None = None, *, pixels: int) -> None:
-        self.kind = type(model).__name__
+        self.kind, self.identity = type(model).__name__, ""
         self.width = int(model.n_features_in_)
         self.classes = None if isinstance(model, EmbeddingMitigator) else model.classes_.tolist()
         self._model, self._encoder, self._pixels = model, encoder, pixels
@@ -201,4 +244,7 @@ def as_texts(values: Sequence[Any]) -> list[str]:
     """Return texts that may be embedded; raise a `RequestProblem` for anything else."""
     if not all(isinstance(text, str) and text.strip() for text in values):
         raise RequestProblem("invalid_request", "texts must be a list of texts that are not empty")
+    longest = max(map(len, values))
+    if longest > MAX_TEXT:
+        raise RequestProblem("text_refused", f"a text may have at most {MAX_TEXT} characters; got {longest}")
     return list(values)

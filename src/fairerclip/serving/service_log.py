@@ -8,7 +8,9 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
@@ -18,6 +20,7 @@ logger = logging.getLogger(NAME)
 FLUSH_SECONDS, MOST_LINES = 0.2, 200
 """Seconds and lines after which lines of requests are written."""
 _requests: list[str] = []
+_lock = threading.Lock()
 _start, _numbers = os.urandom(10).hex(), itertools.count(1)
 
 
@@ -39,18 +42,27 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def log_to_standard_error() -> Iterator[None]:
-    """Send the log of the service, and errors of uvicorn, to standard error; restore what was there at the end."""
+    """Send the log of the service, warnings, and errors of uvicorn, to standard error; restore what was there."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    levels = {NAME: logging.INFO, "uvicorn.error": logging.ERROR, "asyncio": logging.ERROR}
+    levels = {
+        NAME: logging.INFO,
+        "py.warnings": logging.WARNING,
+        "uvicorn.error": logging.ERROR,
+        "asyncio": logging.ERROR,
+    }
     loggers = {logging.getLogger(name): level for name, level in levels.items()}
     before = [(found, found.handlers, found.propagate, found.level) for found in loggers]
     for found, level in loggers.items():
         found.handlers, found.propagate = [handler], False
         found.setLevel(level)
+    shown = warnings.showwarning
+    logging.captureWarnings(True)
     try:
         yield
     finally:
+        logging.captureWarnings(False)
+        warnings.showwarning = shown
         flush_requests()
         for found, handlers, propagate, level in before:
             found.handlers, found.propagate = handlers, propagate
@@ -67,16 +79,20 @@ def log_request(**fields: Any) -> None:
     """Log a request. Lines are written together, a moment later: each would cost as much as a part of the answer."""
     if not logger.isEnabledFor(logging.INFO):
         return
-    if not _requests:
+    line = _line(time.time(), "info", "request", fields)
+    with _lock:
+        _requests.append(line)
+        count = len(_requests)
+    if count == 1:
         asyncio.get_running_loop().call_later(FLUSH_SECONDS, flush_requests)
-    _requests.append(_line(time.time(), "info", "request", fields))
-    if len(_requests) >= MOST_LINES:
+    if count >= MOST_LINES:
         flush_requests()
 
 
 def flush_requests() -> None:
-    """Write the lines of requests that are not written yet."""
-    lines, _requests[:] = _requests[:], []
+    """Write the lines of requests that are not written yet. Any thread may call it."""
+    with _lock:
+        lines, _requests[:] = _requests[:], []
     for handler in logger.handlers:
         if lines and isinstance(handler, logging.StreamHandler):
             # A log that cannot be written must not end the service; other lines are written by logging, which agrees.

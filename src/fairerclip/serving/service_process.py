@@ -14,7 +14,9 @@ from typing import Any
 import uvicorn
 from threadpoolctl import threadpool_limits
 
-from fairerclip.serving.connections import GuardedConnection
+from fairerclip.errors import ParameterError
+from fairerclip.serving.connections import MOST_REFUSED, GuardedConnection
+from fairerclip.serving.listening_socket import BACKLOG
 from fairerclip.serving.served_model import load_served
 from fairerclip.serving.service_log import log
 from fairerclip.serving.service_routes import create_app
@@ -22,7 +24,8 @@ from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.serving.service_state import Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-BACKLOG = 2048
+SPARE_FILES = MOST_REFUSED + BACKLOG + 128
+"""Open files of a process besides its connections: those that are refused or just accepted, the model, libraries."""
 
 
 class ServiceServer(uvicorn.Server):
@@ -84,18 +87,51 @@ def build_server(service: Service, on_ready: Callable[[], Any]) -> ServiceServer
     return server
 
 
+def allow_files(count: int) -> None:
+    """Raise the limit of open files of this process, if it is lower; where there is none, do nothing."""
+    try:
+        import resource
+    except ImportError:  # not Unix
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft in range(count):
+        if hard in range(count):
+            raise ParameterError(
+                f"--max-connections needs {count} open files, and the system allows {hard}: give at most "
+                f"{max(1, hard - SPARE_FILES)} connections, or raise the limit (ulimit -n)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
 def run_process(
-    settings: ServiceSettings, listening: socket.socket, on_ready: Callable[[], Any]
+    settings: ServiceSettings,
+    listening: socket.socket,
+    on_ready: Callable[[str], Any],
+    identity: str | None = None,
 ) -> list[int]:
     """Serve until a signal comes; return the numbers of the signals.
+
+    Parameters
+    ----------
+    settings, listening
+        What to serve and where.
+    on_ready : callable
+        Called with the identity of the model, when it is ready.
+    identity : str, optional
+        Identity that the model must have.
 
     Raises
     ------
     FairerClipError
         The model or the encoder cannot be loaded.
+    ParameterError
+        The process may not open as many files as it has connections.
     """
-    service = Service(partial(load_served, settings), settings.limits, access_log=settings.access_log)
-    server = build_server(service, on_ready)
+    allow_files(settings.limits.connections + SPARE_FILES)
+    service = Service(
+        partial(load_served, settings, identity), settings.limits, access_log=settings.access_log
+    )
+    server = build_server(service, lambda: on_ready(service.model.identity))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with threadpool_limits(limits=max(1, cores // settings.workers)):
         server.run(sockets=[listening])

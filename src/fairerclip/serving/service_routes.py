@@ -15,8 +15,8 @@ from starlette.exceptions import HTTPException
 from fairerclip import __version__
 from fairerclip._util.types import Floats
 from fairerclip.errors import EncoderError, FairerClipError, ImageError
-from fairerclip.serving.answer_forms import NPY, Reply, accepted_form, as_json, as_npy
-from fairerclip.serving.problems import RequestProblem
+from fairerclip.serving.answer_forms import NPY, Reply, accepted_form, as_json, as_json_blocks, as_npy
+from fairerclip.serving.problems import RequestProblem, internal
 from fairerclip.serving.request_body import RequestFields, checked_rows, read_given, whole_number
 from fairerclip.serving.request_guard import EXCHANGE, Endpoint, Exchange, PeerGoneError, RequestGuard
 from fairerclip.serving.served_model import ServedModel, as_texts, ranked
@@ -72,6 +72,11 @@ def create_app(service: Service, on_end: Callable[[], Any] = lambda: None) -> Re
             problem = RequestProblem("not_found", "there is no such endpoint: see /docs")
         return _response(request.scope[EXCHANGE].error(problem))
 
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        """Answer an error of ours; it is raised again after that, and `RequestGuard` logs it."""
+        return _response(request.scope[EXCHANGE].error(internal()))
+
     return RequestGuard(app, service, direct)
 
 
@@ -106,7 +111,7 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
             problem = RequestProblem("refused_by_model", str(error))
         except Exception:  # noqa: BLE001 - a bug of ours must not show its traceback to the peer
             log("internal error", logging.ERROR, trace=True, request_id=exchange.request_id)
-            problem = RequestProblem("internal", "the service failed; its log has the cause")
+            problem = internal()
         return exchange.error(problem)
 
     return endpoint
@@ -130,12 +135,12 @@ async def classify(service: Service, model: ServedModel, given: RequestFields, f
     if form == NPY:
         return as_npy(scores)
     probabilities = model.probabilities(scores)
-    return as_json(
+    return await as_json_blocks(
         {
             "labels": model.labels(scores),
             "classes": model.classes,
-            "scores": scores.tolist(),
-            "probabilities": None if probabilities is None else probabilities.tolist(),
+            "scores": scores,
+            "probabilities": probabilities,
         }
     )
 
@@ -162,7 +167,7 @@ async def rank(service: Service, model: ServedModel, given: RequestFields, form:
 
 async def mitigate(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
     """Map embeddings, or those of images, to mitigated ones of the same space."""
-    return _embeddings(await service.call(model.mitigating, await _rows(service, model, given)), form)
+    return await _embeddings(await service.call(model.mitigating, await _rows(service, model, given)), form)
 
 
 async def embed(service: Service, model: ServedModel, given: RequestFields, form: str) -> Reply:
@@ -171,12 +176,12 @@ async def embed(service: Service, model: ServedModel, given: RequestFields, form
     if (texts is None) == (given.images is None):
         raise RequestProblem("invalid_request", "give either texts or images")
     if texts is None:
-        return _embeddings(await _rows(service, model, given), form)
-    return _embeddings(await _read(service, model, texts), form)
+        return await _embeddings(await _rows(service, model, given), form)
+    return await _embeddings(await _read(service, model, texts), form)
 
 
-def _embeddings(rows: Floats, form: str) -> Reply:
-    return as_npy(rows) if form == NPY else as_json({"embeddings": rows.tolist()})
+async def _embeddings(rows: Floats, form: str) -> Reply:
+    return as_npy(rows) if form == NPY else await as_json_blocks({"embeddings": rows})
 
 
 async def _rows(service: Service, model: ServedModel, given: RequestFields) -> Floats:
@@ -261,12 +266,15 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", response_class=Response)
     async def readyz(request: Request) -> Response:
-        """Say whether the model is loaded and has answered a first call."""
+        """Say whether the model is loaded, has answered a first call, and can still be called."""
         if service.ready:
             return _response(as_json({"status": "ready"}))
-        return _response(
-            request.scope[EXCHANGE].error(RequestProblem("not_ready", "the model is being loaded"))
+        why = (
+            "the model is being loaded"
+            if service.works
+            else "the model's thread ended: start the service again"
         )
+        return _response(request.scope[EXCHANGE].error(RequestProblem("not_ready", why)))
 
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:

@@ -54,8 +54,13 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether the model is loaded and has answered a first call."""
-        return self._model is not None
+        """Whether the model is loaded, has answered a first call, and can still be called."""
+        return self._model is not None and self.works
+
+    @property
+    def works(self) -> bool:
+        """Whether the threads that call the model run."""
+        return all(calls is not None and calls.alive for calls in (self._calls, self._decoding))
 
     @property
     def model(self) -> ServedModel:

@@ -1,4 +1,4 @@
-"""`serve`: the socket, the processes that share it, and how they end."""
+"""`serve`: the processes that share a socket, and how they end."""
 
 from __future__ import annotations
 
@@ -7,37 +7,33 @@ import multiprocessing
 import os
 import signal
 import socket
-import stat
+import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairerclip._util.extras import require
-from fairerclip.errors import FairerClipError, ParameterError, WorkFailedError
+from fairerclip.errors import FairerClipError, ModelFileError, WorkFailedError
+from fairerclip.serving.listening_socket import Address, open_socket
+from fairerclip.serving.served_model import REPLACED
 from fairerclip.serving.service_log import log, log_to_standard_error
 from fairerclip.serving.service_settings import ServiceSettings
 
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
-SOCKET_MODE = 0o660
 MOST_RESTARTS = 10
 """Restarts of processes within `RESTART_SECONDS` after which the service gives up."""
 RESTART_SECONDS = 60.0
+MOST_FAILURES, FIRST_PAUSE = 5, 0.5
+"""New processes in a row that may fail to become ready, and seconds before the next one, which double each time."""
 EXTRA_SECONDS = 5.0
 """Time beyond the grace time after which a process is killed."""
-
-
-class Address(NamedTuple):
-    """Where the service listens: a URL, or the path of a Unix socket."""
-
-    url: str | None
-    uds: str | None
 
 
 def serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int:
@@ -66,72 +62,24 @@ def serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int:
     """
     for library in LIBRARIES:
         require(library, "serve", "fairerclip serve")
-    with log_to_standard_error(), _listening(settings) as (listening, address):
+    with log_to_standard_error(), open_socket(settings) as (listening, address):
         if settings.workers > 1:
             return _Supervisor(settings, listening).run(lambda: on_ready(address))
         from fairerclip.serving.service_process import run_process
 
-        arrived = run_process(settings, listening, lambda: on_ready(address))
+        arrived = run_process(settings, listening, lambda _: on_ready(address))
         return arrived[0] if arrived else int(signal.SIGTERM)
 
 
-@contextmanager
-def _listening(settings: ServiceSettings) -> Iterator[tuple[socket.socket, Address]]:
-    """Open the socket; a Unix socket is removed at the end."""
-    if settings.uds is not None:
-        _remove_stale(settings.uds)
-    if settings.uds is not None:
-        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    else:  # with the protocol, which asyncio asks for before it sends without delay
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    where = str(settings.uds or f"{settings.host}:{settings.port}")
-    try:
-        if settings.uds is None:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.bind((settings.host, settings.port))
-        else:
-            opened.bind(str(settings.uds))
-            os.chmod(settings.uds, SOCKET_MODE)
-        opened.set_inheritable(True)
-    except (OSError, OverflowError) as error:
-        opened.close()
-        raise ParameterError(f"cannot listen at {where}: {error}") from None
-    try:
-        yield opened, _address(settings, opened)
-    finally:
-        opened.close()
-        if settings.uds is not None:
-            with suppress(OSError):
-                os.unlink(settings.uds)
+@dataclass(eq=False)
+class _Worker:
+    """A process, what it has told, and when it may be started again after it has ended."""
 
-
-def _address(settings: ServiceSettings, opened: socket.socket) -> Address:
-    if settings.uds is not None:
-        return Address(None, str(settings.uds))
-    host, port = opened.getsockname()[:2]
-    return Address(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}", None)
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove the socket that a killed service left; raise if the path is in use or something else."""
-    try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ParameterError(f"{path} exists and is not a socket; it is left alone")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            os.unlink(path)
-            return
-    raise ParameterError(f"{path} is the socket of a service that runs")
-
-
-class _ServingProcess(NamedTuple):
     process: Any
     messages: Connection
+    ready: bool = False
+    failure: Any = None
+    due: float | None = None
 
 
 class _Supervisor:
@@ -140,27 +88,28 @@ class _Supervisor:
     def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
         self._context = multiprocessing.get_context("spawn")
-        self._workers: list[_ServingProcess] = []
+        self._workers: list[_Worker] = []
+        self._identity: str | None = None
         self._arrived: list[int] = []
         self._restarts: deque[float] = deque(maxlen=MOST_RESTARTS)
+        self._failures = 0
 
     def run(self, on_ready: Callable[[], Any]) -> int:
         """Start the processes, and wait for a signal."""
-        from fairerclip.serving.service_metrics import FOLDER
-
         before = {}
         if threading.current_thread() is threading.main_thread():
             before = {n: signal.signal(n, self._note) for n in (signal.SIGINT, signal.SIGTERM)}
-        with tempfile.TemporaryDirectory(prefix="fairerclip-metrics-") as folder:
-            os.environ[FOLDER] = folder
+        with _shared_metrics():
             try:
                 self._workers = [self._start() for _ in range(self._settings.workers)]
                 self._wait_until_ready(on_ready)
                 while not self._arrived:
-                    self._replace_dead()
+                    self._watch()
+            except FairerClipError as error:
+                log("the service ends", logging.ERROR, cause=str(error))
+                raise
             finally:
                 self._stop_all()
-                del os.environ[FOLDER]
                 for number, handler in before.items():
                     signal.signal(number, handler)
         return self._arrived[0]
@@ -168,14 +117,17 @@ class _Supervisor:
     def _note(self, number: int, frame: Any) -> None:
         self._arrived.append(number)
 
-    def _start(self) -> _ServingProcess:
+    def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
-            target=work, args=(self._settings, self._listening, theirs), name="fairerclip-serve", daemon=False
+            target=work,
+            args=(self._settings, self._listening, theirs, self._identity),
+            name="fairerclip-serve",
+            daemon=False,
         )
         process.start()
         theirs.close()
-        return _ServingProcess(process, ours)
+        return _Worker(process, ours)
 
     def _wait_until_ready(self, on_ready: Callable[[], Any]) -> None:
         for worker in self._workers:
@@ -183,38 +135,79 @@ class _Supervisor:
                 pass
             if self._arrived:
                 return
-            self._expect_ready(worker)
+            self._hear(worker)
+            if not worker.ready:
+                failure = worker.failure or "a process ended while it loaded the model"
+                raise failure if isinstance(failure, FairerClipError) else WorkFailedError(str(failure))
         on_ready()
 
-    def _expect_ready(self, worker: _ServingProcess) -> None:
+    def _hear(self, worker: _Worker) -> None:
+        """Read what a process has told: the identity of its model when it is ready, or why it ends."""
         try:
-            failure = worker.messages.recv()
+            ready, told = worker.messages.recv()
         except (EOFError, OSError):
-            failure = "a process ended while it loaded the model"
-        if failure is not None:
-            raise failure if isinstance(failure, FairerClipError) else WorkFailedError(str(failure))
+            return
+        if not ready:
+            worker.failure = told
+            return
+        if self._identity not in (None, told):
+            raise WorkFailedError(
+                "the model was replaced while the processes loaded it; start the service again"
+            )
+        self._identity, self._failures = told, 0
+        worker.ready = True
 
-    def _replace_dead(self) -> None:
-        """Wait a moment for a process to end, and start another in its place."""
-        ended = connection.wait([worker.process.sentinel for worker in self._workers], timeout=0.5)
+    def _watch(self) -> None:
+        """Wait a moment for a process to tell something or to end, and start others in place of those that ended."""
+        running = [worker for worker in self._workers if worker.due is None]
+        signs: list[Any] = [worker.process.sentinel for worker in running]
+        signs += [worker.messages for worker in running if not worker.ready]
+        happened = connection.wait(signs, timeout=0.5)
         for place, worker in enumerate(self._workers):
-            if worker.process.sentinel not in ended or self._arrived:
-                continue
-            from prometheus_client.multiprocess import mark_process_dead
+            if self._arrived:
+                return
+            if worker.due is None and worker.process.sentinel in happened:
+                self._ended(worker)
+            elif worker.due is None and worker.messages in happened:
+                self._hear(worker)
+            if worker.due is not None and worker.due <= time.monotonic():
+                self._workers[place] = self._start()
 
-            mark_process_dead(worker.process.pid)
-            log("a process died", logging.ERROR, died=worker.process.pid, exit_code=worker.process.exitcode)
-            worker.messages.close()
-            now = time.monotonic()
-            if len(self._restarts) == MOST_RESTARTS and now - self._restarts[0] < RESTART_SECONDS:
+    def _ended(self, worker: _Worker) -> None:
+        """Log why a process ended, and plan its replacement; raise if there have been too many."""
+        from prometheus_client.multiprocess import mark_process_dead
+
+        worker.process.join()
+        for _ in range(2):  # it may have told that it was ready, and then why it ended
+            self._hear(worker)
+        mark_process_dead(worker.process.pid)
+        worker.messages.close()
+        cause = str(worker.failure or "it was killed, or ended without a word")
+        log(
+            "a process died",
+            logging.ERROR,
+            died=worker.process.pid,
+            exit_code=worker.process.exitcode,
+            cause=cause,
+        )
+        if isinstance(worker.failure, ModelFileError) and worker.failure.reason == REPLACED:
+            raise WorkFailedError(cause)
+        now = time.monotonic()
+        if not worker.ready:
+            self._failures += 1
+            if self._failures == MOST_FAILURES:
                 raise WorkFailedError(
-                    f"processes died {MOST_RESTARTS} times within {RESTART_SECONDS} seconds"
+                    f"{MOST_FAILURES} new processes in a row ended before they were ready: {cause}"
                 )
+        elif len(self._restarts) == MOST_RESTARTS and now - self._restarts[0] < RESTART_SECONDS:
+            raise WorkFailedError(f"processes died {MOST_RESTARTS} times within {RESTART_SECONDS} seconds")
+        else:
             self._restarts.append(now)
-            self._workers[place] = self._start()
+        worker.due = now + (FIRST_PAUSE * 2**self._failures if self._failures else 0.0)
 
     def _stop_all(self) -> None:
-        """Ask all processes to end, and kill those that do not."""
+        """Accept no more, ask all processes to end, and kill those that do not."""
+        self._listening.close()
         for worker in self._workers:
             worker.process.terminate()
         until = time.monotonic() + self._settings.limits.grace_seconds + EXTRA_SECONDS
@@ -227,20 +220,39 @@ class _Supervisor:
             worker.messages.close()
 
 
-def work(settings: ServiceSettings, listening: socket.socket, messages: Connection) -> None:
-    """Run one process of several; send None when it is ready, or why it cannot be."""
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """Let the processes that are started share their counters in a folder of their own."""
+    from fairerclip.serving.service_metrics import FOLDER
+
+    before = os.environ.get(FOLDER)
+    with tempfile.TemporaryDirectory(prefix="fairerclip-metrics-") as folder:
+        os.environ[FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[FOLDER]
+            if before is not None:
+                os.environ[FOLDER] = before
+
+
+def work(
+    settings: ServiceSettings, listening: socket.socket, messages: Connection, identity: str | None
+) -> None:
+    """Run one process of several; send (True, identity of the model) when it is ready, (False, why) if it fails."""
     from fairerclip.serving.service_process import run_process
 
     threading.Thread(target=_end_with_parent, args=(messages,), daemon=True).start()
     try:
         with log_to_standard_error():
-            run_process(settings, listening, lambda: messages.send(None))
+            run_process(settings, listening, lambda found: messages.send((True, found)), identity)
     except BaseException as error:
         failure = error if isinstance(error, FairerClipError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            messages.send(failure)
+            messages.send((False, failure))
         if not isinstance(error, FairerClipError):
             raise
+        sys.exit(1)
 
 
 def _end_with_parent(messages: Connection) -> None:

@@ -72,7 +72,9 @@ def strict_loads(
         if len(out) < len(items):
             seen: set[str] = set()
             repeated = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise error(f"{where}: expected each key once, got {repeated!r} twice").because("repeated-key")
+            raise error(f"{where}: expected each key once, got {repeated!r:.80} twice").because(
+                "repeated-key"
+            )
         return out
 
     def constant(name: str) -> NoReturn:
