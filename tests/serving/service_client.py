@@ -105,7 +105,7 @@ def head(length, path="/v1/classify", kind=NPY):
 
 
 @contextmanager
-def running(folder, load, **limits):
+def running(folder, load, threads=None, **limits):
     """Serve what ``load`` gives, in a thread; the caller waits for it to be ready, if it wants to."""
     from fairerclip.serving.service_process import build_server
     from fairerclip.serving.service_settings import ServiceLimits
@@ -114,7 +114,7 @@ def running(folder, load, **limits):
     path = folder / "service.sock"
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(str(path))
-    service = Service(load, ServiceLimits(**limits))
+    service = Service(load, ServiceLimits(**limits), threads=threads)
     server = build_server(service, lambda: None)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -1,14 +1,20 @@
 """Every answer of the service is the model's own."""
 
+import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
 import pytest
-from service_client import NPY
+from service_client import NPY, running, wait_until
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.serving.served_model import load_served
+from fairerclip.serving import service_state
+from fairerclip.serving.micro_batches import Operation
+from fairerclip.serving.served_model import ServedModel, load_served
 from fairerclip.serving.service_settings import ServiceSettings
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -184,7 +190,7 @@ def test_a_request_id_is_taken_if_it_is_sane_and_else_made(service, rows):
     assert refused.json["error"]["request_id"] == refused.headers["x-request-id"] == "mine"
 
 
-def test_a_rounded_copy_of_a_model_is_served_after_a_first_call(serve_model, rows, tmp_path):
+def test_a_model_is_ready_after_a_first_call(serve_model, rows):
     import threading
 
     gate, called = threading.Event(), []
@@ -229,6 +235,55 @@ def test_metrics_count_requests_rows_and_calls(serve_model, classifier, rows):
     assert float(values['fairerclip_batch_rows_sum{operation="scores"}']) == 12
     assert float(values['fairerclip_request_seconds_count{endpoint="classify"}']) == 4
     assert float(values["fairerclip_workers_ready"]) == 1
+
+
+def test_a_query_in_the_first_row_is_not_counted(serve_model, mitigator, rows):
+    with serve_model(mitigator) as asked:
+        while asked.get("/readyz").status != 200:
+            pass
+        asked.post("/v1/rank", rows.X[:4])
+        asked.post("/v1/rank", {"embeddings": rows.X[:4].tolist(), "query": rows.text[0].tolist()})
+        assert 'fairerclip_rows_total{endpoint="rank"} 7.0' in asked.get("/metrics").body.decode()
+
+
+def test_every_operation_is_called_before_the_service_is_ready(mitigator, classifier, encoder, monkeypatch):
+    for model, names in (
+        (mitigator, {"mitigate", "rank", "encode_text", "encode_images", "decode"}),
+        (classifier, {"scores", "encode_text", "encode_images", "decode"}),
+    ):
+        served, called = ServedModel(model, encoder, pixels=10_000), set()
+        for name, operation in list(vars(served).items()):
+            if isinstance(operation, Operation):
+
+                def noted(rows, operation=operation, called=called):
+                    called.add(operation.name)
+                    return operation.call(rows)
+
+                setattr(served, name, replace(operation, call=noted))
+        served.warm_up()
+        assert called == names
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ImportError, match=r"fairerclip\[images\]"):
+        ServedModel(classifier, encoder, pixels=10_000).warm_up()
+
+
+def test_threads_are_limited_in_the_thread_that_calls_the_model(classifier, tmp_path, monkeypatch):
+    noted = []
+
+    def limit(count):
+        noted.append((threading.current_thread().name, count))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service_state, "limit_threads", limit)
+        with running(tmp_path, lambda: ServedModel(classifier, pixels=1), threads=3) as asked:
+            wait_until(lambda: asked.service.ready)
+    assert noted == [("model", 3)]
+    monkeypatch.setattr(service_state, "threadpool_limits", lambda limits: noted.append(("BLAS", limits)))
+    torch = SimpleNamespace(set_num_threads=lambda count: noted.append(("torch", count)))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    service_state.limit_threads(2)
+    assert noted[1:] == [("BLAS", 2), ("torch", 2)]
 
 
 def test_the_weights_are_mapped_so_that_processes_share_them(classifier, rows, tmp_path):

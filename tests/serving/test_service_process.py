@@ -146,6 +146,7 @@ def test_a_folder_without_a_model_and_wrong_options_are_one_line(run, tmp_path, 
         ((tmp_path, "--uds", tmp_path / "s"), "is not a model folder"),
         ((saved, "--max-body", "1"), "--max-body must be"),
         ((saved, "--weights", "x"), "give --encoder too"),
+        ((saved, "--device", "cuda"), "give --encoder too"),
         ((saved, "--uds", saved), "is not a socket"),
         ((saved, "--workers", "0"), "--workers"),
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairerclip._util.checks import as_bytes
 from fairerclip.serving.problems import STATUSES
 from fairerclip.serving.service_settings import ServiceLimits
 
@@ -83,7 +84,8 @@ def test_the_page_and_the_command_have_the_default_limits(run):
     assert int(told["--batch-rows"]) == limits.batch_rows
     assert float(told["--batch-wait"]) == limits.batch_seconds
     assert float(told["--grace"]) == limits.grace_seconds
-    assert (told["--max-body"], told["--max-held"]) == ("16MB", "512MB")
+    assert as_bytes(told["--max-body"], least=1) == limits.body_bytes
+    assert as_bytes(told["--max-held"], least=1) == limits.held_bytes
 
 
 def test_the_container_serves_with_options_that_there_are(run):

@@ -63,7 +63,7 @@ def supervised(monkeypatch, first, *later, until=None):
         return supervisor._Worker(process, process.ours)
 
     monkeypatch.setattr(supervisor._Supervisor, "_start", start)
-    with log_to_standard_error():
+    with log_to_standard_error(), supervisor._own_metrics(shared=True):
         try:
             return found.run(lambda: None), started
         except WorkFailedError as error:
@@ -127,8 +127,10 @@ def test_another_model_in_the_same_folder_is_told_by_its_digest(mitigator, rows,
 
 def test_the_folder_of_metrics_of_the_environment_comes_back(monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/own")
-    with supervisor._shared_metrics():
-        assert os.environ["PROMETHEUS_MULTIPROC_DIR"] != "/own"
+    with supervisor._own_metrics(shared=True):
+        assert Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).is_dir()
+    with supervisor._own_metrics(shared=False):
+        assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
     assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == "/own"
 
 

@@ -136,9 +136,9 @@ def _encoder(
 
     if encoder is not None:
         return ModelChoice(encoder, weights, preprocessing, device, download)
-    if weights is not None or preprocessing is not None or download:
+    if weights is not None or preprocessing is not None or device != "cpu" or download:
         raise ParameterError(
-            "--weights, --preprocessing and --download set how --encoder is loaded; give --encoder too"
+            "--weights, --preprocessing, --device and --download set how --encoder is loaded; give --encoder too"
         )
     return None
 

@@ -50,7 +50,7 @@ class GuardedConnection(H11Protocol):
         self._service = service
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
-        self._refused = False
+        self._refused = self._ended = False
         self.is_lost = False
 
     def connection_made(self, transport: Any) -> None:
@@ -74,25 +74,18 @@ class GuardedConnection(H11Protocol):
         """Go on to a request that has arrived already, if there is one; wait for the peer to read the answer."""
         self._expect_reading()
         super().on_response_complete()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._is_answering():
             self._watch()
+        if self._ended and not self._refused and not self.transport.is_closing():
+            self._read_rest()
 
     def eof_received(self) -> bool | None:
         """Answer a peer that has closed its sending side, and then close; one that is gone needs no answer."""
         if self._refused or self._is_gone():
             return None
-        if not self._is_answering():
-            if self.conn.trailing_data[0]:
-                self._refuse(
-                    RequestProblem("invalid_http", "the connection was closed inside the head of a request")
-                )
-            return None
-        if self.cycle.more_body:
-            self.cycle.scope[TRUNCATED] = True
-            self.cycle.more_body = False
-            self.cycle.message_event.set()
-        self.cycle.keep_alive = False
-        return True
+        self._ended = True
+        self._read_rest()
+        return self._is_answering() or None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers, and cancel the request, which nobody waits for."""
@@ -122,6 +115,24 @@ class GuardedConnection(H11Protocol):
     def abort(self) -> None:
         """Close without waiting for a peer that does not read."""
         self.transport.abort()
+
+    def _read_rest(self) -> None:
+        """After the end of what the peer sends: answer the requests that are there, and close after the last."""
+        waiting = self.conn.trailing_data[0]
+        if not self._is_answering():
+            if waiting:
+                self._refuse(
+                    RequestProblem("invalid_http", "the connection was closed inside the head of a request")
+                )
+            else:
+                self.transport.close()
+        elif self.cycle.more_body:
+            self.cycle.scope[TRUNCATED] = True
+            self.cycle.more_body = False
+            self.cycle.keep_alive = False
+            self.cycle.message_event.set()
+        elif not waiting:
+            self.cycle.keep_alive = False
 
     def _is_gone(self) -> bool:
         """Return whether the peer has closed both sides, which Unix sockets tell; TCP tells it to who writes only."""

@@ -38,7 +38,7 @@ class Exchange:
     request_id : str
         Taken from ``X-Request-ID`` if it is sane, else new.
     headers : dict of bytes to bytes
-        Headers of the request; of repeated ones the first.
+        Headers of the request; of repeated ones the first, but all of ``Accept``.
     deadline : float
         Time of the loop at which the request has to be answered.
     rows : int
@@ -51,6 +51,8 @@ class Exchange:
         self.scope, self._receive, self._send, self._service = scope, receive, send, service
         self.headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
+            if name == b"accept" and name in self.headers:
+                self.headers[name] += b"," + value
             self.headers.setdefault(name, value)
         given = self.headers.get(b"x-request-id", b"")
         self.request_id = given.decode() if SANE_ID.fullmatch(given) else new_id()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip import __version__
+from fairerclip._util.extras import require
 from fairerclip._util.types import F64, Floats
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.encoders.decode import open_image
@@ -163,8 +165,14 @@ class ServedModel:
             self.scoring.call(row)
         if self.mitigates:
             self.mitigating.call(row)
+        if self.classes is None:
+            self.ranking.call((row, row))
         if self._encoder is not None:
             self.reading.call(["a photo"])
+            picture = io.BytesIO()
+            pillow = require("PIL.Image", "images", "serving images")
+            pillow.new("RGB", (8, 8), "gray").save(picture, format="BMP")
+            self.seeing.call(self.decoding.call(picture.getvalue())[None])
 
     def facts(self) -> dict[str, Any]:
         """Return what clients need to know; nothing about the rows of the fit, and no path."""

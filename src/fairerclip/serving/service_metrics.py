@@ -19,8 +19,8 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable by which prometheus_client shares values between processes."""
+from fairerclip.serving.service_settings import METRICS_FOLDER
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = tuple(float(2**k) for k in range(13))
 
@@ -83,7 +83,7 @@ class ServiceMetrics:
     def page(self) -> tuple[bytes, str]:
         """Return the values of all processes, and the type of the text."""
         registry = self.registry
-        if FOLDER in os.environ:
+        if METRICS_FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         return generate_latest(registry), CONTENT_TYPE_LATEST

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from threadpoolctl import threadpool_limits
 
 from fairerclip.errors import ParameterError
 from fairerclip.serving.connections import MOST_REFUSED, GuardedConnection
@@ -128,13 +127,15 @@ def run_process(
         The process may not open as many files as it has connections.
     """
     allow_files(settings.limits.connections + SPARE_FILES)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     service = Service(
-        partial(load_served, settings, identity), settings.limits, access_log=settings.access_log
+        partial(load_served, settings, identity),
+        settings.limits,
+        access_log=settings.access_log,
+        threads=max(1, cores // settings.workers),
     )
     server = build_server(service, lambda: on_ready(service.model.identity))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with threadpool_limits(limits=max(1, cores // settings.workers)):
-        server.run(sockets=[listening])
+    server.run(sockets=[listening])
     if service.failure is not None:
         raise service.failure
     log("stopped", signals=server.arrived)

@@ -92,7 +92,7 @@ def _endpoint(service: Service, name: str, answer: Answer) -> Endpoint:
                 field for field in FIELDS[name] if model.encodes or field not in ("images", "texts", "text")
             ]
             given = await read_given(exchange, service.limits, model.width, allowed)
-            exchange.rows = _count(given)
+            exchange.rows = _count(given) - (name == "rank" and _first_is_query(model, given))
             async with asyncio.timeout_at(exchange.deadline):
                 return await answer(service, model, given, form)
         except RequestProblem as refusal:
@@ -231,6 +231,11 @@ async def _query_and_rows(
             "no_rows", "the first row is the query, and at least one more row is needed; got none"
         )
     return rows[0], rows[1:]
+
+
+def _first_is_query(model: ServedModel, given: RequestFields) -> bool:
+    """Return whether the first row of a ranking is its query."""
+    return model.classes is None and not given.is_json and "text" not in given.fields and _count(given) > 0
 
 
 def _refuse_fields(given: RequestFields, names: tuple[str, ...], message: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from fairerclip.encoders.choice import ModelChoice
 from fairerclip.errors import ParameterError
 
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable by which prometheus_client shares values between processes, read when it is imported."""
 MAX_JSON_BYTES = 4 * 1024**2
 """Most bytes of a JSON body: nothing else runs while one is parsed, about 0.1 s for this size."""
 
@@ -56,8 +58,8 @@ class ServiceLimits:
         Time for running requests to finish after SIGTERM.
     """
 
-    body_bytes: int = 16 * 1024**2
-    held_bytes: int = 512 * 1024**2
+    body_bytes: int = 16_000_000
+    held_bytes: int = 512_000_000
     rows: int = 1024
     images: int = 16
     pixels: int = 12_000_000

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fairerclip.serving.micro_batches import MicroBatches, Operation
 from fairerclip.serving.problems import RequestProblem
@@ -16,6 +19,13 @@ from fairerclip.serving.served_model import ServedModel
 from fairerclip.serving.service_log import log
 from fairerclip.serving.service_metrics import ServiceMetrics
 from fairerclip.serving.service_settings import ServiceLimits
+
+
+def limit_threads(count: int) -> None:
+    """Limit the threads of BLAS, of OpenMP in this thread, and of torch if it is loaded."""
+    threadpool_limits(limits=count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
 
 
 class Service:
@@ -29,6 +39,8 @@ class Service:
         Limits of requests.
     access_log : bool
         Log every request.
+    threads : int, optional
+        Threads of the libraries that compute.
 
     Attributes
     ----------
@@ -41,9 +53,14 @@ class Service:
     """
 
     def __init__(
-        self, load: Callable[[], ServedModel], limits: ServiceLimits, *, access_log: bool = True
+        self,
+        load: Callable[[], ServedModel],
+        limits: ServiceLimits,
+        *,
+        access_log: bool = True,
+        threads: int | None = None,
     ) -> None:
-        self.limits, self.access_log = limits, access_log
+        self.limits, self.access_log, self._threads = limits, access_log, threads
         self.metrics = ServiceMetrics()
         self.held_bytes = 0
         self.failure: BaseException | None = None
@@ -81,12 +98,24 @@ class Service:
             model, failure = None, None
             try:
                 model = self._load()
-                model.warm_up()
+                asyncio.run_coroutine_threadsafe(self._warm_up(model), loop).result()
             except BaseException as error:  # noqa: BLE001 - it ends the process, with the message of the error
                 failure = error
-            loop.call_soon_threadsafe(self._loaded, model, failure, on_end)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._loaded, model, failure, on_end)
 
         threading.Thread(target=work, name="loading", daemon=True).start()
+
+    async def _warm_up(self, model: ServedModel) -> None:
+        """Call the model a first time, in the thread that will call it: some limits are those of a thread."""
+
+        def first(_: Any) -> None:
+            if self._threads is not None:
+                limit_threads(self._threads)
+            model.warm_up()
+
+        assert self._calls is not None  # noqa: S101 - called by `start`
+        await self._calls.run(Operation("warm_up", first, joins=False), [None])
 
     def stop(self) -> None:
         """End the threads."""

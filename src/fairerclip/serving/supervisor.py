@@ -24,7 +24,7 @@ from fairerclip.errors import FairerClipError, ModelFileError, WorkFailedError
 from fairerclip.serving.listening_socket import Address, open_socket
 from fairerclip.serving.served_model import REPLACED
 from fairerclip.serving.service_log import log, log_to_standard_error
-from fairerclip.serving.service_settings import ServiceSettings
+from fairerclip.serving.service_settings import METRICS_FOLDER, ServiceSettings
 
 LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
 MOST_RESTARTS = 10
@@ -60,8 +60,13 @@ def serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int:
     WorkFailedError
         Processes ended again and again.
     """
-    for library in LIBRARIES:
-        require(library, "serve", "fairerclip serve")
+    with _own_metrics(shared=settings.workers > 1):
+        for library in LIBRARIES:
+            require(library, "serve", "fairerclip serve")
+        return _serve(settings, on_ready)
+
+
+def _serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int:
     with log_to_standard_error(), open_socket(settings) as (listening, address):
         if settings.workers > 1:
             return _Supervisor(settings, listening).run(lambda: on_ready(address))
@@ -99,19 +104,18 @@ class _Supervisor:
         before = {}
         if threading.current_thread() is threading.main_thread():
             before = {n: signal.signal(n, self._note) for n in (signal.SIGINT, signal.SIGTERM)}
-        with _shared_metrics():
-            try:
-                self._workers = [self._start() for _ in range(self._settings.workers)]
-                self._wait_until_ready(on_ready)
-                while not self._arrived:
-                    self._watch()
-            except FairerClipError as error:
-                log("the service ends", logging.ERROR, cause=str(error))
-                raise
-            finally:
-                self._stop_all()
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+        try:
+            self._workers = [self._start() for _ in range(self._settings.workers)]
+            self._wait_until_ready(on_ready)
+            while not self._arrived:
+                self._watch()
+        except FairerClipError as error:
+            log("the service ends", logging.ERROR, cause=str(error))
+            raise
+        finally:
+            self._stop_all()
+            for number, handler in before.items():
+                signal.signal(number, handler)
         return self._arrived[0]
 
     def _note(self, number: int, frame: Any) -> None:
@@ -221,19 +225,18 @@ class _Supervisor:
 
 
 @contextmanager
-def _shared_metrics() -> Iterator[None]:
-    """Let the processes that are started share their counters in a folder of their own."""
-    from fairerclip.serving.service_metrics import FOLDER
-
-    before = os.environ.get(FOLDER)
+def _own_metrics(*, shared: bool) -> Iterator[None]:
+    """Let several processes share their counters in a folder of their own; a folder of the user's is not used."""
+    before = os.environ.pop(METRICS_FOLDER, None)
     with tempfile.TemporaryDirectory(prefix="fairerclip-metrics-") as folder:
-        os.environ[FOLDER] = folder
+        if shared:
+            os.environ[METRICS_FOLDER] = folder
         try:
             yield
         finally:
-            del os.environ[FOLDER]
+            os.environ.pop(METRICS_FOLDER, None)
             if before is not None:
-                os.environ[FOLDER] = before
+                os.environ[METRICS_FOLDER] = before
 
 
 def work(
