@@ -77,7 +77,7 @@ def _serve(settings: ServiceSettings, on_ready: Callable[[Address], Any]) -> int
 
 
 @dataclass(eq=False)
-class _Worker:
+class _ServingProcess:
     """A process, what it has told, and when it may be started again after it has ended."""
 
     process: Any
@@ -93,7 +93,7 @@ class _Supervisor:
     def __init__(self, settings: ServiceSettings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening
         self._context = multiprocessing.get_context("spawn")
-        self._workers: list[_Worker] = []
+        self._workers: list[_ServingProcess] = []
         self._identity: str | None = None
         self._arrived: list[int] = []
         self._restarts: deque[float] = deque(maxlen=MOST_RESTARTS)
@@ -121,7 +121,7 @@ class _Supervisor:
     def _note(self, number: int, frame: Any) -> None:
         self._arrived.append(number)
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _ServingProcess:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(
             target=work,
@@ -131,7 +131,7 @@ class _Supervisor:
         )
         process.start()
         theirs.close()
-        return _Worker(process, ours)
+        return _ServingProcess(process, ours)
 
     def _wait_until_ready(self, on_ready: Callable[[], Any]) -> None:
         for worker in self._workers:
@@ -145,7 +145,7 @@ class _Supervisor:
                 raise failure if isinstance(failure, FairerClipError) else WorkFailedError(str(failure))
         on_ready()
 
-    def _hear(self, worker: _Worker) -> None:
+    def _hear(self, worker: _ServingProcess) -> None:
         """Read what a process has told: the identity of its model when it is ready, or why it ends."""
         try:
             ready, told = worker.messages.recv()
@@ -177,7 +177,7 @@ class _Supervisor:
             if worker.due is not None and worker.due <= time.monotonic():
                 self._workers[place] = self._start()
 
-    def _ended(self, worker: _Worker) -> None:
+    def _ended(self, worker: _ServingProcess) -> None:
         """Log why a process ended, and plan its replacement; raise if there have been too many."""
         from prometheus_client.multiprocess import mark_process_dead
 
