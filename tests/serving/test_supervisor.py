@@ -60,7 +60,7 @@ def supervised(monkeypatch, first, *later, until=None):
         if until == len(started):
             self._note(signal.SIGTERM, None)
         process = Process(told, ends=ends)
-        return supervisor._Worker(process, process.ours)
+        return supervisor._ServingProcess(process, process.ours)
 
     monkeypatch.setattr(supervisor._Supervisor, "_start", start)
     with log_to_standard_error(), supervisor._own_metrics(shared=True):
