@@ -80,8 +80,10 @@ class Audit:
         split, rows = shown.settings.split or "", shown.task.rows
         levels = Counter(finding.level for finding in shown.findings)
         heading = f"Audit of {shown.task.name}" + (f": {rows[split]} {split} rows" if split in rows else "")
+        answer = recommend(shown)
         verdict = [
-            textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ") for text in shown.verdict
+            textwrap.fill(text, WIDTH, initial_indent=mark, subsequent_indent="  ")
+            for mark, text in (("", answer.sentence), ("→ ", answer.advice))
         ]
         counts = ", ".join(f"{n} {level}" for level, n in levels.items())
         return "\n".join([heading, *verdict, f"Findings: {counts or 'none'}"])
