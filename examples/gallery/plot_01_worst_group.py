@@ -2,16 +2,17 @@
 A classifier that fails for one group
 =====================================
 
-CLIP sorts pictures of birds by their backgrounds as much as by the birds. Most pictures are classified well, and one
-group is not. This page measures that, fits a model that mitigates it, and measures again.
+CLIP sorts pictures of birds by their backgrounds as much as by the birds. Most pictures are classified well,
+and one group is not. This page measures that, fits a model that mitigates it, and measures again.
 """
 
 # %%
 # The task
 # --------
-# The simulated task has the structure of Waterbirds. In the training rows nearly every waterbird is in front of water
-# and nearly every landbird in front of land. In the test rows bird and background are independent. Rows are embeddings,
-# as an image encoder returns them, and there is one prompt embedding per class and per background.
+# The simulated task has the structure of Waterbirds. In the training rows nearly every waterbird is in front
+# of water and nearly every landbird in front of land. In the test rows bird and background are independent.
+# Rows are embeddings, as an image encoder returns them, and there is one prompt embedding per class and per
+# background.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,8 +31,9 @@ for name, split in task.splits.items():
 # %%
 # Audit first
 # -----------
-# :func:`fairerclip.audit` fits nothing. It measures zero-shot prediction, which takes the class with the closest prompt.
-# The printed result is its verdict. Few permutations are enough here, because this page shows no p-value.
+# :func:`fairerclip.audit` fits nothing. It measures zero-shot prediction, which takes the class with the
+# closest prompt. The printed result is its verdict. Few permutations are enough here, because this page shows
+# no p-value.
 
 found = audit(task, permutations=19)
 print(found)
@@ -39,8 +41,8 @@ print(found)
 # %%
 # Mitigate
 # --------
-# The model gets the labels of the birds. It never gets the labels of the backgrounds: it predicts them from their two
-# prompts. All parameters are chosen from the training rows.
+# The model gets the labels of the birds. It never gets the labels of the backgrounds: it predicts them from
+# their two prompts. All parameters are chosen from the training rows.
 
 model = FairerCLIP(random_state=0)
 model.fit(task.train.X, task.train.y, text=task.text_target, sensitive_text=background.text)
@@ -65,8 +67,8 @@ for name in ("average", "worst_group", "gap"):
 # %%
 # Before and after, by group
 # --------------------------
-# Bars are 95 % intervals: exact ones of each accuracy, and paired ones of the changes at the right, which are narrower
-# than two separate intervals suggest, because both models are measured on the same rows.
+# Bars are 95 % intervals: exact ones of each accuracy, and paired ones of the changes at the right, which are
+# narrower than two separate intervals suggest, because both models are measured on the same rows.
 
 BEFORE, AFTER = "#D55E00", "#0072B2"
 
@@ -105,8 +107,8 @@ plt.show()
 # %%
 # What it costs
 # -------------
-# The groups in which bird and background agree were helped by the background, and some of that help is lost. Whether a
-# group changed beyond chance, all groups considered together, is ``clear``.
+# The groups in which bird and background agree were helped by the background, and some of that help is lost.
+# Whether a group changed beyond chance, all groups considered together, is ``clear``.
 
 for group in report.groups:
     verdict = "no clear change" if not group.clear else "better" if group.difference > 0 else "worse"

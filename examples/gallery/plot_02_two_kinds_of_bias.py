@@ -2,9 +2,9 @@
 Two kinds of bias
 =================
 
-A **spurious correlation** holds in the training rows and not where the model is used: birds and backgrounds. An
-**intrinsic dependence** holds everywhere: in a collection of faces, cheekbones that people call high and sex depend on
-each other, in the test rows too. Mitigation does different things to the two.
+A **spurious correlation** holds in the training rows and not where the model is used: birds and backgrounds.
+An **intrinsic dependence** holds everywhere: in a collection of faces, cheekbones that people call high and
+sex depend on each other, in the test rows too. Mitigation does different things to the two.
 """
 
 # %%
@@ -29,9 +29,7 @@ figure, panels = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", shar
 for axes, (kind, task) in zip(panels, tasks.items(), strict=True):
     attribute = task.sensitive_attribute()
     for value, name in enumerate(attribute.names):
-        shares = [
-            np.mean(split.y[split.sensitive() == value] == 1) for split in (task.train, task.test)
-        ]
+        shares = [np.mean(split.y[split.sensitive() == value] == 1) for split in (task.train, task.test)]
         bars = axes.bar(
             np.arange(2) + 0.4 * value - 0.2,
             100 * np.array(shares),
@@ -52,8 +50,8 @@ plt.show()
 # The whole trade-off of each task
 # --------------------------------
 # One fit gives the models of all strengths τ. We measure three figures on the test rows: accuracy on average,
-# accuracy of the worst group, and the equal opportunity difference (EOD), which is the difference in recall of the
-# second class between sensitive values. The curves describe the trade-off; they choose nothing.
+# accuracy of the worst group, and the equal opportunity difference (EOD), which is the difference in recall
+# of the second class between sensitive values. The curves describe the trade-off; they choose nothing.
 
 taus = np.linspace(0, 0.95, 20)
 curves = {}
@@ -103,14 +101,16 @@ for kind, table in curves.items():
             )
 
 # %%
-# With a spurious correlation, a prediction that depends less on S is also better on the test rows, on average and in the
-# worst group: mitigation costs nothing until it is too strong. The training rows set that limit. In them the class
-# itself depends on S, so that a strong *marginal* penalty, on the dependence of the prediction on S, begins to penalise
-# the class. *Conditional* penalises the dependence inside each class, and does not turn.
+# With a spurious correlation, a prediction that depends less on S is also better on the test rows, on average
+# and in the worst group: mitigation costs nothing until it is too strong. The training rows set that limit.
+# In them the class itself depends on S, so that a strong *marginal* penalty, on the dependence of the
+# prediction on S, begins to penalise the class. *Conditional* penalises the dependence inside each class, and
+# does not turn.
 #
-# With an intrinsic dependence there is no such gain. The difference between the groups shrinks while the average stays or
-# falls a little: part of what predicts S also predicts the target. And a prediction that is right for everybody still
-# depends on S, because the target does. A model with parameters that were chosen on the training rows:
+# With an intrinsic dependence there is no such gain. The difference between the groups shrinks while the
+# average stays or falls a little: part of what predicts S also predicts the target. And a prediction that is
+# right for everybody still depends on S, because the target does. A model with parameters that were chosen on
+# the training rows:
 
 for kind, task in tasks.items():
     model = FairerCLIP(random_state=0)

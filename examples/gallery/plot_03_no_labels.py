@@ -2,15 +2,17 @@
 Without labels
 ==============
 
-Labels are costly, and CLIP was made to do without them. A fit needs only prompts: it guesses the class of each training
-row, and its sensitive value, from the prompts. This page shows what that can do, what it cannot, and what some labels add.
+Labels are costly, and CLIP was made to do without them. A fit needs only prompts: it guesses the class of
+each training row, and its sensitive value, from the prompts. This page shows what that can do, what it
+cannot, and what some labels add.
 """
 
 # %%
 # The same fit with fewer and fewer labels
 # ----------------------------------------
-# ``y`` is None, or has None where the label is not known. Sensitive values are never given here; they are read from
-# prompts. We repeat the draw of the known labels, because few labels give different models with each draw.
+# ``y`` is None, or has None where the label is not known. Sensitive values are never given here; they are
+# read from prompts. We repeat the draw of the known labels, because few labels give different models with
+# each draw.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,14 +58,26 @@ for share, several in reports.items():
 # %%
 
 figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
-for figure_name, colour, marker, shift in (("average", "#0072B2", "o", -0.08), ("worst_group", "#D55E00", "s", 0.08)):
+for figure_name, colour, marker, shift in (
+    ("average", "#0072B2", "o", -0.08),
+    ("worst_group", "#D55E00", "s", 0.08),
+):
     values = [[100 * getattr(report, figure_name) for report in reports[share]] for share in shares]
     means = [np.mean(v) for v in values]
     label = figure_name.replace("_", " ")
-    axes.plot(np.arange(len(shares)) + shift, means, color=colour, marker=marker, markersize=8, label=f"FairerCLIP, {label}")
+    axes.plot(
+        np.arange(len(shares)) + shift,
+        means,
+        color=colour,
+        marker=marker,
+        markersize=8,
+        label=f"FairerCLIP, {label}",
+    )
     for place_x, drawn in enumerate(values):
         axes.plot([place_x + shift] * len(drawn), drawn, ".", color=colour, alpha=0.6)
-    axes.axhline(100 * getattr(zero_shot, figure_name), color=colour, linestyle=":", label=f"zero-shot, {label}")
+    axes.axhline(
+        100 * getattr(zero_shot, figure_name), color=colour, linestyle=":", label=f"zero-shot, {label}"
+    )
 axes.set_xticks(range(len(shares)), [f"{share:.0%}" for share in shares])
 axes.set(xlabel="training rows whose class is known", ylabel="accuracy on test rows, %")
 axes.grid(axis="y", alpha=0.4)
@@ -71,14 +85,14 @@ figure.legend(loc="outside right center")
 plt.show()
 
 # %%
-# Prompts alone already raise the worst group far above zero-shot. Labels raise the average; but some labels are not always
-# better than none for the worst group, of which a random choice of rows has hardly any.
+# Prompts alone already raise the worst group far above zero-shot. Labels raise the average; but some labels
+# are not always better than none for the worst group, of which a random choice of rows has hardly any.
 #
 # What limits a fit without labels
 # --------------------------------
-# The guesses carry the bias of the prompts: they are wrong most often for the group that zero-shot fails for, and the fit
-# learns from them. ``pseudo_labels_`` has the guesses. Compare, on the training rows of each group, how many of them are
-# right with how many test rows the models with no and with all labels get right.
+# The guesses carry the bias of the prompts: they are wrong most often for the group that zero-shot fails for,
+# and the fit learns from them. ``pseudo_labels_`` has the guesses. Compare, on the training rows of each
+# group, how many of them are right with how many test rows the models with no and with all labels get right.
 
 unlabelled = models[0.0][0]
 guesses = group_report(train.y, unlabelled.pseudo_labels_, train.sensitive(), **names)
@@ -112,6 +126,6 @@ plt.show()
 print("how many guesses:", unlabelled.diagnostics_["pseudo_labels"])
 
 # %%
-# A fit without labels has no labelled rows to choose its parameters on, so it keeps values that did well on other tasks. Where
-# you have a few labelled rows, use them to measure first: a mitigated model that nobody measured may be worse than
-# zero-shot.
+# A fit without labels has no labelled rows to choose its parameters on, so it keeps values that did well on
+# other tasks. Where you have a few labelled rows, use them to measure first: a mitigated model that nobody
+# measured may be worse than zero-shot.

@@ -2,16 +2,17 @@
 A sensitive attribute that is a number
 ======================================
 
-Age has no natural groups. A fit takes the years as they are and reduces the dependence of the prediction on them. Groups are
-needed to report, and only there.
+Age has no natural groups. A fit takes the years as they are and reduces the dependence of the prediction on
+them. Groups are needed to report, and only there.
 """
 
 # %%
 # Data
 # ----
-# We draw embeddings of 32 numbers with one direction for a trait (does this person smile?), one for age, and noise. In the
-# training rows older people smile less often; in the test rows smiling and age are independent. The class prompts point
-# along the trait and a little along age, as captions of young, smiling people would make them do.
+# We draw embeddings of 32 numbers with one direction for a trait (does this person smile?), one for age, and
+# noise. In the training rows older people smile less often; in the test rows smiling and age are independent.
+# The class prompts point along the trait and a little along age, as captions of young, smiling people would
+# make them do.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,8 +43,8 @@ prompts = {"smiling": trait - 0.5 * age_direction, "not smiling": -trait + 0.5 *
 # Fit
 # ---
 # Floats with fractions are taken for a quantity; ``sensitive_kind="continuous"`` says so for whole years.
-# Parameters that are left to the data are chosen for the worst group; a quantity has no groups, only classes, so we set the
-# strength by hand.
+# Parameters that are left to the data are chosen for the worst group; a quantity has no groups, only classes,
+# so we set the strength by hand.
 
 models = {
     "zero-shot": ZeroShot().fit(X_train, text=prompts),
@@ -64,8 +65,8 @@ def margins(model):
 # %%
 # Scores against age
 # ------------------
-# A line is the mean score of a class at each age. Where it slopes, a smile counts for less at one end of life. Scores have no
-# common unit, so each is divided by its standard deviation.
+# A line is the mean score of a class at each age. Where it slopes, a smile counts for less at one end of
+# life. Scores have no common unit, so each is divided by its standard deviation.
 
 bins = np.linspace(18, 80, 9)
 middle = (bins[1:] + bins[:-1]) / 2
@@ -78,7 +79,16 @@ for axes, (name, model) in zip(panels, models.items(), strict=True):
         own = y_test == label
         axes.plot(age_test[own], score[own], ".", color=colour, alpha=0.12, markersize=4, rasterized=True)
         means = [score[own & (place == b)].mean() for b in range(len(middle))]
-        axes.plot(middle, means, color=colour, marker=marker, markeredgecolor="white", markersize=8, linewidth=2.5, label=label)
+        axes.plot(
+            middle,
+            means,
+            color=colour,
+            marker=marker,
+            markeredgecolor="white",
+            markersize=8,
+            linewidth=2.5,
+            label=label,
+        )
     axes.axhline(0, color="black", linewidth=1)
     axes.set(title=name, xlabel="age, years")
 panels[0].set_ylabel("score for smiling, standard deviations")
@@ -88,8 +98,8 @@ plt.show()
 # %%
 # Measured
 # --------
-# HSIC measures any dependence of the scores on age, inside each class; a permutation test says whether what is left is more
-# than chance.
+# HSIC measures any dependence of the scores on age, inside each class; a permutation test says whether what
+# is left is more than chance.
 
 for name, model in models.items():
     score = margins(model)
@@ -100,7 +110,8 @@ for name, model in models.items():
         print(f"{name:13} {label:12} HSIC {value:.5f}, p = {test.p_value:.3f}")
 
 # %%
-# Accuracy by age needs groups, so we cut age into decades (people below 30 are one group), for the report only.
+# Accuracy by age needs groups, so we cut age into decades (people below 30 are one group), for the report
+# only.
 
 decades = np.where(age_test < 30, "18–29", np.char.add((age_test // 10).astype(int).astype(str), "0s"))
 colours = {"zero-shot": ("#767676", "^"), "linear probe": ("#D55E00", "s"), "FairerCLIP": ("#0072B2", "o")}
@@ -108,7 +119,9 @@ figure, panels = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sha
 for name, model in models.items():
     report = group_report(y_test, model.predict(X_test), decades, positive="smiling")
     worst = report.worst
-    print(f"{name:13} average {report.average:.1%}, worst group {worst.name} {worst.accuracy:.1%} ({worst.n} rows)")
+    print(
+        f"{name:13} average {report.average:.1%}, worst group {worst.name} {worst.accuracy:.1%} ({worst.n} rows)"
+    )
     for axes, label in zip(panels, LOOK, strict=True):
         groups = [group for group in report.groups if group.y == label]
         low = [100 * (group.accuracy - group.low) for group in groups]

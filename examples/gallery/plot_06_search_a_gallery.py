@@ -2,15 +2,17 @@
 Search results before and after
 ===============================
 
-A photo library is searched by any words. A query such as "a photo of a nurse" does not ask for a sex, and its results often have
-one. :class:`fairerclip.EmbeddingMitigator` maps image embeddings into the same space, so that every query ranks with
-less dependence on a sensitive attribute, and existing text encoders and indexes stay in use.
+A photo library is searched by any words. A query such as "a photo of a nurse" does not ask for a sex, and its
+results often have one. :class:`fairerclip.EmbeddingMitigator` maps image embeddings into the same space, so
+that every query ranks with less dependence on a sensitive attribute, and existing text encoders and indexes
+stay in use.
 """
 
 # %%
 # A gallery and its queries
 # -------------------------
-# The simulated gallery has portraits without classes, and free queries. Six name occupations, the last one asks for a sex.
+# The simulated gallery has portraits without classes, and free queries. Six name occupations, the last one
+# asks for a sex.
 
 import warnings
 
@@ -30,10 +32,12 @@ print(f"{len(gallery)} portraits, {women.mean():.1%} of women")
 # %%
 # Fit on one collection, search another
 # -------------------------------------
-# No portrait has a label here: sex is read from its two prompts. Queries that are about the attribute keep their ranking, with
-# a warning, since whoever asks for women wants women.
+# No portrait has a label here: sex is read from its two prompts. Queries that are about the attribute keep
+# their ranking, with a warning, since whoever asks for women wants women.
 
-fairer = EmbeddingMitigator().fit(task.train.X, sensitive_text={"sex": dict(zip(sex.names, sex.text, strict=True))})
+fairer = EmbeddingMitigator().fit(
+    task.train.X, sensitive_text={"sex": dict(zip(sex.names, sex.text, strict=True))}
+)
 before = gallery @ queries.text.T
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always", SensitiveQueryWarning)
@@ -44,8 +48,8 @@ for warning in caught:
 # %%
 # Who is at the top
 # -----------------
-# Each panel follows one ranking from its first results to the whole gallery. A line that starts far from the dashed one
-# shows one sex first.
+# Each panel follows one ranking from its first results to the whole gallery. A line that starts far from the
+# dashed one shows one sex first.
 
 cut = np.arange(20, len(gallery) + 1)
 figure, panels = plt.subplots(2, 4, figsize=(11, 5.2), layout="constrained", sharex=True, sharey=True)
@@ -74,8 +78,8 @@ plt.show()
 # %%
 # Measured, with intervals
 # ------------------------
-# MaxSkew@k is the largest log-ratio of a group's share in the first k results to its share in the gallery: 0 is the gallery's own
-# composition. The share of results that stay says how much a ranking was changed.
+# MaxSkew@k is the largest log-ratio of a group's share in the first k results to its share in the gallery: 0
+# is the gallery's own composition. The share of results that stay says how much a ranking was changed.
 
 k = 200
 found = query_skews(before, after, task.test.sensitive("sex"), k, n_replicates=200, random_state=0)
@@ -88,8 +92,8 @@ for query, change, clear, kept in zip(queries.prompts, found.changes, found.clea
 # %%
 # How strong
 # ----------
-# Every strength comes from the same fit. More strength gives less skew and changes the order more, also inside each group, where
-# it need not change. The rank correlation inside groups is the price.
+# Every strength comes from the same fit. More strength gives less skew and changes the order more, also
+# inside each group, where it need not change. The rank correlation inside groups is the price.
 
 path = fairer.path(gallery, queries.text, task.test.sensitive("sex"), k=k)
 strengths = [point.strength for point in path.points]
@@ -110,9 +114,9 @@ panels[1].set_ylim(0.9, 1)
 plt.show()
 
 # %%
-# What stays: the map treats every query alike and knows nothing of a query's topic, race is not mitigated here at all, and
-# equal shares at the top are not the same as good results for everybody. Check the composition by the attributes that you
-# did not mitigate, too.
+# What stays: the map treats every query alike and knows nothing of a query's topic, race is not mitigated
+# here at all, and equal shares at the top are not the same as good results for everybody. Check the
+# composition by the attributes that you did not mitigate, too.
 
 race = task.test.sensitive("race")
 both = query_skews(before, after, race, k, n_replicates=100, random_state=0)

@@ -2,15 +2,15 @@
 The trade-off, from one fit
 ===========================
 
-τ weighs the dependence on the sensitive attribute against the dependence on the target. No value is right for every task.
-One factorisation gives the models of all values, so look at the curve before you choose.
+τ weighs the dependence on the sensitive attribute against the dependence on the target. No value is right for
+every task. One factorisation gives the models of all values, so look at the curve before you choose.
 """
 
 # %%
 # What τ does to the scores
 # -------------------------
-# A score above 0 predicts the second class. In each panel, the two curves of a class lie on top of each other if the score
-# does not depend on the background. Axes are those of all panels.
+# A score above 0 predicts the second class. In each panel, the two curves of a class lie on top of each other
+# if the score does not depend on the background. Axes are those of all panels.
 
 import time
 
@@ -58,8 +58,8 @@ plt.show()
 # %%
 # Four tasks, forty models each
 # -----------------------------
-# We evaluate on the validation rows, as one does to choose, and mark the point with the best worst group. Then the test rows tell
-# how that choice holds up.
+# We evaluate on the validation rows, as one does to choose, and mark the point with the best worst group.
+# Then the test rows tell how that choice holds up.
 
 tasks = {
     "waterbirds": birds,
@@ -77,12 +77,22 @@ for name, task in tasks.items():
     print(f"{name:11} {len(taus)} models solved and evaluated in {time.perf_counter() - start:.2f} s")
 
 figure, panels = plt.subplots(1, 4, figsize=(11, 3.6), layout="constrained", sharex=True, sharey=True)
-LINES = (("average", "#0072B2", "-"), ("shrunken_worst_group", "#009E73", "--"), ("worst_group", "#D55E00", "-"))
+LINES = (
+    ("average", "#0072B2", "-"),
+    ("shrunken_worst_group", "#009E73", "--"),
+    ("worst_group", "#D55E00", "-"),
+)
 for axes, (name, path) in zip(panels, paths.items(), strict=True):
     solved = [point for point in path.table if point["failure"] is None]
     for figure_name, colour, style in LINES:
         values = [100 * point[figure_name] for point in solved]
-        axes.plot([point["tau"] for point in solved], values, style, color=colour, label=figure_name.replace("_", " "))
+        axes.plot(
+            [point["tau"] for point in solved],
+            values,
+            style,
+            color=colour,
+            label=figure_name.replace("_", " "),
+        )
     best = path.table[path.best_index("worst_group")]
     axes.plot(best["tau"], 100 * best["worst_group"], "s", color="#D55E00", markersize=8)
     axes.set(title=f"{name}\nsmallest group: {path.cells.counts.min()} rows", xlabel="strength τ")
@@ -94,8 +104,9 @@ plt.show()
 # %%
 # Does the choice hold up?
 # ------------------------
-# The worst group of a handful of validation rows jumps with each row, and the best of many models looks better than it is.
-# ``by="shrunken_worst_group"`` moves small groups towards the average before they are compared.
+# The worst group of a handful of validation rows jumps with each row, and the best of many models looks
+# better than it is. ``by="shrunken_worst_group"`` moves small groups towards the average before they are
+# compared.
 
 for name, task in tasks.items():
     path = paths[name]
@@ -109,6 +120,6 @@ for name, task in tasks.items():
         )
 
 # %%
-# Mitigation by τ helps where the attribute misleads, as with birds and objects. Where the rows of a group are too few to tell,
-# as with blond men of the simulated CelebA, neither the choice nor its check says much, and collecting rows of that group
-# comes before mitigation.
+# Mitigation by τ helps where the attribute misleads, as with birds and objects. Where the rows of a group are
+# too few to tell, as with blond men of the simulated CelebA, neither the choice nor its check says much, and
+# collecting rows of that group comes before mitigation.
