@@ -22,7 +22,7 @@ from fairerclip.baselines import ZeroShot
 from fairerclip.data import simulate
 from fairerclip.metrics import paired_report
 
-task = simulate("waterbirds", seed=0, scale=0.3, width=64)
+task = simulate("waterbirds", seed=0, scale=0.2, width=64)
 background = task.sensitive_attribute()
 for name, split in task.splits.items():
     agree = np.mean(split.y == split.sensitive())

@@ -19,7 +19,7 @@ PUBLIC = {
 }
 
 
-def names(file):
+def stem(file):
     return file.stem
 
 
@@ -34,7 +34,7 @@ def test_there_are_ten_examples_and_a_page_above_them():
     assert (GALLERY / "GALLERY_HEADER.rst").read_text().startswith("Examples\n========\n")
 
 
-@pytest.mark.parametrize("file", SCRIPTS, ids=names)
+@pytest.mark.parametrize("file", SCRIPTS, ids=stem)
 def test_an_example_begins_with_its_title_and_draws(file):
     text = file.read_text()
     title, line = ast.get_docstring(ast.parse(text)).splitlines()[:2]
@@ -43,7 +43,7 @@ def test_an_example_begins_with_its_title_and_draws(file):
     assert "plt.show()" in text
 
 
-@pytest.mark.parametrize("file", SCRIPTS, ids=names)
+@pytest.mark.parametrize("file", SCRIPTS, ids=stem)
 def test_an_example_imports_public_names_from_their_public_places(file):
     imported = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
     own = [node for node in imported if node.module.split(".")[0] == "fairerclip"]
@@ -54,14 +54,14 @@ def test_an_example_imports_public_names_from_their_public_places(file):
         assert [a.name for a in node.names if a.name not in getattr(home, "__all__", dir(home))] == []
 
 
-@pytest.mark.parametrize("file", SCRIPTS, ids=names)
+@pytest.mark.parametrize("file", SCRIPTS, ids=stem)
 def test_the_prose_of_an_example_quotes_no_result_and_promises_no_removal(file):
     words = prose(file.read_text()).replace("95 % interval", "interval")
     assert re.findall(r"\d+\.\d+|\d+ ?%|\d+ points", words) == []
     assert re.findall(r"(?i)\bremov\w+|\bdebias\w*|\bbias-free\b", words) == []
 
 
-@pytest.mark.parametrize("file", SCRIPTS, ids=names)
+@pytest.mark.parametrize("file", SCRIPTS, ids=stem)
 def test_an_example_runs_without_warnings_and_draws_figures(file, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     pytest.importorskip("fairlearn")
@@ -74,3 +74,14 @@ def test_an_example_runs_without_warnings_and_draws_figures(file, monkeypatch):
     finally:
         plt.close("all")
     assert drawn
+
+
+def test_the_python_of_the_page_on_notebooks_runs_as_printed():
+    page = (GALLERY.parents[1] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    names = {}
+    for block in blocks:
+        exec(block, names)  # noqa: S102 - our own documentation
+    assert "<svg" in names["path"]._repr_html_()
+    assert names["found"]._repr_html_().count("<table>") == 1
