@@ -22,7 +22,7 @@ from fairerclip.baselines import ZeroShot
 from fairerclip.data import simulate
 from fairerclip.metrics import paired_report
 
-task = simulate("waterbirds", seed=0, scale=0.2, width=64)
+task = simulate("waterbirds", seed=0, scale=0.3, width=64)
 background = task.sensitive_attribute()
 for name, split in task.splits.items():
     agree = np.mean(split.y == split.sensitive())
@@ -94,6 +94,7 @@ draw_groups(axes, report.before.groups, BEFORE, "o", "zero-shot", -0.13)
 draw_groups(axes, report.after.groups, AFTER, "s", "FairerCLIP", 0.13)
 names = [f"{group.name}\n{group.n} test rows" for group in report.before.groups]
 axes.set_yticks(range(len(names)), names)
+axes.margins(y=0.12)
 axes.invert_yaxis()
 for place, group in enumerate(report.groups):
     text = f"{100 * group.difference:+.1f} [{100 * group.low:+.1f}, {100 * group.high:+.1f}]"
@@ -107,7 +108,7 @@ plt.show()
 # %%
 # What it costs
 # -------------
-# The groups in which bird and background agree were helped by the background, and some of that help is lost.
+# The groups in which bird and background agree were helped by the background, and can lose that help.
 # Whether a group changed beyond chance, all groups considered together, is ``clear``.
 
 for group in report.groups:
