@@ -151,12 +151,11 @@ def mitigator_result(experiment: Experiment, trained: TrainedMitigator) -> Mitig
         model = MitigatedZeroShot.of(mitigator, text)
         reports = named_reports(experiment.before_after(model, split), model.title)
     notes = ["No split has sensitive labels: nothing to evaluate on."] if split is None else []
-    if reports:
-        if reports[model.title].worst.accuracy < reports["zero-shot"].worst.accuracy:
-            notes.append(
-                "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
-                "takes a part of the classes, too. For predictions use --method fairerclip."
-            )
+    if reports and reports[model.title].worst.accuracy < reports["zero-shot"].worst.accuracy:
+        notes.append(
+            "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
+            "takes a part of the classes, too. For predictions use --method fairerclip."
+        )
     if split is not None and (note := sample_note(experiment.task.split(split))):
         notes.append(note)
     if split == "train":
