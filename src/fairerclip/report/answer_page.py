@@ -18,10 +18,10 @@ from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.front_chart import FrontChart, Tone
 from fairerclip.report.result_table import Cell, Content, ResultTable, text_of, to_html, to_markdown
 
-WIDE, NARROW = (600, 430, 8), (340, 268, 3)
+WIDE, NARROW = (600, 430, 6), (340, 268, 3)
 """Width and height of the picture in pixels and the number of names in it, on a screen and on a phone."""
-BADGES = {"near": "≈", "best": "→"}
-"""Signs of the best row and of those that are not told apart from it, where there is no colour."""
+BEST, NEAR = "→", "≈"
+"""Signs of the best row and of those that are not told apart from it."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,21 @@ class Alert:
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row of the table: its cells, its tone, and a badge beside its name; None as tone for a method that failed."""
+    """A row of the table: its cells, its tone, a sign, and a badge beside its name.
+
+    The tone of a method that failed is None, and its number, too.
+    """
 
     cells: Sequence[Content]
     tone: Tone | None
-    badge: str | None = None
+    sign: str = ""
+    badge: str = ""
+
+    @property
+    def number(self) -> float:
+        """Place among all rows; those without a number are last."""
+        first = self.cells[0]
+        return first if isinstance(first, int) else float("inf")
 
 
 @dataclass(frozen=True)
@@ -68,12 +78,10 @@ class RankedTable:
     note: str
 
     def flat(self) -> ResultTable:
-        """Return the table without sections: a column with signs is first, one with the short headings fourth."""
-        rows = [
-            [BADGES.get(row.tone or "", ""), *row.cells[:2], section.short, *row.cells[2:]]
-            for section in self.sections
-            for row in section.rows
-        ]
+        """Return the table without sections, best first; signs are its first column, short headings its fourth."""
+        found = [(row, section.short) for section in self.sections for row in section.rows]
+        found.sort(key=lambda entry: entry[0].number)
+        rows = [[row.sign, *row.cells[:2], short, *row.cells[2:]] for row, short in found]
         columns = ["", *self.columns[:2], "Learns from", *self.columns[2:]]
         return ResultTable("", columns, rows, self.note, left=4)
 
@@ -194,7 +202,8 @@ def _row(row: RankedRow) -> dict[str, Any]:
     lines = [c.lines if isinstance(c, Cell) else (text_of(c),) for c in row.cells]
     return {
         "tone": row.tone,
-        "badge": clean(row.badge or ""),
+        "sign": row.sign,
+        "badge": clean(row.badge),
         "cells": [tuple(clean(line) for line in cell) for cell in lines],
     }
 

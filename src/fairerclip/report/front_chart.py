@@ -19,8 +19,8 @@ Tone = Literal["best", "near", "other", "harm"]
 """The best method, one that is not told apart from it, one that is clearly worse, and one that does harm."""
 LONGEST_NAME = 30
 """Characters of a name in the plot."""
-LETTER, LINE = 6.9, 13.0
-"""Width of a letter and height of a line of a label in pixels; a wide letter counts as two."""
+LETTER, BOLD, LINE = 7.2, 8.2, 13.0
+"""Width of a letter, also in bold, and height of a line of a label in pixels; a wide letter counts as two."""
 RADIUS = {"best": 7.0, "near": 4.5, "other": 4.5, "harm": 4.5}
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Distances of ticks, as shares."""
@@ -151,7 +151,7 @@ class FrontChart:
         labels = placed_labels(self.marks, frame)
         parts += [_leader(label) for label in labels]
         parts += [_shape(mark, frame) for mark in order]
-        parts += [_text(*_anchor(label), label.text, "start", f"mark-label {label.tone}") for label in labels]
+        parts += [_drawn(label) for label in labels]
         parts.append(_text((area.left + area.right) / 2, height - 8, self.x_title, "middle", "axis-title"))
         middle = (area.top + area.bottom) / 2
         parts.append(
@@ -183,7 +183,8 @@ def placed_labels(marks: Sequence[Mark], frame: Frame) -> list[Label]:
     labels = []
     for mark in [*named, *(mark for mark in marks if mark not in named)]:
         text = shorten(clean(mark.name), LONGEST_NAME) if mark in named else str(mark.number)
-        width = LETTER * sum(1 if ord(letter) < 0x1100 else 2 for letter in text) + 2
+        letter = BOLD if mark.tone == "best" else LETTER
+        width = letter * sum(1 if ord(sign) < 0x1100 else 2 for sign in text) + 2
         start = frame.place(mark.x.value, mark.y.value)
         boxes = _around(start, width, RADIUS[mark.tone])
         box = next((b for b in boxes if b.within(frame.area) and not any(map(b.meets, taken))), None)
@@ -216,15 +217,24 @@ def _mark_box(mark: Mark, frame: Frame) -> Box:
     return Box(x - reach, y - reach, x + reach, y + reach)
 
 
-def _anchor(label: Label) -> tuple[float, float]:
-    return label.box.left + 1, label.box.bottom - 3
+def _drawn(label: Label) -> str:
+    """Return the text, flushed to the side that faces its mark: its true width may be less than that of the box."""
+    box, x = label.box, label.start[0]
+    at, anchor = (
+        (box.left + 1, "start")
+        if box.left > x
+        else (box.right - 1, "end")
+        if box.right < x
+        else ((box.left + box.right) / 2, "middle")
+    )
+    return _text(at, box.bottom - 3, label.text, anchor, f"mark-label {label.tone}")
 
 
 def _leader(label: Label) -> str:
     """Return a line from a mark to its label if the label is far from it."""
     (x, y), box = label.start, label.box
     near = min(max(x, box.left), box.right), min(max(y, box.top), box.bottom)
-    far = math.dist((x, y), near) > 13
+    far = math.dist((x, y), near) > 11
     return f'<path class="leader" d="M{x:.1f} {y:.1f}L{near[0]:.1f} {near[1]:.1f}"/>' if far else ""
 
 

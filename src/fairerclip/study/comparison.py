@@ -132,7 +132,7 @@ class BestForLabels(Part):
 
     ``differences`` are of the other methods minus the best one. ``not_told_apart`` are the methods whose difference of
     worst groups has an interval that holds 0. ``use`` is the method to use: the simplest among these
-    and the best whose average is not clearly lower than that of the best.
+    and the best whose average is not clearly lower by more than a point.
     """
 
     labels: Labels

@@ -15,17 +15,17 @@ from fairerclip.study.paired_methods import ZERO_SHOT, is_below
 WITH = {
     "none": "without labels",
     "target": "with target labels",
-    "all": "with target and sensitive labels",
+    "all": "with all labels",
     "validation": "with the labels of validation rows",
 }
 """Words for the labels that a method has in training."""
 OUTCOMES = {
     "worse": "worse",
-    "lower": "not told apart in the worst group but worse on average",
+    "lower": "worse on average",
     "tied": "not told apart",
     "better": "better",
 }
-"""Words for how FairerCLIP compares with another method, losses first."""
+"""Words for how FairerCLIP compares with another method, losses first; "lower": its worst group is not told apart."""
 AGAIN = (
     "Compare again with the same folder for a recommendation: this file has no paired differences, and the finished "
     "runs are kept."
@@ -165,8 +165,8 @@ def _own(verdicts: Sequence[Verdict]) -> str | None:
 
 def _variant(verdict: Verdict, key: str) -> str:
     figure = verdict.average if key == "lower" else verdict.worst_group
-    labels = verdict.method.removeprefix(f"{OWN}-")
-    return f"{WITH.get(labels, verdict.title)} ({points(figure.difference)} points)"
+    labels = WITH.get(verdict.method.removeprefix(f"{OWN}-"), verdict.title)
+    return labels if key == "tied" else f"{labels} ({points(figure.difference)} points)"
 
 
 def _recommendation(comparison: Comparison) -> str:
@@ -182,13 +182,13 @@ def _recommendation(comparison: Comparison) -> str:
     title = {entry.method: named(entry.title) for entry in found}
     use, near = title[top.use], top.not_told_apart
     if top.use == ZERO_SHOT:
-        return "Keep zero-shot: no method is clearly better."
+        return "Keep zero-shot: no method has a clearly better worst group."
     if not near:
         return f"Use {use}: the worst group of every other method is clearly worse."
     if top.use != top.best:
         return f"Use the simplest of the {1 + len(near)} methods that cannot be told apart: {use}."
     others = f"{len(near)} others" if len(near) > 1 else title[near[0]]
-    return f"Use {use}: it cannot be told apart from {others}, but is simpler or clearly better on average."
+    return f"Use {use}: it cannot be told apart from {others}, but is simpler or better on average."
 
 
 def _advice(comparison: Comparison) -> Iterator[str]:

@@ -6,9 +6,18 @@ from pathlib import Path
 
 from fairerclip._util.extras import require
 from fairerclip._util.files import atomic_file
-from fairerclip._util.numbers import bare, change, interval, significant, worded
+from fairerclip._util.numbers import bare, change, interval, points, significant, worded
 from fairerclip.metrics.names import FIGURES
-from fairerclip.report.answer_page import AnswerPage, BigFigure, Folded, RankedRow, RankedSection, RankedTable
+from fairerclip.report.answer_page import (
+    BEST,
+    NEAR,
+    AnswerPage,
+    BigFigure,
+    Folded,
+    RankedRow,
+    RankedSection,
+    RankedTable,
+)
 from fairerclip.report.front_chart import FrontChart, Interval, Mark, Tone
 from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.result_table import Cell, Content, ResultTable
@@ -35,8 +44,7 @@ HEADINGS = {
 """Heading by the labels that a method learns from. All choose by the labels of the validation rows."""
 STOPPED = "stopped: max_steps"
 """Note of a training by gradient that was stopped before its last epoch."""
-BEHIND = f"{FIGURES['worst_group'].short} against the best, points"
-COLUMNS = ("#", "Method", FIGURES["worst_group"].short, FIGURES["average"].short, BEHIND)
+COLUMNS = ("#", "Method", FIGURES["worst_group"].short, FIGURES["average"].short, "Against the best")
 AS_PUBLISHED = f"As published: {FIGURES['worst_group'].short.lower()} / {FIGURES['average'].short.lower()}"
 MORE = ("Method", FIGURES["gap"].short, FIGURES["eod"].short, AS_PUBLISHED, "Choice")
 COSTS = ("Method", "fit, s", "tuning, s", "memory, MB", "parameters", "candidates")
@@ -95,7 +103,7 @@ def ranked_table(comparison: Comparison) -> RankedTable:
         if (found := [row for row in rows if row.labels == labels])
     ]
     paired = (
-        "Differences are paired: both methods on the same rows. Grey ones, of rows with ≈, are not told apart from 0."
+        "Against the best: difference of worst groups in points, paired by rows; grey with ≈ is not told apart from 0."
         if comparison.best_for_labels
         else "This file of an earlier version has no paired differences, so nothing is said on what is told apart."
     )
@@ -120,7 +128,8 @@ def _ranked(comparison: Comparison, row: ComparisonRow, number: int | None) -> R
     behind = found and found.worst_group
     tone = tone_of(comparison, row.method)
     levels = [WITH[level.labels] for level in comparison.best_for_labels[:-1] if level.best == row.method]
-    badge = "best" if tone == "best" else f"best {levels[-1]}" if levels else None
+    badge = "best" if tone == "best" else f"best {levels[-1]}" if levels else ""
+    sign = BEST if tone == "best" else NEAR if top and row.method in top.not_told_apart else ""
     cells: list[Content] = [
         number,
         title,
@@ -128,7 +137,7 @@ def _ranked(comparison: Comparison, row: ComparisonRow, number: int | None) -> R
         _figure(row.figures.average),
         Cell(behind.difference, "change", behind.low, behind.high) if behind else None,
     ]
-    return RankedRow(cells, tone, badge or ("≈" if tone == "near" else None))
+    return RankedRow(cells, tone, sign, badge)
 
 
 def tone_of(comparison: Comparison, method: str) -> Tone:
@@ -160,16 +169,16 @@ def _figures(comparison: Comparison) -> list[BigFigure]:
         lowest = min(comparison.verdicts, key=lambda verdict: verdict.worst_group.difference)
         labels = WITH.get(lowest.method.removeprefix(f"{OWN}-"), lowest.title)
         about = f"{labels}, against {lowest.against_title}: {OUTCOMES[outcome(lowest)]}"
-        shown.append(_difference("FairerCLIP, worst group", lowest.worst_group, about))
+        shown.append(_difference("FairerCLIP, worst group, points", lowest.worst_group, about))
     elif best.method in comparison.against_zero_shot:
         gain = comparison.against_zero_shot[best.method].worst_group
-        shown.append(_difference("Gain over zero-shot, worst group", gain, best.title))
+        shown.append(_difference("Gain over zero-shot, worst group, points", gain, best.title))
     return shown
 
 
 def _difference(label: str, found: PairedChange, about: str) -> BigFigure:
     ends = interval(found.low, found.high, "points")
-    return BigFigure(label, worded(found.difference, "points"), f"{ends}, {about}")
+    return BigFigure(label, points(found.difference), f"{ends}, {about}")
 
 
 def _picture(comparison: Comparison) -> FrontChart | None:
@@ -266,7 +275,8 @@ def _rules(comparison: Comparison) -> list[str]:
         f"and gives {CHECKPOINTS} candidates, one after each tenth of its epochs.",
         "Two methods are not told apart if the 95 % interval of the difference of their worst groups, paired by rows, "
         "holds 0. To use: the simplest of the best and those not told apart from it whose average is not clearly "
-        "lower; simpler means fewer labels, then no training by gradient, then fewer learned numbers.",
+        "lower by more than a point. Simpler: fewer labels, then no training by gradient, then earlier in the list of "
+        "`fairerclip compare --methods list`.",
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -18,12 +18,16 @@ from fairerclip.study.comparison import (
     PairedChange,
     Verdict,
 )
-from fairerclip.study.methods import Method
+from fairerclip.study.methods import METHODS, Method
 
 RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
 """Rank of methods by the labels they use in training; all use labels of validation rows to choose a model."""
+ORDER = {method.key: place for place, method in enumerate(METHODS)}
+"""Place of methods in tables."""
 ZERO_SHOT = "zero-shot"
 """Key of the zero-shot classifier, which needs no training."""
+MARGIN = 0.01
+"""By how much the average of a simpler method may be lower, so that it is still recommended."""
 LEVELS: tuple[Literal["none", "target", "all"], ...] = ("none", "target", "all")
 """Labels that one may have in training, by rank."""
 
@@ -45,6 +49,7 @@ class PairedMethods:
     experiment: Experiment
     methods: Sequence[Method]
     runs: Mapping[str, Sequence[MethodRun]]
+    _known: dict[tuple[str, str], Differences] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -58,7 +63,12 @@ class PairedMethods:
         return cls(experiment, [method for method in methods if good[method.key]], good)
 
     def difference(self, key: str, other: str) -> Differences:
-        """Return the first method minus the second; O(n log n) time per seed."""
+        """Return the first method minus the second; O(n log n) time per seed, and none the second time."""
+        if (key, other) not in self._known:
+            self._known[key, other] = self._difference(key, other)
+        return self._known[key, other]
+
+    def _difference(self, key: str, other: str) -> Differences:
         names = np.array(self.experiment.classes)
         first, second = self.runs[key], self.runs[other]
         changes: dict[str, list[tuple[float, float, float]]] = {"worst_group": [], "average": []}
@@ -125,28 +135,25 @@ class PairedMethods:
         differences = {method.key: self.difference(method.key, best.key) for method in others}
         near = [m for m in others if differences[m.key].worst_group.high >= 0]
         beaten = any(
-            change.worst_group.low > 0 and change.average.high >= 0
+            change.worst_group.low > 0 and change.average.high >= -MARGIN
             for key, change in self.against_zero_shot.items()
             if key == best.key or key in differences
         )
-        usable = [best, *(m for m in near if differences[m.key].average.high >= 0)]
+        usable = [best, *(m for m in near if differences[m.key].average.high >= -MARGIN)]
         usable = [m for m in usable if m is best or not (beaten and m.key == ZERO_SHOT)]
         return BestForLabels(
             labels=LEVELS[rank],
             best=best.key,
             differences=differences,
             not_told_apart=tuple(method.key for method in near),
-            use=min(usable, key=self._complexity).key,
+            use=min(usable, key=complexity).key,
         )
 
-    def _complexity(self, method: Method) -> tuple[int, bool, bool, float, int]:
-        """Return a key that sorts methods: fewer labels, no training by gradient, fewer learned values first."""
-        parameters = float(np.mean([run.parameters for run in self.runs[method.key]]))
-        place = list(self.methods).index(method)
-        return (
-            RANK[method.labels],
-            method.labels == "validation",
-            method.gradient,
-            parameters,
-            place,
-        )
+
+def complexity(method: Method) -> tuple[int, bool, bool, int]:
+    """Return a key that sorts methods: fewer labels, no training by gradient, and earlier in `METHODS` first.
+
+    Within the same labels, `METHODS` begins with the simplest method and ends with FairerCLIP.
+    """
+    place = ORDER.get(method.key, len(ORDER))
+    return RANK[method.labels], method.labels == "validation", method.gradient, place
