@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 from fairerclip._util.clean_text import shorten
 from fairerclip._util.numbers import change, points, worded
+from fairerclip.metrics.names import FIGURES
 from fairerclip.report.answer_page import Alert
-from fairerclip.study.comparison import BestForLabels, Comparison, Differences, SeedMean, Verdict
+from fairerclip.study.comparison import (
+    BestForLabels,
+    Comparison,
+    Differences,
+    PairedChange,
+    SeedMean,
+    Verdict,
+)
 from fairerclip.study.methods import OWN
 from fairerclip.study.paired_methods import ZERO_SHOT, is_below
 
@@ -230,10 +238,9 @@ def is_harm(comparison: Comparison, key: str) -> bool:
 
 
 def _loss(found: Differences) -> str:
-    name, figure = (
-        ("worst group", found.worst_group) if found.worst_group.high < 0 else ("average", found.average)
-    )
-    return f"{name} {change(figure.difference, figure.low, figure.high)} points"
+    name = "worst_group" if found.worst_group.high < 0 else "average"
+    figure: PairedChange = getattr(found, name)
+    return f"{FIGURES[name].short.lower()} {change(figure.difference, figure.low, figure.high)} points"
 
 
 def _cautions(comparison: Comparison) -> Iterator[Alert]:

@@ -166,10 +166,13 @@ def _figures(comparison: Comparison) -> list[BigFigure]:
         below = f"{interval(figure.low, figure.high)}, {best.title}{other}"
         shown.append(BigFigure(FIGURES[name].short, worded(figure.mean), below))
     if comparison.verdicts:
-        lowest = min(comparison.verdicts, key=lambda verdict: verdict.worst_group.difference)
+        order = list(OUTCOMES)
+        lowest = min(comparison.verdicts, key=lambda v: (order.index(outcome(v)), v.worst_group.difference))
+        name = "average" if outcome(lowest) == "lower" else "worst_group"
         labels = WITH.get(lowest.method.removeprefix(f"{OWN}-"), lowest.title)
         about = f"{labels}, against {lowest.against_title}: {OUTCOMES[outcome(lowest)]}"
-        shown.append(_difference("FairerCLIP, worst group, points", lowest.worst_group, about))
+        label = f"{lowest.title.split(',')[0]}, {FIGURES[name].short.lower()}, points"
+        shown.append(_difference(label, getattr(lowest, name), about))
     elif best.method in comparison.against_zero_shot:
         gain = comparison.against_zero_shot[best.method].worst_group
         shown.append(_difference("Gain over zero-shot, worst group, points", gain, best.title))
