@@ -18,7 +18,7 @@ from fairerclip.study.comparison import (
     Verdict,
 )
 from fairerclip.study.methods import OWN
-from fairerclip.study.paired_methods import ZERO_SHOT, is_below
+from fairerclip.study.paired_methods import MARGIN, RANK, ZERO_SHOT, is_below
 
 WITH = {
     "none": "without labels",
@@ -194,19 +194,23 @@ def _recommendation(comparison: Comparison) -> str:
     if not near:
         return f"Use {use}: the worst group of every other method is clearly worse."
     if top.use != top.best:
-        return f"Use the simplest of the {1 + len(near)} methods that cannot be told apart: {use}."
+        alike = f"of the {1 + len(near)} methods that cannot be told apart"
+        if any(top.differences[key].average.high < -MARGIN for key in near):
+            return f"{alike.capitalize()}, use the simplest whose average is not clearly lower: {use}."
+        return f"Use the simplest {alike}: {use}."
     others = f"{len(near)} others" if len(near) > 1 else title[near[0]]
     return f"Use {use}: it cannot be told apart from {others}, but is simpler or better on average."
 
 
 def _advice(comparison: Comparison) -> Iterator[str]:
-    """Yield what to use with fewer labels, where that is another method than with all labels."""
+    """Yield what to use with fewer labels than the recommended method needs."""
     top = overall(comparison)
     if top is None or tested_on(comparison) == "train":
         return
     title = {row.method: named(row.title) for row in comparison.rows}
+    needed = next(RANK[row.labels] for row in comparison.rows if row.method == top.use)
     for found in comparison.best_for_labels[:-1]:
-        if found.use != top.use:
+        if RANK[found.labels] < needed:
             words = "keep zero-shot" if found.use == ZERO_SHOT else f"use {title[found.use]}"
             yield f"{WITH[found.labels].capitalize()} in training: {words}."
 
