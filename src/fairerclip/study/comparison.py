@@ -120,7 +120,7 @@ class PairedChange(Part):
     high: Number
 
 
-class Differences(Part):
+class MethodDifferences(Part):
     """One method minus another on the same rows, with paired intervals."""
 
     worst_group: PairedChange
@@ -137,7 +137,7 @@ class BestForLabels(Part):
 
     labels: Labels
     best: Words
-    differences: Keyed[Differences]
+    differences: Keyed[MethodDifferences]
     not_told_apart: Many[Words]
     use: Words
 
@@ -215,7 +215,7 @@ class Comparison(Part):
     answer: Words | None = None
     recommendation: Words | None = None
     best_for_labels: Many[BestForLabels] = ()
-    against_zero_shot: Keyed[Differences] = Field(default_factory=dict)
+    against_zero_shot: Keyed[MethodDifferences] = Field(default_factory=dict)
     verdicts: Many[Verdict]
     rows: Many[ComparisonRow]
     left_out: Keyed[Words]

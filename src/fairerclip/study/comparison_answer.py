@@ -12,7 +12,7 @@ from fairerclip.report.answer_page import Alert
 from fairerclip.study.comparison import (
     BestForLabels,
     Comparison,
-    Differences,
+    MethodDifferences,
     PairedChange,
     SeedMean,
     Verdict,
@@ -241,7 +241,7 @@ def is_harm(comparison: Comparison, key: str) -> bool:
     return key in comparison.against_zero_shot and is_below(comparison.against_zero_shot[key])
 
 
-def _loss(found: Differences) -> str:
+def _loss(found: MethodDifferences) -> str:
     name = "worst_group" if found.worst_group.high < 0 else "average"
     figure: PairedChange = getattr(found, name)
     return f"{FIGURES[name].short.lower()} {change(figure.difference, figure.low, figure.high)} points"

@@ -12,8 +12,8 @@ import numpy as np
 from fairerclip.experiment import Experiment
 from fairerclip.study.comparison import (
     BestForLabels,
-    Differences,
     FailedRun,
+    MethodDifferences,
     MethodRun,
     PairedChange,
     Verdict,
@@ -32,7 +32,7 @@ LEVELS: tuple[Literal["none", "target", "all"], ...] = ("none", "target", "all")
 """Labels that one may have in training, by rank."""
 
 
-def is_below(change: Differences) -> bool:
+def is_below(change: MethodDifferences) -> bool:
     """Whether a method is clearly worse: in its worst group, or on average without a clear gain of the worst group."""
     worst, average = change.worst_group, change.average
     return worst.high < 0 or (worst.low <= 0 and average.high < 0)
@@ -49,7 +49,7 @@ class PairedMethods:
     experiment: Experiment
     methods: Sequence[Method]
     runs: Mapping[str, Sequence[MethodRun]]
-    _known: dict[tuple[str, str], Differences] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, str], MethodDifferences] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -62,13 +62,13 @@ class PairedMethods:
         good = {key: [run for run in found if isinstance(run, MethodRun)] for key, found in runs.items()}
         return cls(experiment, [method for method in methods if good[method.key]], good)
 
-    def difference(self, key: str, other: str) -> Differences:
+    def difference(self, key: str, other: str) -> MethodDifferences:
         """Return the first method minus the second; O(n log n) time per seed, and none the second time."""
         if (key, other) not in self._known:
             self._known[key, other] = self._difference(key, other)
         return self._known[key, other]
 
-    def _difference(self, key: str, other: str) -> Differences:
+    def _difference(self, key: str, other: str) -> MethodDifferences:
         names = np.array(self.experiment.classes)
         first, second = self.runs[key], self.runs[other]
         changes: dict[str, list[tuple[float, float, float]]] = {"worst_group": [], "average": []}
@@ -82,7 +82,7 @@ class PairedMethods:
                 change = paired.change(name)
                 values.append((change.difference, change.low, change.high))
         means = {name: np.mean(values, axis=0).tolist() for name, values in changes.items()}
-        return Differences(
+        return MethodDifferences(
             **{name: PairedChange(difference=d, low=low, high=high) for name, (d, low, high) in means.items()}
         )
 
@@ -114,7 +114,7 @@ class PairedMethods:
         )
 
     @cached_property
-    def against_zero_shot(self) -> dict[str, Differences]:
+    def against_zero_shot(self) -> dict[str, MethodDifferences]:
         """Every other method minus zero-shot; nothing if zero-shot was not compared."""
         keys = [method.key for method in self.methods]
         return (
