@@ -24,9 +24,9 @@ GLOSSARY: dict[str, str] = {
         "How over-represented the most favoured group is among the first results: the logarithm of its share there "
         "divided by its share of all rows. 0 is in proportion; 0.1 is about 10 % too often."
     ),
-    RETRIEVAL[
-        "ndkl"
-    ].short: "Distance of the whole order of results from an order in proportion; 0 is in proportion.",
+    RETRIEVAL["ndkl"].short: (
+        "Distance of the whole order of results from an order in proportion; 0 is in proportion."
+    ),
     "95 % interval": (
         "Range in brackets that would hold the true figure in 95 of 100 such tests. A change is clear if its interval "
         "does not hold 0, allowing for the number of groups."
