@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.array_task import task_from_arrays
-from fairerclip.auditing.recommendation import Recommendation, recommend
-from fairerclip.auditing.results import AuditResults, Finding
+from fairerclip.auditing.finding_results import Finding, Recommendation
+from fairerclip.auditing.recommendation import recommend
+from fairerclip.auditing.results import AuditResults
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
@@ -63,7 +64,7 @@ class Audit:
 
     @property
     def recommendation(self) -> Recommendation:
-        """The few findings to read first, harms before gains; its ``sentences`` are the verdict."""
+        """The answer: ``sentence`` says what the audit shows, ``advice`` what to do, ``action`` the same in a word."""
         return recommend(self.results)
 
     def to_html(self, file: str | Path, *, title: str | None = None, overwrite: bool = False) -> Path:
