@@ -16,7 +16,8 @@ from fairerclip.auditing.group_results import (
     MeasuredChange,
     StageReport,
 )
-from fairerclip.auditing.model_facts import ZERO_SHOT, subject
+from fairerclip.auditing.model_facts import ZERO_SHOT, ModelFacts, subject
+from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.query_results import QueriesMean, QueriesSection
 from fairerclip.auditing.results import AuditResults, RetrievalSection, SkewFigures
 from fairerclip.auditing.topical import MAX_LISTED, SKEW_LIMIT, above, below, favoured
@@ -26,27 +27,66 @@ WANTED = 0.05
 NO_STATE = "There are no labelled rows to judge by."
 GIVE_LABELS = "Give the class and the sensitive value of some rows of each group, and audit again."
 GIVE_PROMPTS = "Give class prompts, so that the model can be compared with zero-shot."
+NO_CHANGES = "Audit again: these results do not say how the model changes the groups."
 MITIGATE = "Fit a mitigated model and compare: `--mitigate` does both, `--after MODEL` or `model=` takes a fitted one."
 KEEP_RANKING = "Keep the ranking as it is"
 
 
+class Evaluated(NamedTuple):
+    """What was measured and on which rows.
+
+    ``model`` is None for zero-shot alone, ``given`` if the model was not fitted here. ``split`` has the rows, and
+    ``chosen_on`` is the split that the model was chosen on.
+    """
+
+    model: ModelSection | ModelFacts | None
+    given: bool
+    split: str | None
+    chosen_on: str | None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the model is zero-shot, because nothing was better."""
+        return self.model is not None and self.model.method == ZERO_SHOT
+
+    @property
+    def seen(self) -> str | None:
+        """How the model used these rows before: "chosen" or "fitted" on them; None if it did not."""
+        if self.model is None or self.given or self.split is None:
+            return None
+        return {self.chosen_on: "chosen", "train": "fitted"}.get(self.split)
+
+
 def recommend(results: AuditResults) -> Recommendation:
-    """Return the answer of an audit, from the sections of its results; ``verdict`` and ``findings`` are not read.
+    """Return the answer of an audit, from the sections of its results; ``verdict`` and ``findings`` are not read."""
+    settings, model = results.settings, results.model
+    given = model is not None and model.source == "given"
+    evaluated = Evaluated(model, given, settings.split, settings.chosen_on)
+    return answer(evaluated, groups=results.groups, prompts=results.retrieval, queries=results.queries)
+
+
+def answer(
+    evaluated: Evaluated,
+    *,
+    groups: GroupsSection | None = None,
+    prompts: RetrievalSection | None = None,
+    queries: QueriesSection | None = None,
+) -> Recommendation:
+    """Return one sentence and one recommendation from measured sections.
 
     Groups decide where they are known, then free queries that the model answers, then the rankings of the prompts.
     """
-    groups, queries, prompts = results.groups, results.queries, results.retrieval
     if groups is not None and groups.before is not None and groups.after is not None:
-        return _compared_groups(results, groups, groups.before, groups.after)
+        return _compared_groups(evaluated, groups, groups.before, groups.after)
     if groups is not None and groups.before is not None:
-        return _zero_shot(results, groups.before)
+        return _zero_shot(evaluated, groups.before)
     if groups is not None and groups.after is not None:
-        sentence = _state(results, groups.after, _first(subject(results.model)))
+        sentence = _state(evaluated, groups.after, _first(subject(evaluated.model)))
         return Recommendation(action="compare", sentence=sentence, advice=GIVE_PROMPTS)
     if queries is not None and queries.mean is not None and (queries.mean.change or prompts is None):
-        return _of_rankings(results, _free_queries(queries, queries.mean))
+        return rankings_answer(evaluated, _free_queries(queries, queries.mean))
     if prompts is not None and prompts.mean.before is not None:
-        return _of_rankings(results, _class_prompts(prompts, prompts.mean.before))
+        return rankings_answer(evaluated, _class_prompts(prompts, prompts.mean.before))
     return Recommendation(action="label", sentence=NO_STATE, advice=GIVE_LABELS)
 
 
@@ -83,13 +123,12 @@ def _listed(names: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _use(results: AuditResults, losses: Sequence[str]) -> Recommendation:
+def _use(evaluated: Evaluated, losses: Sequence[str]) -> Recommendation:
     """Return the advice to use the model, or to measure it on rows that it was neither fitted nor chosen on."""
-    who, settings, model = subject(results.model), results.settings, results.model
+    who = subject(evaluated.model)
     price = f" Decide first whether the loss of {_listed(losses)} is acceptable." if losses else ""
-    seen = {settings.chosen_on: "chosen", "train": "fitted"}.get(settings.split)
-    if seen is not None and settings.split is not None and model is not None and model.source != "given":
-        text = f"Measure {who} on other rows before you use it: it was {seen} on these.{price}"
+    if evaluated.seen is not None:
+        text = f"Measure {who} on other rows before you use it: it was {evaluated.seen} on these.{price}"
         return Recommendation(action="measure", sentence="", advice=text)
     return Recommendation(action="use", sentence="", advice=f"Use the mitigated model, {who}.{price}")
 
@@ -101,51 +140,54 @@ def _keep(reason: str) -> Recommendation:
 # Groups
 
 
-def _state(results: AuditResults, report: StageReport, who: str) -> str:
+def _state(evaluated: Evaluated, report: StageReport, who: str) -> str:
     worst = report.worst
     return (
-        f"{who} is right for {worded(report.average)} of the {results.settings.split} rows, and for "
+        f"{who} is right for {worded(report.average)} of the {evaluated.split} rows, and for "
         f"{worded(worst.accuracy)} of the worst group, {worst.name} ({worst.n} rows)."
     )
 
 
-def _zero_shot(results: AuditResults, report: StageReport) -> Recommendation:
+def _zero_shot(evaluated: Evaluated, report: StageReport) -> Recommendation:
     """Return the answer of an audit without a model."""
-    sentence, worst = _state(results, report, "Zero-shot"), report.worst
+    sentence, worst = _state(evaluated, report, "Zero-shot"), report.worst
     if report.intervals["gap"][0] > GAP_LIMIT:
         return Recommendation(action="mitigate", sentence=sentence, advice=MITIGATE)
     rows = rows_to_collect(worst.n, worst.low, worst.high)
     if rows:
-        advice = f"C{_more_rows(results, worst.name, worst.n, rows, 'accuracy')}"
+        advice = f"C{_more_rows(evaluated, worst.name, worst.n, rows, 'accuracy')}"
         return Recommendation(action="collect", sentence=sentence, advice=advice, group=worst.name, rows=rows)
     advice = "Keep zero-shot: no group is clearly behind the average."
     return Recommendation(action="keep", sentence=sentence, advice=advice)
 
 
-def _more_rows(results: AuditResults, group: str, n: int, rows: int, figure: str) -> str:
+def _more_rows(evaluated: Evaluated, group: str, n: int, rows: int, figure: str) -> str:
     """Say how many rows to collect, and for which interval."""
-    split, wanted = results.settings.split, significant(100 * WANTED)
+    split, wanted = evaluated.split, significant(100 * WANTED)
     return f"ollect about {rows} more {split} rows of {group} (now {n}), to know its {figure} to ±{wanted} points."
 
 
 def _compared_groups(
-    results: AuditResults, groups: GroupsSection, before: StageReport, after: StageReport
+    evaluated: Evaluated, groups: GroupsSection, before: StageReport, after: StageReport
 ) -> Recommendation:
-    if results.model is not None and results.model.method == ZERO_SHOT:
-        sentence = _state(results, before, "Zero-shot is kept, because nothing was clearly better. It")
+    if evaluated.kept:
+        sentence = _state(evaluated, before, "Zero-shot is kept, because nothing was clearly better. It")
         return Recommendation(action="keep", sentence=sentence, advice="Keep zero-shot.")
     changes = {delta.figure: delta for delta in groups.changes or ()}
+    if "worst_group" not in changes:  # a file of results may lack the changes
+        return Recommendation(
+            action="compare", sentence=_state(evaluated, before, "Zero-shot"), advice=NO_CHANGES
+        )
     ranked = sorted(groups.group_changes or (), key=lambda group: -abs(group.difference or 0.0))
     better = [group for group in ranked if group.clear and above(group.difference, 0)]
     worse = [group for group in ranked if group.clear and below(group.difference, 0)]
     worst = changes["worst_group"]
     sentence = (
-        f"{_first(subject(results.model))} is {_for_whom(better, worse)}; {_worst(before, after, worst)}."
+        f"{_first(subject(evaluated.model))} is {_for_whom(better, worse)}; {_worst(before, after, worst)}."
     )
-    advice = _group_advice(results, before, after, (worst.low, worst.high), ranked)
-    average = changes["average"]
-    price = ""
-    if below(average.high, 0) and advice.action in ("use", "measure"):
+    advice = _group_advice(evaluated, before, after, (worst.low, worst.high), ranked)
+    average, price = changes.get("average"), ""
+    if average is not None and below(average.high, 0) and advice.action in ("use", "measure"):
         price = f" The average falls by {worded(abs(average.difference or 0.0), 'gap')}."
     return advice.model_copy(
         update={
@@ -167,7 +209,7 @@ def _moved(groups: Sequence[GroupAccuracyChange]) -> str:
 def _for_whom(better: Sequence[GroupAccuracyChange], worse: Sequence[GroupAccuracyChange]) -> str:
     """Say for which groups it is better and for which it is worse."""
     if not better and not worse:
-        return "clearly better or worse for no group"
+        return "not clearly better or worse for any group"
     gain = f"clearly better for {_moved(better) if better else 'no group'}"
     return f"{gain}, and worse for {_moved(worse) if worse else 'none'}"
 
@@ -181,25 +223,25 @@ def _worst(before: StageReport, after: StageReport, delta: FigureChange) -> str:
 
 
 def _group_advice(
-    results: AuditResults,
+    evaluated: Evaluated,
     before: StageReport,
     after: StageReport,
     worst: tuple[float | None, float | None],
     ranked: Sequence[GroupAccuracyChange],
 ) -> Recommendation:
-    who, guessing = subject(results.model), 1 / len(before.classes)
+    who, guessing = subject(evaluated.model), 1 / len(before.classes)
     losses = [group.name for group in ranked if group.clear and below(group.difference, 0)]
     if max(report.intervals["worst_group"][1] for report in (before, after)) < guessing:
         text = f"Use neither for {before.worst.name}: both are right less often than guessing ({worded(guessing)})."
         return Recommendation(action="neither", sentence="", advice=text)
     if above(worst[0], 0):
-        return _use(results, losses)
+        return _use(evaluated, losses)
     if below(worst[1], 0):
         return _keep(f"Keep zero-shot: {who} is clearly less accurate for its worst group")
     unsure = next((group for group in ranked if group.name == before.worst.name), None)
     rows = 0 if unsure is None else rows_to_collect(unsure.n, unsure.low, unsure.high)
     if unsure is not None and rows:
-        text = f"Keep zero-shot for now, and c{_more_rows(results, unsure.name, unsure.n, rows, 'change')}"
+        text = f"Keep zero-shot for now, and c{_more_rows(evaluated, unsure.name, unsure.n, rows, 'change')}"
         return Recommendation(action="collect", sentence="", advice=text, group=unsure.name, rows=rows)
     gains = any(group.clear and above(group.difference, 0) for group in ranked)
     reason = "the worst group does not clearly gain" if gains else "no group clearly gains"
@@ -210,11 +252,11 @@ def _group_advice(
 # Rankings
 
 
-class _Rankings(NamedTuple):
+class Rankings(NamedTuple):
     """What the answer needs to know of the rankings by prompts or by free queries.
 
     ``skew`` is the mean MaxSkew before and the lower end of its interval, ``change`` that of the mean, and ``moved``
-    are the rankings that changed clearly. ``example`` is on the ranking that is most skewed before.
+    are the rankings that changed clearly, if each was tested. ``example`` is on the ranking that is most skewed before.
     """
 
     noun: str
@@ -223,15 +265,15 @@ class _Rankings(NamedTuple):
     rows: int
     skew: tuple[float | None, float | None]
     change: MeasuredChange | None
-    moved: list[tuple[str, MeasuredChange]]
-    example: str
+    moved: list[tuple[str, MeasuredChange]] | None = None
+    example: str | None = None
 
 
-def _class_prompts(section: RetrievalSection, before: SkewFigures) -> _Rankings:
+def _class_prompts(section: RetrievalSection, before: SkewFigures) -> Rankings:
     ranked = [(query.name, query.before, query.after) for query in section.queries if query.before]
     name, first, last = max(ranked, key=lambda item: (item[1].max_skew and item[1].max_skew.value) or 0.0)
     skew, changes = before.max_skew, section.mean.changes
-    return _Rankings(
+    return Rankings(
         "prompt",
         len(section.queries),
         section.k,
@@ -247,10 +289,10 @@ def _class_prompts(section: RetrievalSection, before: SkewFigures) -> _Rankings:
     )
 
 
-def _free_queries(section: QueriesSection, mean: QueriesMean) -> _Rankings:
+def _free_queries(section: QueriesSection, mean: QueriesMean) -> Rankings:
     asked = [query for query in section.queries if query.about is None]
     worst = max(asked, key=lambda query: query.before.max_skew.value or 0.0)
-    return _Rankings(
+    return Rankings(
         "query",
         mean.queries,
         section.k,
@@ -284,39 +326,43 @@ def _excess(skew: float | None) -> str:
     return worded(math.expm1(skew or 0.0))
 
 
-def _of_rankings(results: AuditResults, rankings: _Rankings) -> Recommendation:
+def rankings_answer(evaluated: Evaluated, rankings: Rankings) -> Recommendation:
+    """Return one sentence and one recommendation from rankings."""
     noun, total, k, _, skew, delta, moved, example = rankings
     nouns = {"query": "queries"}.get(noun, f"{noun}s") if total != 1 else noun
     place = f"among the first {k} results (mean of {total} {nouns})"
+    end = "." if example is None else f"; {example}."
     if delta is None or delta.difference is None:
-        sentence = f"The most favoured group is over-represented by {_excess(skew[0])} {place}; {example}."
-        if results.model is None and above(skew[1], SKEW_LIMIT):
+        sentence = f"The most favoured group is over-represented by {_excess(skew[0])} {place}{end}"
+        if evaluated.model is None and above(skew[1], SKEW_LIMIT):
             return Recommendation(action="mitigate", sentence=sentence, advice=MITIGATE)
-        if results.model is None:
+        if evaluated.model is None:
             text = f"{KEEP_RANKING}: groups are shown about in proportion to their shares."
             return Recommendation(action="keep", sentence=sentence, advice=text)
         return Recommendation(action="compare", sentence=sentence, advice=GIVE_PROMPTS)
-    ranked = sorted(moved, key=lambda item: -abs(item[1].difference or 0.0))
+    ranked = sorted(moved or (), key=lambda item: -abs(item[1].difference or 0.0))
     better = tuple(name for name, change in ranked if below(change.difference, 0))
     worse = tuple(name for name, change in ranked if above(change.difference, 0))
     quoted = [f"“{name}”" for name in worse]
-    sentence = (
-        f"With {subject(results.model)} the most favoured group is over-represented by {_excess(delta.after)} instead "
-        f"of {_excess(delta.before)} {place}: clearly more even for {len(better)} {nouns}, less even for "
-        f"{_listed(quoted) if quoted else 'none'}; {example}."
+    counts = (
+        f"clearly more even for {len(better)} {nouns}, less even for {_listed(quoted) if quoted else 'none'}"
     )
-    advice = _ranking_advice(results, rankings, delta, quoted)
+    sentence = (
+        f"With {subject(evaluated.model)} the most favoured group is over-represented by {_excess(delta.after)} "
+        f"instead of {_excess(delta.before)} {place}{'' if moved is None else f': {counts}'}{end}"
+    )
+    advice = _ranking_advice(evaluated, rankings, delta, quoted)
     return advice.model_copy(update={"sentence": sentence, "better": better, "worse": worse})
 
 
 def _ranking_advice(
-    results: AuditResults, rankings: _Rankings, delta: MeasuredChange, worse: Sequence[str]
+    evaluated: Evaluated, rankings: Rankings, delta: MeasuredChange, worse: Sequence[str]
 ) -> Recommendation:
-    who = subject(results.model)
-    if results.model is not None and results.model.method == ZERO_SHOT:
+    who = subject(evaluated.model)
+    if evaluated.kept:
         return _keep(f"{KEEP_RANKING}: nothing was better on the rows used for choosing")
     if below(delta.high, 0):
-        return _use(results, worse)
+        return _use(evaluated, worse)
     if above(delta.low, 0):
         return _keep(f"{KEEP_RANKING}: {who} makes it clearly less even")
     rows = rows_to_collect(rankings.rows, delta.low, delta.high)

@@ -305,6 +305,11 @@ class AuditResults(Part):
     representation: Many[RepresentationRow] | None = None
     limits: Many[Text]
 
+    def _repr_html_(self) -> str:
+        from fairerclip.auditing.results_display import results_html
+
+        return results_html(self)
+
 
 @reading(ResultsFileError)
 def read_results(path: str | Path) -> AuditResults:
