@@ -47,12 +47,11 @@ def demo(
         show.print_json({**result.as_dict(), "warnings": warned})
         return
     _print_head(result)
+    show.answer(result.results.verdict)
     _print_tables(result)
-    for finding in result.results.findings:
-        show.say(f"• {finding.level}: {finding.text}")
     parts = "Results, the table of the path and the model" if result.plane else "Results and the model"
     show.say(f"{parts} are in {output}")
-    show.say(f"The page is {result.page.resolve().as_uri()}")
+    show.say(f"The page, with {len(result.results.findings)} findings, is {result.page.resolve().as_uri()}")
 
 
 def _print_head(result: DemoResult) -> None:
