@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairerclip._util.numbers import significant, worded
+from fairerclip._util.numbers import change, interval, significant, worded
 from fairerclip.auditing.finding_results import Recommendation
 from fairerclip.auditing.findings import GAP_LIMIT
 from fairerclip.auditing.group_results import (
     FigureChange,
     GroupAccuracyChange,
+    GroupScore,
     GroupsSection,
     MeasuredChange,
     StageReport,
@@ -126,11 +127,11 @@ def _listed(names: Sequence[str]) -> str:
 def _use(evaluated: Evaluated, losses: Sequence[str]) -> Recommendation:
     """Return the advice to use the model, or to measure it on rows that it was neither fitted nor chosen on."""
     who = subject(evaluated.model)
-    price = f" Decide first whether the loss of {_listed(losses)} is acceptable." if losses else ""
+    price = f", if the loss of {_listed(losses)} is acceptable" if losses else ""
     if evaluated.seen is not None:
-        text = f"Measure {who} on other rows before you use it: it was {evaluated.seen} on these.{price}"
+        text = f"Measure {who} on other rows before you use it: it was {evaluated.seen} on these."
         return Recommendation(action="measure", sentence="", advice=text)
-    return Recommendation(action="use", sentence="", advice=f"Use the mitigated model, {who}.{price}")
+    return Recommendation(action="use", sentence="", advice=f"Use the mitigated model, {who}{price}.")
 
 
 def _keep(reason: str) -> Recommendation:
@@ -155,16 +156,20 @@ def _zero_shot(evaluated: Evaluated, report: StageReport) -> Recommendation:
         return Recommendation(action="mitigate", sentence=sentence, advice=MITIGATE)
     rows = rows_to_collect(worst.n, worst.low, worst.high)
     if rows:
-        advice = f"C{_more_rows(evaluated, worst.name, worst.n, rows, 'accuracy')}"
+        known = f"accuracy, {worded(worst.accuracy)} {interval(worst.low, worst.high)}"
+        advice = f"C{_more_rows(evaluated, worst, rows, known)}"
         return Recommendation(action="collect", sentence=sentence, advice=advice, group=worst.name, rows=rows)
     advice = "Keep zero-shot: no group is clearly behind the average."
     return Recommendation(action="keep", sentence=sentence, advice=advice)
 
 
-def _more_rows(evaluated: Evaluated, group: str, n: int, rows: int, figure: str) -> str:
-    """Say how many rows to collect, and for which interval."""
-    split, wanted = evaluated.split, significant(100 * WANTED)
-    return f"ollect about {rows} more {split} rows of {group} (now {n}), to know its {figure} to ±{wanted} points."
+def _more_rows(evaluated: Evaluated, group: GroupScore | GroupAccuracyChange, rows: int, known: str) -> str:
+    """Say how many rows to collect, what is known of the group now, and how well it would be known."""
+    wanted = significant(100 * WANTED)
+    return (
+        f"ollect about {rows} more {evaluated.split} rows of {group.name}: its {known} on {group.n} rows, would be "
+        f"known to ±{wanted}."
+    )
 
 
 def _compared_groups(
@@ -232,7 +237,10 @@ def _group_advice(
     who, guessing = subject(evaluated.model), 1 / len(before.classes)
     losses = [group.name for group in ranked if group.clear and below(group.difference, 0)]
     if max(report.intervals["worst_group"][1] for report in (before, after)) < guessing:
-        text = f"Use neither for {before.worst.name}: both are right less often than guessing ({worded(guessing)})."
+        text = (
+            f"Use neither: for {before.worst.name} both are right less often than guessing ({worded(guessing)}). Check "
+            "prompts, labels and images."
+        )
         return Recommendation(action="neither", sentence="", advice=text)
     if above(worst[0], 0):
         return _use(evaluated, losses)
@@ -241,7 +249,8 @@ def _group_advice(
     unsure = next((group for group in ranked if group.name == before.worst.name), None)
     rows = 0 if unsure is None else rows_to_collect(unsure.n, unsure.low, unsure.high)
     if unsure is not None and rows:
-        text = f"Keep zero-shot for now, and c{_more_rows(evaluated, unsure.name, unsure.n, rows, 'change')}"
+        known = f"change, {change(unsure.difference, unsure.low, unsure.high)} points"
+        text = f"Keep zero-shot for now, and c{_more_rows(evaluated, unsure, rows, known)}"
         return Recommendation(action="collect", sentence="", advice=text, group=unsure.name, rows=rows)
     gains = any(group.clear and above(group.difference, 0) for group in ranked)
     reason = "the worst group does not clearly gain" if gains else "no group clearly gains"
@@ -330,10 +339,10 @@ def rankings_answer(evaluated: Evaluated, rankings: Rankings) -> Recommendation:
     """Return one sentence and one recommendation from rankings."""
     noun, total, k, _, skew, delta, moved, example = rankings
     nouns = {"query": "queries"}.get(noun, f"{noun}s") if total != 1 else noun
-    place = f"among the first {k} results (mean of {total} {nouns})"
+    place = f"(first {k} results, mean of {total} {nouns})"
     end = "." if example is None else f"; {example}."
     if delta is None or delta.difference is None:
-        sentence = f"The most favoured group is over-represented by {_excess(skew[0])} {place}{end}"
+        sentence = f"The most over-represented group appears {_excess(skew[0])} too often {place}{end}"
         if evaluated.model is None and above(skew[1], SKEW_LIMIT):
             return Recommendation(action="mitigate", sentence=sentence, advice=MITIGATE)
         if evaluated.model is None:
@@ -341,15 +350,13 @@ def rankings_answer(evaluated: Evaluated, rankings: Rankings) -> Recommendation:
             return Recommendation(action="keep", sentence=sentence, advice=text)
         return Recommendation(action="compare", sentence=sentence, advice=GIVE_PROMPTS)
     ranked = sorted(moved or (), key=lambda item: -abs(item[1].difference or 0.0))
-    better = tuple(name for name, change in ranked if below(change.difference, 0))
-    worse = tuple(name for name, change in ranked if above(change.difference, 0))
+    better = tuple(name for name, delta in ranked if below(delta.difference, 0))
+    worse = tuple(name for name, delta in ranked if above(delta.difference, 0))
     quoted = [f"“{name}”" for name in worse]
-    counts = (
-        f"clearly more even for {len(better)} {nouns}, less even for {_listed(quoted) if quoted else 'none'}"
-    )
+    counts = f"; clearly more even for {len(better)} of them, less even for {_listed(quoted) if quoted else 'none'}"
     sentence = (
-        f"With {subject(evaluated.model)} the most favoured group is over-represented by {_excess(delta.after)} "
-        f"instead of {_excess(delta.before)} {place}{'' if moved is None else f': {counts}'}{end}"
+        f"With {subject(evaluated.model)} the most over-represented group appears {_excess(delta.after)} too often "
+        f"instead of {_excess(delta.before)} {place}{'' if moved is None else counts}{end}"
     )
     advice = _ranking_advice(evaluated, rankings, delta, quoted)
     return advice.model_copy(update={"sentence": sentence, "better": better, "worse": worse})

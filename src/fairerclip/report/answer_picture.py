@@ -73,8 +73,9 @@ def _place(share: float) -> str:
 
 
 def _ticks(most: float) -> list[tuple[str, str]]:
-    """Return positions and texts of the marks of the axis, which ends at ``most``."""
-    return [(_place(i / 4), f"{round(100 * most * i / 4)} %") for i in range(5)]
+    """Return positions and texts of the marks of the axis, which ends at ``most``; every other mark has a text."""
+    texts = [f"{round(100 * most * i / 4)} %" if i % 2 == 0 else "" for i in range(5)]
+    return [(_place(i / 4), text) for i, text in enumerate(texts)]
 
 
 def _selected(rows: Sequence[GroupRow]) -> list[GroupRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -33,10 +34,10 @@ MOST_CARDS = 3
 _PLAIN = {
     "average": "Right answers overall",
     "worst_group": "Right answers in the worst group",
-    "eod": "Difference between groups",
-    "max_skew": "Over-representation, mean of prompts",
+    "eod": "Largest difference within a class",
+    "max_skew": "Shown too often, mean of prompts",
     "ndkl": "Distance from a proportional order",
-    "query_skew": "Over-representation, mean of free queries",
+    "query_skew": "Shown too often, mean of free queries",
 }
 """Names of the headline figures for readers who do not know the technical ones."""
 GISTS = {
@@ -67,7 +68,7 @@ class Moved(NamedTuple):
 class HeadlineCard(NamedTuple):
     """A headline figure at each stage, its change, and, for the worst group, the name of the group at each stage.
 
-    ``plain`` is its name in common words, and ``term`` its entry in the glossary.
+    ``plain`` is its name in common words, and ``term`` its entry in the glossary. MaxSkew is shown as a share.
     """
 
     name: str
@@ -79,6 +80,11 @@ class HeadlineCard(NamedTuple):
     where: dict[Stage, str]
     change: Change | None
     tone: Tone | None
+
+    @property
+    def kind(self) -> Kind:
+        """Number format of the values."""
+        return "percent" if self.figure.short == RETRIEVAL["max_skew"].short else self.figure.column_kind
 
 
 class Counted(NamedTuple):
@@ -202,7 +208,10 @@ def _group_cards(groups: GroupsSection) -> list[HeadlineCard]:
         if row.name in _HEADLINE and row.stages:
             label, tone = row.figure.label, _tone(row.figure.better, row.change)
             worst = {s: reports[s].worst.name for s in row.stages} if row.name == "worst_group" else {}
-            plain, term = _PLAIN[row.name], row.figure.short
+            term, positive = row.figure.short, next(iter(reports.values())).positive
+            plain = _PLAIN[row.name]
+            if row.name == "eod" and positive is not None:
+                plain = f"Difference in recognising “{positive}”"
             cards.append(
                 HeadlineCard(row.name, row.figure, label, plain, term, row.stages, worst, row.change, tone)
             )
@@ -217,7 +226,8 @@ def _retrieval_cards(retrieval: RetrievalSection) -> list[HeadlineCard]:
         if stages:
             label, tone = f"{figure.label}, mean over prompts", _tone(figure.better, change)
             plain, term = _PLAIN[name], figure.short
-            cards.append(HeadlineCard(name, figure, label, plain, term, stages, {}, change, tone))
+            shown = _excess(stages) if name == "max_skew" else stages
+            cards.append(HeadlineCard(name, figure, label, plain, term, shown, {}, change, tone))
     return cards
 
 
@@ -226,8 +236,20 @@ def _query_cards(section: QueriesSection) -> list[HeadlineCard]:
     if mean is None:
         return []
     label, tone = f"{figure.label}, mean over free queries", _tone(figure.better, mean.change)
-    plain, stages = _PLAIN["query_skew"], present_stages(mean)
+    plain, stages = _PLAIN["query_skew"], _excess(present_stages(mean))
     return [HeadlineCard("query_skew", figure, label, plain, figure.short, stages, {}, mean.change, tone)]
+
+
+def _excess(stages: dict[Stage, Measured]) -> dict[Stage, Measured]:
+    """Return by how much the most over-represented group is shown too often: MaxSkew is the logarithm of the ratio."""
+
+    def excess(skew: float | None) -> float | None:
+        return None if skew is None else math.expm1(skew)
+
+    return {
+        stage: Measured(value=excess(skew.value), low=excess(skew.low), high=excess(skew.high))
+        for stage, skew in stages.items()
+    }
 
 
 class ListedQuery(NamedTuple):
@@ -270,7 +292,7 @@ def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple
     skew = RETRIEVAL["max_skew"]
     for query in retrieval.queries if retrieval else ():
         if query.clear and query.changes and query.changes.max_skew:
-            moved, label = query.changes.max_skew, f"{skew.label} for “{query.name}”"
+            moved, label = query.changes.max_skew, f"{skew.label} of the results for “{query.name}”"
             clear.append(Moved(label, moved, skew.change_kind, _tone(skew.better, moved)))
     clear.sort(key=lambda item: -abs(item.change.difference or 0.0))
     parts = []
