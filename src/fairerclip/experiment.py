@@ -298,11 +298,9 @@ class Experiment:
         """Compare zero-shot with the model by group on one split; without prompts, measure the model alone."""
         rows = self.task.split(split)
         after = predicted_labels(model, rows.X)
-        return (
-            self.report(rows, after)
-            if self.text is None
-            else self.paired_report(rows, self.zero_shot(rows), after)
-        )
+        if self.text is None:
+            return self.report(rows, after)
+        return self.paired_report(rows, self.zero_shot(rows), after)
 
     def skews(self, model: AnyModel, split: str, k: int | None = None) -> list[PromptSkew]:
         """Measure MaxSkew@k of each prompt before (cosines) and after (the model's scores) on all rows of a split.

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairerclip._util.numbers import change, interval, significant, worded
+from fairerclip._util.numbers import significant, worded
 from fairerclip.auditing.finding_results import Recommendation
 from fairerclip.auditing.findings import GAP_LIMIT
 from fairerclip.auditing.group_results import (
     FigureChange,
     GroupAccuracyChange,
-    GroupScore,
     GroupsSection,
     MeasuredChange,
     StageReport,
@@ -156,20 +155,16 @@ def _zero_shot(evaluated: Evaluated, report: StageReport) -> Recommendation:
         return Recommendation(action="mitigate", sentence=sentence, advice=MITIGATE)
     rows = rows_to_collect(worst.n, worst.low, worst.high)
     if rows:
-        known = f"accuracy, {worded(worst.accuracy)} {interval(worst.low, worst.high)}"
-        advice = f"C{_more_rows(evaluated, worst, rows, known)}"
+        advice = f"C{_more_rows(evaluated, worst.name, worst.n, rows, 'accuracy')}"
         return Recommendation(action="collect", sentence=sentence, advice=advice, group=worst.name, rows=rows)
     advice = "Keep zero-shot: no group is clearly behind the average."
     return Recommendation(action="keep", sentence=sentence, advice=advice)
 
 
-def _more_rows(evaluated: Evaluated, group: GroupScore | GroupAccuracyChange, rows: int, known: str) -> str:
-    """Say how many rows to collect, what is known of the group now, and how well it would be known."""
-    wanted = significant(100 * WANTED)
-    return (
-        f"ollect about {rows} more {evaluated.split} rows of {group.name}: its {known} on {group.n} rows, would be "
-        f"known to ±{wanted}."
-    )
+def _more_rows(evaluated: Evaluated, group: str, n: int, rows: int, figure: str) -> str:
+    """Say how many rows to collect, and for which interval."""
+    split, wanted = evaluated.split, significant(100 * WANTED)
+    return f"ollect about {rows} more {split} rows of {group} (now {n}), to know its {figure} to ±{wanted} points."
 
 
 def _compared_groups(
@@ -249,8 +244,8 @@ def _group_advice(
     unsure = next((group for group in ranked if group.name == before.worst.name), None)
     rows = 0 if unsure is None else rows_to_collect(unsure.n, unsure.low, unsure.high)
     if unsure is not None and rows:
-        known = f"change, {change(unsure.difference, unsure.low, unsure.high)} points"
-        text = f"Keep zero-shot for now, and c{_more_rows(evaluated, unsure, rows, known)}"
+        more = _more_rows(evaluated, unsure.name, unsure.n, rows, "change")
+        text = f"Keep zero-shot for now, and c{more}"
         return Recommendation(action="collect", sentence="", advice=text, group=unsure.name, rows=rows)
     gains = any(group.clear and above(group.difference, 0) for group in ranked)
     reason = "the worst group does not clearly gain" if gains else "no group clearly gains"
@@ -353,7 +348,7 @@ def rankings_answer(evaluated: Evaluated, rankings: Rankings) -> Recommendation:
     better = tuple(name for name, delta in ranked if below(delta.difference, 0))
     worse = tuple(name for name, delta in ranked if above(delta.difference, 0))
     quoted = [f"“{name}”" for name in worse]
-    counts = f"; clearly more even for {len(better)} of them, less even for {_listed(quoted) if quoted else 'none'}"
+    counts = f"; {len(better)} {nouns} clearly more even, {_listed(quoted) if quoted else 'none'} less even"
     sentence = (
         f"With {subject(evaluated.model)} the most over-represented group appears {_excess(delta.after)} too often "
         f"instead of {_excess(delta.before)} {place}{'' if moved is None else counts}{end}"

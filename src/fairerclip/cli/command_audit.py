@@ -113,16 +113,11 @@ def audit(
 
     --labels, --seeds, --preset and --set set how --mitigate fits.
     """
-    from fairerclip._util.files import check_free
-    from fairerclip.auditing.results import write_results
-    from fairerclip.cli import show
-
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
     if len(files) == 1 and plot is None and about is None:
         if output is not None:
-            _check_output(output)
-            check_free(output, overwrite)
+            _check_output(output, overwrite)
         experiment = options.load_experiment(files[0], sensitive, classes)
         results, warned = full_audit(
             experiment,
@@ -137,12 +132,7 @@ def audit(
             k=k,
             permutations=permutations,
         )
-        if output is not None:
-            write_results(results, output, overwrite=overwrite)
-        if json:
-            show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
-        else:
-            _show(results, output, verbose=verbose)
+        _show(results, warned, output, overwrite=overwrite, verbose=verbose, json=json)
         return
     of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
     _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
@@ -266,21 +256,37 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _check_output(output: Path) -> None:
-    """Raise, before any work, for a name that `fairerclip report` would not read as results."""
+def _check_output(output: Path, overwrite: bool) -> None:
+    """Raise, before any work, if the output exists, or if `fairerclip report` would not read it as results."""
+    from fairerclip._util.files import check_free
     from fairerclip.errors import ParameterError
 
+    check_free(output, overwrite)
     if output.suffix != ".json":
         raise ParameterError(
             f"--output expects a file that ends in .json, got {output}: give {output.name}.json"
         )
 
 
-def _show(results: AuditResults, output: Path | None, *, verbose: bool) -> None:
-    """Print the answer and one table, or with ``verbose`` all findings and tables; say where the rest is."""
+def _show(
+    results: AuditResults,
+    warned: list[str],
+    output: Path | None,
+    *,
+    overwrite: bool,
+    verbose: bool,
+    json: bool,
+) -> None:
+    """Write the results to the output, if there is one, and print the answer and one table, or everything."""
+    from fairerclip.auditing.results import write_results
     from fairerclip.cli import show
     from fairerclip.report.tables import first_table, overview
 
+    if output is not None:
+        write_results(results, output, overwrite=overwrite)
+    if json:
+        show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
+        return
     show.head(f"{results.task.name}, {results.settings.split} split")
     show.answer(results.verdict)
     if verbose:
@@ -288,11 +294,14 @@ def _show(results: AuditResults, output: Path | None, *, verbose: bool) -> None:
             show.say(f"• {finding.level}: {finding.text}")
     for table in overview(results) if verbose else first_table(results):
         show.put(show.rendered(table))
-    rest = "" if verbose else "; --verbose prints all findings and tables"
+    if results.model is not None and results.model.untuned is not None and not verbose:
+        show.note(f"the rankings were not tuned: {results.model.untuned}")
+    rest = "" if verbose else f"--verbose prints {len(results.findings)} findings and all tables"
     if output is not None:
-        show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them{rest}")
+        made = f"results written to {output}; `fairerclip report {output}` makes a page of them"
+        show.say("; ".join(part for part in (made, rest) if part))
     elif not verbose:
-        show.say("--verbose prints all findings and tables; -o FILE.json keeps them for `fairerclip report`")
+        show.say(f"{rest}; -o FILE.json keeps them for `fairerclip report`")
 
 
 def _compare(

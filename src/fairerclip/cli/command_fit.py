@@ -11,10 +11,10 @@ import typer
 from fairerclip.cli import fit_options, options
 from fairerclip.cli.cluster_options import Cluster, experiment_on
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
-from fairerclip.cli.fit_output import Printing, Read, Trained, classifier_result
 from fairerclip.cli.store_options import StoreOptions, with_store_options
 
 if TYPE_CHECKING:
+    from fairerclip.cli.fit_output import Printing, Read, Trained
     from fairerclip.experiment import Experiment
     from fairerclip.model.details import ModelDetails
     from fairerclip.model.estimator import FairerCLIP
@@ -81,14 +81,15 @@ def fit(
 ) -> None:
     """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
     from fairerclip._util.checks import check_choice
+    from fairerclip.cli.fit_output import Printing
     from fairerclip.model.archive import PRECISIONS, check_output
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import fit_key
 
     key = fit_key(method)
-    search = SearchOptions(tune, objective, accuracy_floor, max_seconds, cv)
     given = FitOptions(
-        *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets, search),
+        *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets),
+        SearchOptions(tune, objective, accuracy_floor, max_seconds, cv),
         strength=strength,
         floor=floor,
         collection=collection,
@@ -104,10 +105,8 @@ def fit(
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)
     printing = Printing(output, read, verbose, json)
-    if key == EMBEDDING:
-        _fit_embedding(experiment, given, saving, printing)
-    else:
-        _fit_classifier(key, experiment, given, saving, printing)
+    fit_by = _fit_embedding if key == EMBEDDING else _fit_classifier
+    fit_by(key, experiment, given, saving, printing)
 
 
 def _experiment(
@@ -115,6 +114,7 @@ def _experiment(
 ) -> tuple[Experiment, Read]:
     """Return the experiment on a task, or on a store and its table of labels, and what there is to say of the rows."""
     from fairerclip.cli import show
+    from fairerclip.cli.fit_output import Read
 
     if store.labels_from is None:
         return options.load_experiment(task, sensitive, classes), Read()
@@ -129,6 +129,7 @@ def _fit_classifier(
     """Train a classifier, save it and print its figures."""
     from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
+    from fairerclip.cli.fit_output import classifier_result
 
     if key == OWN:
         _check_untuned(given, experiment)
@@ -140,7 +141,9 @@ def _fit_classifier(
     printing.classifier(result, trained, warned)
 
 
-def _fit_embedding(experiment: Experiment, given: FitOptions, saving: Saving, printing: Printing) -> None:
+def _fit_embedding(
+    key: str, experiment: Experiment, given: FitOptions, saving: Saving, printing: Printing
+) -> None:
     """Fit an `EmbeddingMitigator`, save it and print its figures."""
     from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
@@ -179,6 +182,7 @@ def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
 def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
     """Train FairerCLIP: by its search, or with the parameters that are given."""
     from fairerclip.cli import show
+    from fairerclip.cli.fit_output import Trained
 
     search = given.search
     class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
@@ -204,6 +208,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
 
 def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained:
     """Train another method, with the setting that a comparison would choose."""
+    from fairerclip.cli.fit_output import Trained
     from fairerclip.report.fit_tables import settings_text
     from fairerclip.study.fit_method import fit_method
 

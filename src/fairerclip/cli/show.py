@@ -59,11 +59,11 @@ def head(text: str) -> None:
 
 
 def answer(verdict: Sequence[str]) -> None:
-    """Print the answer of an audit or a fit: what it shows, and what to do."""
+    """Print the answer of an audit or a fit, wrapped: what it shows, and what to do."""
     sentence, *advice = verdict
-    say(sentence)
+    out.print(_line(sentence))
     for text in advice:
-        out.print(_line(f"→ {text}", "bold"), soft_wrap=True)
+        out.print(_line(f"→ {text}", "bold"))
 
 
 def put(table: Table) -> None:

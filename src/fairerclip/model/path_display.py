@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from fairerclip._util.html_text import notebook_block, notebook_table, paragraph
 from fairerclip._util.numbers import bare, count, gap, percent, setting
+from fairerclip.metrics.names import FIGURES
 
 if TYPE_CHECKING:
     from fairerclip.model.path import TauPath
@@ -43,7 +44,13 @@ def path_html(path: TauPath) -> str:
     points = [(row["average"], row["worst_group"]) for row in solved]
     criteria = [by for by in ("worst_group", "average", "eod") if solved[0][by] is not None]
     best = [[f'best(by="{by}")', *_figures(table[path.best_index(by)])] for by in criteria]
-    columns = ["point", "τ", "τ_z", "criterion", "average", "worst group", "EOD"]
+    columns = [
+        "point",
+        "τ",
+        "τ_z",
+        "criterion",
+        *(FIGURES[name].short for name in ("average", "worst_group", "eod")),
+    ]
     return notebook_block(title, draw_front(points, front), notebook_table(columns, best))
 
 
@@ -53,7 +60,7 @@ def _figures(row: dict[str, Any]) -> list[str]:
 
 
 def draw_front(points: Sequence[tuple[float, float]], front: Sequence[tuple[float, float]]) -> Markup:
-    """Return an SVG of points (average, worst group) and of the front among them.
+    """Return an SVG of points by average and worst-group accuracy, and of the front among them.
 
     Places are whole pixels, so that many points in one place are drawn once.
     """
@@ -79,9 +86,9 @@ def draw_front(points: Sequence[tuple[float, float]], front: Sequence[tuple[floa
         _text(right, bottom + 16, bare(x_high), "end"),
         _text(LEFT - 6, bottom, bare(y_low), "end"),
         _text(LEFT - 6, TOP + 10, bare(y_high), "end"),
-        _text(middle, HEIGHT - 8, "average accuracy, % (line: the front)", "middle"),
+        _text(middle, HEIGHT - 8, f"{FIGURES['average'].axis} (line: the front)", "middle"),
         f'<text fill="currentColor" text-anchor="middle" transform="translate(14 {(TOP + bottom) // 2}) rotate(-90)">'
-        "worst group, %</text>",
+        f"{FIGURES['worst_group'].axis}</text>",
     ]
     return Markup("".join([*parts, "</svg>"]))  # noqa: S704 - numbers and our own words
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from fairerclip._util.numbers import bare, percent
+from fairerclip._util.numbers import bare, percent, rounded
 from fairerclip.auditing.group_results import GroupAccuracyChange, Measured, Stage, present_stages
 from fairerclip.auditing.query_results import QueriesSection
 from fairerclip.auditing.results import AuditResults, RetrievalQuery, RetrievalSection
@@ -69,12 +69,12 @@ def answer_picture(results: AuditResults) -> AnswerPicture | None:
 
 
 def _place(share: float) -> str:
-    return f"{100 * min(max(share, 0.0), 1.0):.2f}%"
+    return f"{rounded(min(max(share, 0.0), 1.0), 2, shift=2)}%"
 
 
 def _ticks(most: float) -> list[tuple[str, str]]:
     """Return positions and texts of the marks of the axis, which ends at ``most``; every other mark has a text."""
-    texts = [f"{round(100 * most * i / 4)} %" if i % 2 == 0 else "" for i in range(5)]
+    texts = [f"{rounded(most * i / 4, 0, shift=2)} %" if i % 2 == 0 else "" for i in range(5)]
     return [(_place(i / 4), text) for i, text in enumerate(texts)]
 
 

@@ -171,7 +171,7 @@ def curve(results: AuditResults) -> list[list[int]] | None:
     # The chosen point first, so that the slider can be moved back to it.
     for g in [plane.chosen, *range(len(points))]:
         of_criterion = strengths[plane.criteria.index(points[g].criterion)]
-        of_criterion.setdefault(float(f"{points[g].lambda_eff:.9g}"), g)
+        of_criterion.setdefault(round(points[g].lambda_eff or 0.0, 9), g)
     return [[by_strength[strength] for strength in sorted(by_strength)] for by_strength in strengths]
 
 
